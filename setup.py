@@ -1,0 +1,87 @@
+"""Builds the two packages: tfxla_cluster, and tfxla_inspect from the source root inspect/.
+
+A one-line `.pth` goes beside them (also in an editable install): at interpreter start it looks for
+TFXLA_FLAGS and does nothing else without it.
+"""
+from __future__ import annotations
+
+import base64
+import hashlib
+import zipfile
+from pathlib import Path
+
+from setuptools import find_packages, setup
+from setuptools.command.build_py import build_py
+from setuptools.command.editable_wheel import editable_wheel
+
+PTH_NAME = "tfxla_cluster.pth"
+PTH_TEXT = "import os; os.environ.get('TFXLA_FLAGS') and __import__('tfxla_cluster.bootstrap')\n"
+
+
+class BuildWithPth(build_py):
+    """Puts the .pth at the root of the wheel, which is site-packages."""
+
+    def run(self) -> None:
+        super().run()
+        if not self.editable_mode:
+            Path(self.build_lib).mkdir(parents=True, exist_ok=True)
+            (Path(self.build_lib) / PTH_NAME).write_text(PTH_TEXT)
+
+    def get_outputs(self, include_bytecode: bool = True) -> list[str]:
+        return [*super().get_outputs(include_bytecode), str(Path(self.build_lib) / PTH_NAME)]
+
+
+class EditableWithPth(editable_wheel):
+    """Adds the .pth to the finished editable wheel."""
+
+    def run(self) -> None:
+        super().run()
+        for wheel in Path(self.dist_dir).glob("tfxla_cluster-*.whl"):
+            _add_file(wheel, PTH_NAME, PTH_TEXT.encode())
+
+
+def _add_file(wheel: Path, name: str, data: bytes) -> None:
+    """Append a file to a wheel and its line to RECORD."""
+    digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+    with zipfile.ZipFile(wheel) as old:
+        members = [(item, old.read(item)) for item in old.infolist()]
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as new:
+        for item, content in members:
+            if item.filename.endswith(".dist-info/RECORD"):
+                content += f"{name},sha256={digest},{len(data)}\n".encode()
+            new.writestr(item, content)
+        new.writestr(name, data)
+
+
+TEST = ["pytest", "pytest-xdist", "hypothesis", "jax", "jaxlib", "mpmath", "nbclient", "nbformat", "ipykernel",
+        "ruff", "mypy", "scikit-learn", "triton>=3.9"]
+
+setup(
+    name="tfxla_cluster",
+    version="0.1.0",
+    description="Clusters TensorFlow graphs and compiles them to native kernels, with dumps a person can read.",
+    python_requires=">=3.10,<3.14",
+    packages=[*find_packages(".", include=["tfxla_cluster*"]), *find_packages("inspect")],
+    package_dir={"tfxla_inspect": "inspect/tfxla_inspect"},
+    package_data={"tfxla_inspect": ["*.js", "*.css", "*.html", "**/*.js", "**/*.css", "**/*.html"],
+                  "tfxla_cluster": ["py.typed"]},
+    install_requires=[
+        "tensorflow>=2.21,<2.22", "llvmlite>=0.45", "numpy", "ml_dtypes", "protobuf", "fsspec", "platformdirs",
+        "Jinja2", "Pygments",
+    ],
+    extras_require={
+        "demo": ["scikit-learn"],
+        "test": TEST,
+        "bench": ["jax", "jaxlib", "torch", "matplotlib"],
+        "gpu": ["triton>=3.9"],
+    },
+    entry_points={"console_scripts": [
+        "tfxla-run = tfxla_cluster.cli.run:entry",
+        "tfxla-opt = tfxla_cluster.cli.opt:entry",
+        "tfxla-exec = tfxla_cluster.cli.exec:entry",
+        "tfxla-bench = tfxla_cluster.cli.bench:entry",
+        "tfxla-demo = tfxla_cluster.cli.demo:entry",
+        "tfxla-inspect = tfxla_inspect.cli:entry",
+    ]},
+    cmdclass={"build_py": BuildWithPth, "editable_wheel": EditableWithPth},
+)

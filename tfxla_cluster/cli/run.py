@@ -1,0 +1,65 @@
+"""tfxla-run: run a program with TF_XLA_FLAGS, XLA_FLAGS and TF_DUMP_GRAPH_PREFIX honoured by this package.
+
+The variables move to TFXLA_FLAGS, so that stock XLA does not also cluster.
+"""
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+from collections.abc import Sequence
+
+from .. import flags
+from ..errors import InputFileError, OutputError, UsageError
+from . import common
+
+STOCK_VARIABLES = ("TF_XLA_FLAGS", "XLA_FLAGS")
+
+
+def entry() -> int:
+    return common.run("tfxla-run", main)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Replace this process by the program; returns only for --help-flags or an error."""
+    parser = argparse.ArgumentParser(
+        "tfxla-run", description=__doc__, epilog=common.EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--help-flags", action="store_true", help="list every flag and end")
+    parser.add_argument("program", nargs=argparse.REMAINDER, help="the program and its arguments")
+    options = parser.parse_args(argv)
+    if options.help_flags:
+        print(flags.help_text())
+        return 0
+    if not options.program:
+        raise UsageError("no program given", "Write: tfxla-run python prog.py")
+    environment = moved_environment(dict(os.environ))
+    program = shutil.which(options.program[0])
+    if program is None:
+        raise InputFileError(f"program '{options.program[0]}' not found", "Give a program on PATH or a path")
+    os.execve(program, options.program, environment)
+
+
+def moved_environment(environment: dict[str, str]) -> dict[str, str]:
+    """`environment` with the stock variables moved over; FlagError for an unknown flag or a bad value."""
+    words = [environment.get(flags.ENV, "")]
+    for name in STOCK_VARIABLES:
+        if name in environment:
+            text = environment.pop(name)
+            flags.parse(text, name)
+            words.append(text)
+    environment[flags.ENV] = " ".join(filter(None, words)) or "--noxla_cpu_enable_fast_math"
+    check_directory(flags.parse(environment[flags.ENV]).get("xla_dump_to", ""))
+    return environment
+
+
+def check_directory(path: str) -> None:
+    """OutputError where the dump directory cannot be made or written; better now than after an hour."""
+    if not path:
+        return
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"--xla_dump_to={path}: {error.strerror}", "Give a directory that can be written") from None
+    if not os.access(path, os.W_OK):
+        raise OutputError(f"--xla_dump_to={path}: not writable", "Give a directory that can be written")

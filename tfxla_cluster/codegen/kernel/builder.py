@@ -1,0 +1,177 @@
+"""Builds kernel IR: methods append statements and return the values they define."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from ...ir.dim import Dim
+from ...ir.dtype import PRED, S64, DType
+from .ir import (
+    Buffer, Const, For, If, Kernel, Load, Op, Reduce, Region, Size, Stmt, Store, Var, While,
+)
+
+
+class KernelBuilder:
+    """Collects one kernel. Constants, sizes and equal pure ops of one block are shared."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.task = Var(S64, "task")
+        self.inputs: list[Buffer] = []
+        self.outputs: list[Buffer] = []
+        self.scratch: list[Buffer] = []
+        self._slots: dict[Dim, int] = {}
+        self._blocks: list[list[Stmt]] = [[]]
+        self._memo: list[dict[object, Var]] = [{}]
+
+    # --- buffers and sizes ---
+    def input(self, dtype: DType) -> Buffer:
+        self.inputs.append(Buffer("in", len(self.inputs), dtype))
+        return self.inputs[-1]
+
+    def output(self, dtype: DType) -> Buffer:
+        self.outputs.append(Buffer("out", len(self.outputs), dtype))
+        return self.outputs[-1]
+
+    def scratch_buffer(self, dtype: DType, elements: int) -> Buffer:
+        self.scratch.append(Buffer("scratch", len(self.scratch), dtype, elements))
+        return self.scratch[-1]
+
+    def size(self, dim: Dim) -> Var:
+        """The value of `dim` at run time: 0 and 1 are constants, anything else takes a size slot."""
+        if dim == 0 or dim == 1:
+            return self.index(int(dim))
+        slot = self._slots.setdefault(dim, len(self._slots))
+        return self._shared(("size", slot), S64, lambda out: Size(out, slot))
+
+    # --- values ---
+    def const(self, value: Any, dtype: DType) -> Var:
+        key = ("const", repr(value), dtype.name)
+        return self._shared(key, dtype, lambda out: Const(out, value))
+
+    def index(self, value: int) -> Var:
+        return self.const(value, S64)
+
+    def op(self, opcode: str, *operands: Var, dtype: DType | None = None, **attrs: Any) -> Var:
+        """An elementwise op; the result has the first operand's dtype unless given."""
+        result = dtype or (PRED if opcode == "compare" else operands[0].dtype)
+        key = (opcode, operands, result.name, tuple(sorted(attrs.items())))
+        return self._shared(key, result, lambda out: Op(out, opcode, operands, attrs))
+
+    def load(self, buffer: Buffer, offset: Var, mask: Var | None = None, other: Var | None = None) -> Var:
+        return self._define(Var(buffer.dtype), lambda out: Load(out, buffer, offset, mask, other))
+
+    def store(self, buffer: Buffer, offset: Var, value: Var, mask: Var | None = None) -> None:
+        self._append(Store(buffer, offset, value, mask))
+
+    # --- index arithmetic, folding what is known ---
+    def add(self, a: Var, b: Var) -> Var:
+        if self._is(a, 0):
+            return b
+        return a if self._is(b, 0) else self.op("add", a, b)
+
+    def mul(self, a: Var, b: Var) -> Var:
+        if self._is(a, 1) or self._is(b, 0):
+            return b
+        return a if self._is(b, 1) or self._is(a, 0) else self.op("multiply", a, b)
+
+    def compare(self, a: Var, b: Var, direction: str) -> Var:
+        return self.op("compare", a, b, direction=direction)
+
+    # --- structure ---
+    @contextmanager
+    def loop(self, start: Var, stop: Var, kind: str = "serial") -> Iterator[Var]:
+        """`with b.loop(start, stop, "vector") as i:` statements inside form the body."""
+        var = Var(S64, "i")
+        with self._block() as body:
+            yield var
+        self._append(For(var, start, stop, tuple(body), kind))
+
+    def fold(
+        self, start: Var, stop: Var, init: Sequence[Var], step: Callable[..., Sequence[Var]]
+    ) -> tuple[Var, ...]:
+        """A serial loop with carried values: `step(i, *carried)` gives the next ones."""
+        var, args = Var(S64, "i"), tuple(Var(v.dtype) for v in init)
+        with self._block() as body:
+            yields = tuple(step(var, *args))
+        outs = tuple(Var(v.dtype) for v in init)
+        self._append(For(var, start, stop, tuple(body), "serial", tuple(init), args, yields, outs))
+        return outs
+
+    def reduce(
+        self,
+        start: Var,
+        stop: Var,
+        init: Sequence[Var],
+        identity: Sequence[Any],
+        value: Callable[[Var], Sequence[Var]],
+        combine: Callable[..., Sequence[Var]],
+        kind: str = "vector",
+    ) -> tuple[Var, ...]:
+        """`value(i)` gives the values of an iteration, `combine(*accumulators, *values)` folds them."""
+        var = Var(S64, "i")
+        with self._block() as body:
+            values = tuple(value(var))
+        region = self.region([v.dtype for v in (*init, *values)], combine)
+        outs = tuple(Var(v.dtype) for v in init)
+        self._append(Reduce(
+            var, start, stop, tuple(body), values, tuple(init), tuple(identity), region, outs, kind))
+        return outs
+
+    def cond(
+        self, predicate: Var, then: Callable[[], Sequence[Var]], orelse: Callable[[], Sequence[Var]]
+    ) -> tuple[Var, ...]:
+        first, second = self.region([], then), self.region([], orelse)
+        outs = tuple(Var(v.dtype) for v in first.results)
+        self._append(If(predicate, first, second, outs))
+        return outs
+
+    def while_loop(
+        self, init: Sequence[Var], cond: Callable[..., Var], body: Callable[..., Sequence[Var]]
+    ) -> tuple[Var, ...]:
+        dtypes = [v.dtype for v in init]
+        test, step = self.region(dtypes, lambda *a: (cond(*a),)), self.region(dtypes, body)
+        outs = tuple(Var(d) for d in dtypes)
+        self._append(While(tuple(init), test, step, outs))
+        return outs
+
+    def region(self, dtypes: Sequence[DType], fill: Callable[..., Sequence[Var]]) -> Region:
+        args = tuple(Var(d) for d in dtypes)
+        with self._block() as body:
+            results = tuple(fill(*args))
+        return Region(args, tuple(body), results)
+
+    def finish(self, tasks: Dim, cost: Dim = 1) -> Kernel:
+        return Kernel(
+            self.name, tuple(self.inputs), tuple(self.outputs), tuple(self.scratch),
+            tuple(self._slots), tasks, self.task, tuple(self._blocks[0]), cost)
+
+    # --- internals ---
+    @contextmanager
+    def _block(self) -> Iterator[list[Stmt]]:
+        self._blocks.append([])
+        self._memo.append({})
+        try:
+            yield self._blocks[-1]
+        finally:
+            self._blocks.pop()
+            self._memo.pop()
+
+    def _append(self, stmt: Stmt) -> None:
+        self._blocks[-1].append(stmt)
+
+    def _define(self, out: Var, make: Callable[[Var], Stmt]) -> Var:
+        self._append(make(out))
+        return out
+
+    def _shared(self, key: object, dtype: DType, make: Callable[[Var], Stmt]) -> Var:
+        for memo in reversed(self._memo):
+            if key in memo:
+                return memo[key]
+        out = self._define(Var(dtype), make)
+        self._memo[-1][key] = out
+        return out
+
+    def _is(self, value: Var, number: int) -> bool:
+        return any(memo.get(("const", repr(number), value.dtype.name)) is value for memo in self._memo)

@@ -1,0 +1,186 @@
+"""Kernel IR: loop nests over scalar SSA values, the one form from which every target is generated.
+
+A `Kernel` runs `grid` independent tasks. Its body is a list of statements in SSA form: a statement
+defines values (`Var`), loads or stores one element, or is a loop. One loop of a nest may be marked
+'vector': its iterations run in lanes (a SIMD register on a CPU, a block of a Triton program).
+Values are scalars as written; a target widens those that depend on a vector loop's variable.
+
+Index arithmetic is ordinary `Op`s on s64 values. Every extent is a value, usually a `Size` read
+from the sizes given at run time, so that one kernel serves many shapes.
+
+Meaning of an `Op` is that of the HLO instruction of the same opcode (`ir.evaluator`). 'divide' and
+'remainder' on s64 index values are floor division and floor modulo of non-negative numbers.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Union
+
+from ...ir.dim import Dim
+from ...ir.dtype import DType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Var:
+    """An SSA value: one element of `dtype`."""
+
+    dtype: DType
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A flat, dense array of `dtype` a kernel reads or writes; offsets count elements.
+
+    role 'in' and 'out': `index` into the inputs or outputs of the ABI. An 'out' buffer may be read
+    too (in-place update). role 'scratch': private to one task, `elements` long (a number that the
+    kernel fixes), undefined at the start of a task; `index` counts the kernel's scratch buffers.
+    """
+
+    role: str
+    index: int
+    dtype: DType
+    elements: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Const:
+    """`out` is `value` (int, float, bool or complex, converted to out.dtype)."""
+
+    out: Var
+    value: Any
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Size:
+    """`out` (s64) is the number in `slot` of the kernel's sizes."""
+
+    out: Var
+    slot: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Op:
+    """`out = opcode(operands)`; attrs as the HLO instruction's (`direction` of compare, ...)."""
+
+    out: Var
+    opcode: str
+    operands: tuple[Var, ...]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Load:
+    """`out = buffer[offset]`; where `mask` is false, `other` (zero when None) and no access."""
+
+    out: Var
+    buffer: Buffer
+    offset: Var
+    mask: Var | None = None
+    other: Var | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Store:
+    """`buffer[offset] = value` where `mask` holds. Offsets of one vector loop never collide."""
+
+    buffer: Buffer
+    offset: Var
+    value: Var
+    mask: Var | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class For:
+    """`for var in range(start, stop)`, with values carried from one iteration to the next.
+
+    kind 'serial': in order. kind 'vector': iterations are independent (no carried values) and may
+    run in lanes. `args[i]` is the carried value at the start of an iteration (`init[i]` at the
+    first), `yields[i]` its value at the end, `outs[i]` the last one after the loop.
+    """
+
+    var: Var
+    start: Var
+    stop: Var
+    body: tuple["Stmt", ...]
+    kind: str = "serial"
+    init: tuple[Var, ...] = ()
+    args: tuple[Var, ...] = ()
+    yields: tuple[Var, ...] = ()
+    outs: tuple[Var, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Region:
+    """Statements with arguments and results, inlined where used."""
+
+    args: tuple[Var, ...]
+    body: tuple["Stmt", ...]
+    results: tuple[Var, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reduce:
+    """Combine `values` of all iterations, in an order the target chooses from the extent alone.
+
+    `outs = fold(combine, init, values(var) for var in range(start, stop))`. `combine` takes
+    (accumulators..., values...) and gives the new accumulators; it is associative and commutative.
+    `identity[i]`: a neutral element of combine, or None where unknown: then every partial
+    accumulator starts from a value. Lanes follow `kind` 'vector'; 'serial' keeps the order.
+    """
+
+    var: Var
+    start: Var
+    stop: Var
+    body: tuple["Stmt", ...]
+    values: tuple[Var, ...]
+    init: tuple[Var, ...]
+    identity: tuple[Any, ...]
+    combine: Region
+    outs: tuple[Var, ...]
+    kind: str = "vector"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class If:
+    """`outs = then` where `cond` (a scalar, not in lanes), else `orelse`."""
+
+    cond: Var
+    then: Region
+    orelse: Region
+    outs: tuple[Var, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class While:
+    """`args` carry from `init`; while `cond` (a region of args, one pred result) `body` gives the next."""
+
+    init: tuple[Var, ...]
+    cond: Region
+    body: Region
+    outs: tuple[Var, ...]
+
+
+Stmt = Union[Const, Size, Op, Load, Store, For, Reduce, If, While]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kernel:
+    """`body` runs once for each task: `task` (s64) counts from 0 to the number of tasks - 1.
+
+    `sizes` gives the meaning of each size slot as a Dim over the module's sizes, `tasks` the
+    number of tasks. Neither takes part in `codegen.kernel.key`: kernels that differ only there
+    share machine code, and the launch plan holds the Dims. `cost` estimates the work of one task in
+    scalar operations (for the grain of threads). `name` is for people, not unique.
+    """
+
+    name: str
+    inputs: tuple[Buffer, ...]
+    outputs: tuple[Buffer, ...]
+    scratch: tuple[Buffer, ...]
+    sizes: tuple[Dim, ...]
+    tasks: Dim
+    task: Var
+    body: tuple[Stmt, ...]
+    cost: Dim = 1

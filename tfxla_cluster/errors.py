@@ -1,0 +1,74 @@
+"""The error catalogue: what was wrong, where in the user's program, what to do.
+
+One class a mistake. `exit_code` is what the command-line tools end with (documented in README).
+"""
+from __future__ import annotations
+
+
+class TfxlaError(Exception):
+    """Base: `message` says what was wrong, `remedy` what to do, `where` the user's file:line if known."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, remedy: str = "", where: str = "") -> None:
+        self.message, self.remedy, self.where = message, remedy, where
+        super().__init__(self.render())
+
+    def render(self) -> str:
+        """One paragraph: `[where: ]message[. remedy]`."""
+        text = f"{self.where}: {self.message}" if self.where else self.message
+        return f"{text}. {self.remedy}" if self.remedy else text
+
+
+class UsageError(TfxlaError):
+    """A command line or an API argument is wrong."""
+
+    exit_code = 2
+
+
+class FlagError(UsageError):
+    """An unknown flag or a bad value."""
+
+
+class InputFileError(TfxlaError):
+    """A file or directory is missing, unreadable, corrupt or of another kind."""
+
+    exit_code = 3
+
+
+class ParseError(InputFileError):
+    """HLO text or a proto does not parse; `where` is file:line:column."""
+
+
+class VerifierError(TfxlaError):
+    """A module breaks a labelled rule of the IR; `rule` is the label."""
+
+    exit_code = 4
+
+    def __init__(self, rule: str, message: str, remedy: str = "", where: str = "") -> None:
+        self.rule = rule
+        super().__init__(f"({rule}) {message}", remedy, where)
+
+
+class UnsupportedError(TfxlaError):
+    """An instruction, dtype or program this package does not compile yet."""
+
+    exit_code = 5
+
+
+class OutputError(TfxlaError):
+    """A directory or file could not be written (permissions, full disk)."""
+
+    exit_code = 6
+
+
+class VersionError(TfxlaError):
+    """An installed library has a version this package does not work with."""
+
+    exit_code = 7
+
+
+class InternalError(TfxlaError):
+    """A pass lied, a kernel could not be built: a bug of this package; the message asks for the dump."""
+
+    exit_code = 70

@@ -1,0 +1,236 @@
+"""The flag registry: every flag of TF_XLA_FLAGS and XLA_FLAGS that concerns us, and our own.
+
+Values come, later over earlier, from: the defaults below, the environment variable TFXLA_FLAGS
+(read once, at `enable` or first use), `enable(**flags)`, and `patch(**flags)` (scoped). TF_XLA_FLAGS and XLA_FLAGS themselves stay stock XLA's.
+"""
+from __future__ import annotations
+
+import difflib
+import os
+import shlex
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import FlagError
+
+ENV = "TFXLA_FLAGS"
+_TRUE, _FALSE = ("true", "t", "1", "yes"), ("false", "f", "0", "no")
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """`kind` one of bool, int, str, enum (then `choices`). `cache_key`: its value can change machine code.
+
+    `origin` 'tf' (TF_XLA_FLAGS), 'xla' (XLA_FLAGS) or 'own'.
+    """
+
+    name: str
+    kind: str
+    default: Any
+    help: str
+    choices: tuple[str, ...] = ()
+    cache_key: bool = False
+
+    @property
+    def origin(self) -> str:
+        if self.name.startswith("tf_xla_"):
+            return "tf"
+        return "xla" if self.name.startswith("xla_") else "own"
+
+
+_INT32_MAX, _INT64_MAX = 2**31 - 1, 2**63 - 1
+
+FLAGS: dict[str, Flag] = {
+    flag.name: flag
+    for flag in (
+        # --- TF_XLA_FLAGS: what is clustered ---
+        Flag("tf_xla_auto_jit", "str", "0",
+             "Auto-clustering level: 0 as tf.config.optimizer.set_jit says, -1 off, 1 or 2 on, 'fusible' on "
+             "with --tf_xla_ops_to_cluster=FUSIBLE, 'single-gpu(N)' as N."),
+        Flag("tf_xla_cpu_global_jit", "bool", False, "Auto-clustering on the CPU too (needs a level)."),
+        Flag("tf_xla_min_cluster_size", "int", 4, "Smallest cluster kept, in operations."),
+        Flag("tf_xla_max_cluster_size", "int", _INT32_MAX, "Largest cluster, in graph nodes."),
+        Flag("tf_xla_ops_to_cluster", "str", "", "Only these ops and groups (PW, RED, FUSIBLE, ...), comma separated."),
+        Flag("tf_xla_cluster_exclude_ops", "str", "", "Ops never clustered, comma separated."),
+        Flag("tf_xla_clustering_debug", "bool", False, "Write the clustering graphs to TF_DUMP_GRAPH_PREFIX."),
+        Flag("tf_xla_clustering_fuel", "int", _INT64_MAX, "Number of operations that may be clustered in this process."),
+        Flag("tf_xla_deterministic_cluster_names", "bool", False, "Cluster names from a hash of the function."),
+        Flag("tf_xla_disable_deadness_safety_checks_for_debugging", "bool", False, "Ignore deadness when merging."),
+        Flag("tf_xla_disable_resource_variable_safety_checks_for_debugging", "bool", False,
+             "Ignore variable hazards when merging."),
+        Flag("tf_xla_disable_constant_folding", "bool", False, "No folding of constants in a cluster's function."),
+        # --- TF_XLA_FLAGS: when and how it is compiled ---
+        Flag("tf_xla_enable_lazy_compilation", "bool", True, "Compile at first execution (the only mode here)."),
+        Flag("tf_xla_async_compilation", "bool", False, "Run TensorFlow's ops while a cluster compiles."),
+        Flag("tf_xla_always_defer_compilation", "bool", False, "Never compile clusters; for testing the fall-back."),
+        Flag("tf_xla_persistent_cache_directory", "str", "", "Directory of the executable cache on disk ('' off)."),
+        Flag("tf_xla_persistent_cache_device_types", "str", "", "Device types cached on disk, comma separated ('' all)."),
+        Flag("tf_xla_persistent_cache_read_only", "bool", False, "Read the cache on disk, never write."),
+        Flag("tf_xla_persistent_cache_prefix", "str", "xla_compile_cache", "Prefix of file names in that cache."),
+        Flag("tf_xla_print_cluster_outputs", "bool", False, "Print each cluster's outputs."),
+        Flag("tf_xla_check_cluster_input_numerics", "bool", False, "Raise where a cluster's input has NaN or inf."),
+        Flag("tf_xla_check_cluster_output_numerics", "bool", False, "Raise where a cluster's output has NaN or inf."),
+        # --- XLA_FLAGS: dumps ---
+        Flag("xla_dump_to", "str", "", "Directory of the dump ('' off)."),
+        Flag("xla_dump_hlo_as_text", "bool", True, "HLO as text."),
+        Flag("xla_dump_hlo_as_proto", "bool", True, "HLO as HloProto (.hlo.pb), with all literals."),
+        Flag("xla_dump_hlo_module_re", "str", ".*", "Only modules whose name matches."),
+        Flag("xla_dump_hlo_pass_re", "str", "", "Also the HLO between passes whose name matches ('' none)."),
+        Flag("xla_dump_hlo_pipeline_re", "str", ".*", "Of pass dumps, only pipelines whose name matches."),
+        Flag("xla_dump_include_timestamp", "bool", False, "Begin file names with the time in microseconds."),
+        Flag("xla_dump_max_hlo_modules", "int", -1, "Modules dumped at most (-1 all)."),
+        Flag("xla_dump_disable_metadata", "bool", False, "Leave metadata out of HLO text."),
+        Flag("xla_dump_large_constants", "bool", True, "Print literals of more than 10 elements in full."),
+        Flag("xla_dump_compress_protos", "bool", False, "Gzip the protos."),
+        Flag("xla_enable_dumping", "bool", True, "Master switch of dumping."),
+        # --- XLA_FLAGS: compilation ---
+        Flag("xla_cpu_enable_fast_math", "bool", False, "Let kernels ignore NaN, inf and signed zero.", cache_key=True),
+        Flag("xla_disable_hlo_passes", "str", "", "Passes left out, comma separated.", cache_key=True),
+        Flag("xla_disable_all_hlo_passes", "bool", False, "No optimisation pass at all.", cache_key=True),
+        # --- our own ---
+        Flag("tfxla_must_compile_fallback", "enum", "xla",
+             "An op that stock XLA compiles and this package does not yet: 'xla' lets stock compile that "
+             "function (said once, counted), 'raise' raises InvalidArgumentError.", ("xla", "raise")),
+        Flag("tfxla_threads", "int", 0, "Threads of the kernel pool (0: as many as this process may use).",
+             cache_key=True),
+        Flag("tfxla_cache_capacity", "int", 256, "Executables kept in memory; the least recently used goes first."),
+        Flag("tfxla_compile_threads", "int", 2, "Threads that compile the kernels of a module."),
+        Flag("tfxla_timings", "bool", False, "Time every step of every execution, for the dump."),
+        Flag("tfxla_fast_path", "bool", True, "Call compiled functions directly where the guards hold."),
+    )
+}
+
+
+def parse(text: str, source: str = ENV) -> dict[str, Any]:
+    """Flags of one string such as `--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit`.
+
+    `--flag`, `--flag=value`, `--noflag` for booleans. Raises FlagError for an unknown flag (naming the
+    nearest) or a bad value.
+    """
+    found: dict[str, Any] = {}
+    for word in shlex.split(text):
+        if not word.startswith("--"):
+            raise FlagError(f"{source}: expected a flag that starts with '--', got '{word}'")
+        name, equals, value = word[2:].partition("=")
+        if name not in FLAGS and not equals and name.startswith("no") and name[2:] in FLAGS:
+            name, equals, value = name[2:], "=", "false"
+        found[name] = convert(name, value if equals else None, source)
+    return found
+
+
+def convert(name: str, value: Any, source: str = "") -> Any:
+    """`value` (text, or already typed; None: given with no value) as the flag's type; FlagError otherwise."""
+    flag = FLAGS.get(name)
+    prefix = f"{source}: " if source else ""
+    if flag is None:
+        near = difflib.get_close_matches(name, FLAGS, n=1, cutoff=0.0)
+        raise FlagError(f"{prefix}unknown flag --{name}", f"Did you mean --{near[0]}? "
+                        "`tfxla-run --help-flags` lists all")
+    if value is None and flag.kind != "bool":
+        raise FlagError(f"{prefix}--{name} needs a value", f"Write --{name}={flag.default}")
+    try:
+        return _CONVERT[flag.kind](flag, True if value is None else value)
+    except ValueError:
+        wanted = " or ".join(flag.choices) if flag.choices else {"bool": "true or false", "int": "an integer"}[flag.kind]
+        raise FlagError(f"{prefix}--{name} wants {wanted}, got '{value}'") from None
+
+
+def _to_bool(flag: Flag, value: Any) -> bool:
+    word = str(value).lower()
+    if word not in _TRUE + _FALSE:
+        raise ValueError(value)
+    return word in _TRUE
+
+
+def _to_enum(flag: Flag, value: Any) -> str:
+    if value not in flag.choices:
+        raise ValueError(value)
+    return str(value)
+
+
+_CONVERT = {
+    "bool": _to_bool,
+    "int": lambda flag, value: int(value),
+    "str": lambda flag, value: str(value),
+    "enum": _to_enum,
+}
+
+_base: dict[str, Any] = {name: flag.default for name, flag in FLAGS.items()}
+_environment_read = False
+_lock = threading.RLock()
+
+
+def read_environment() -> None:
+    """Take TFXLA_FLAGS into the process's values, once; FlagError if it is malformed."""
+    global _environment_read
+    with _lock:
+        if not _environment_read:
+            _environment_read = True
+            set_values(parse(os.environ.get(ENV, "")))
+
+
+def set_values(changes: Mapping[str, Any]) -> None:
+    """Set flags process-wide; values are converted and checked first, so all are set or none."""
+    typed = {name: convert(name, value) for name, value in changes.items()}
+    with _lock:
+        _base.update(typed)
+
+
+def reset_values() -> None:
+    """Back to the defaults; TFXLA_FLAGS is read again at the next use."""
+    global _environment_read
+    with _lock:
+        _base.update({name: flag.default for name, flag in FLAGS.items()})
+        _environment_read = False
+
+
+def get(name: str) -> Any:
+    """The flag's value now; KeyError for a name that is not in the registry."""
+    if not _environment_read:
+        read_environment()
+    return _base[name]
+
+
+def values() -> dict[str, Any]:
+    """All flags as they are now."""
+    read_environment()
+    return dict(_base)
+
+
+def non_default() -> dict[str, Any]:
+    """The flags whose value is not the default, for dumps."""
+    return {name: value for name, value in values().items() if value != FLAGS[name].default}
+
+
+def cache_key() -> tuple[tuple[str, Any], ...]:
+    """(name, value) of the flags that can change machine code."""
+    now = values()
+    return tuple((name, now[name]) for name, flag in FLAGS.items() if flag.cache_key)
+
+
+@contextmanager
+def patch(**changes: Any) -> Iterator[None]:
+    """Change flags for the length of a `with` block or a decorated call; FlagError as `convert`.
+
+    Process-wide, since compilation runs on TensorFlow's threads too: two overlapping patches of one
+    flag in two threads see each other.
+    """
+    read_environment()
+    before = {name: _base.get(name) for name in changes}
+    set_values(changes)
+    try:
+        yield
+    finally:
+        set_values(before)
+
+
+def help_text() -> str:
+    """All flags, a paragraph each, for `tfxla-run --help-flags`."""
+    lines = []
+    for flag in FLAGS.values():
+        kind = "|".join(flag.choices) or flag.kind
+        lines.append(f"--{flag.name}=<{kind}>  (default: {flag.default!r})\n      {flag.help}")
+    return "\n".join(lines)

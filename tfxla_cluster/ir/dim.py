@@ -1,0 +1,129 @@
+"""Dimensions: integers, expressions over sizes of the inputs, or sizes that an instruction produces.
+
+A `Dim` is a plain `int` or a `DimExpr`. No stage after lowering may assume the former: use
+`evaluate(dim, env)` for a number at run time, `sample(dim)` where text or an estimate needs one.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Union
+
+Dim = Union[int, "DimExpr"]
+
+
+@dataclass(frozen=True, slots=True)
+class DimExpr:
+    """An integer expression.
+
+    op 'sym': args (name, sample): a size read from an input's shape.
+    op 'bounded': args (name, bound): a size that an instruction produces, at most `bound`.
+    op 'add' | 'mul' | 'floordiv' | 'mod' | 'max' | 'min': args are two Dims.
+    """
+
+    op: str
+    args: tuple[object, ...]
+
+    def __add__(self, other: Dim) -> Dim:
+        return make("add", self, other)
+
+    __radd__ = __add__
+
+    def __mul__(self, other: Dim) -> Dim:
+        return make("mul", self, other)
+
+    __rmul__ = __mul__
+
+    def __sub__(self, other: Dim) -> Dim:
+        return make("add", self, make("mul", other, -1))
+
+    def __rsub__(self, other: Dim) -> Dim:
+        return make("add", other, make("mul", self, -1))
+
+    def __floordiv__(self, other: Dim) -> Dim:
+        return make("floordiv", self, other)
+
+    def __mod__(self, other: Dim) -> Dim:
+        return make("mod", self, other)
+
+    def __str__(self) -> str:
+        if self.op in ("sym", "bounded"):
+            return str(self.args[0])
+        infix = {"add": "+", "mul": "*", "floordiv": "//", "mod": "%"}.get(self.op)
+        left, right = self.args
+        return f"({left}{infix}{right})" if infix else f"{self.op}({left},{right})"
+
+
+_FOLD = {
+    "add": lambda a, b: a + b,
+    "mul": lambda a, b: a * b,
+    "floordiv": lambda a, b: a // b,
+    "mod": lambda a, b: a % b,
+    "max": max,
+    "min": min,
+}
+_COMMUTATIVE = ("add", "mul", "max", "min")
+
+
+def sym(name: str, sample: int) -> DimExpr:
+    """The size called `name`; `sample` is the value it had in the trace that was lowered."""
+    return DimExpr("sym", (name, sample))
+
+
+def bounded(name: str, bound: int) -> DimExpr:
+    """A size known only after its instruction ran, at most `bound` (HLO's `<=bound`)."""
+    return DimExpr("bounded", (name, bound))
+
+
+def make(op: str, a: Dim, b: Dim) -> Dim:
+    """The expression `op(a, b)`, folded where it is a number; constants stand right."""
+    if isinstance(a, int) and isinstance(b, int):
+        return int(_FOLD[op](a, b))
+    if isinstance(a, int) and op in _COMMUTATIVE:
+        a, b = b, a
+    if op == "add" and b == 0 or op in ("mul", "floordiv") and b == 1:
+        return a
+    if op == "mul" and b == 0:
+        return 0
+    return DimExpr(op, (a, b))
+
+
+def evaluate(dim: Dim, env: Mapping[str, int]) -> int:
+    """The number `dim` stands for when each symbol has the value `env` gives; KeyError if one lacks."""
+    if isinstance(dim, int):
+        return dim
+    if dim.op in ("sym", "bounded"):
+        return env[str(dim.args[0])]
+    a, b = dim.args
+    return int(_FOLD[dim.op](evaluate(a, env), evaluate(b, env)))  # type: ignore[arg-type]
+
+
+def sample(dim: Dim) -> int:
+    """A number for text and estimates: the traced size of a symbol, the bound of a produced size."""
+    if isinstance(dim, int):
+        return dim
+    if dim.op in ("sym", "bounded"):
+        return int(dim.args[1])  # type: ignore[call-overload,no-any-return]
+    a, b = dim.args
+    return int(_FOLD[dim.op](sample(a), sample(b)))  # type: ignore[arg-type]
+
+
+def is_static(dim: Dim) -> bool:
+    return isinstance(dim, int)
+
+
+def product(dims: Iterable[Dim]) -> Dim:
+    """The product of all dims (1 for none)."""
+    total: Dim = 1
+    for dim in dims:
+        total = make("mul", total, dim)
+    return total
+
+
+def symbols(dim: Dim) -> frozenset[str]:
+    """Names of the sizes that `dim` depends on."""
+    if isinstance(dim, int):
+        return frozenset()
+    if dim.op in ("sym", "bounded"):
+        return frozenset((str(dim.args[0]),))
+    return symbols(dim.args[0]) | symbols(dim.args[1])  # type: ignore[arg-type]

@@ -1,0 +1,183 @@
+"""Immutable HLO: instructions, computations, modules.
+
+Nodes compare by identity, so "changed" is `new is not old`. A pass builds new nodes for what it
+changes and for their users (`ir.rewrite`), and shares the rest.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+from .shape import Shape
+
+# Attributes that hold a Computation, or a tuple of them, in the order HLO protos list them.
+CALLED_ATTRS = (
+    "to_apply", "calls", "body", "condition", "true_computation", "false_computation",
+    "select", "scatter", "branch_computations", "called_computations",
+)
+EMPTY: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """What lowering said of an instruction: TF op type, TF node name, source file and line."""
+
+    op_type: str = ""
+    op_name: str = ""
+    source_file: str = ""
+    source_line: int = 0
+
+
+NO_METADATA = Metadata()
+
+
+@dataclass(frozen=True, slots=True)
+class WindowDim:
+    """One dimension of a window (xla_data.proto, WindowDimension)."""
+
+    size: int
+    stride: int = 1
+    pad_low: int = 0
+    pad_high: int = 0
+    base_dilation: int = 1
+    window_dilation: int = 1
+    reversal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ConvDims:
+    """Which dimension of lhs, rhs and output is what (HLO text `dim_labels=b01f_01io->b01f`)."""
+
+    lhs_batch: int
+    lhs_feature: int
+    lhs_spatial: tuple[int, ...]
+    rhs_input: int
+    rhs_output: int
+    rhs_spatial: tuple[int, ...]
+    out_batch: int
+    out_feature: int
+    out_spatial: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Instr:
+    """One instruction.
+
+    `opcode` is a key of `opcode.OPCODES` (the HLO text name). `attrs` is read-only and named as in
+    HLO text: numbers, strings, tuples, `WindowDim` tuples (window), `ConvDims` (dim_labels), a
+    Computation or a tuple of them, a NumPy array (`literal` of a constant; a tuple literal is a
+    tuple of arrays). `sources` are the TF nodes it came from: every pass and fusion keeps their union.
+    """
+
+    name: str
+    opcode: str
+    shape: Shape
+    operands: tuple["Instr", ...] = ()
+    attrs: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+    sources: frozenset[str] = frozenset()
+    metadata: Metadata = NO_METADATA
+    control: tuple["Instr", ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.attrs, MappingProxyType):
+            object.__setattr__(self, "attrs", MappingProxyType(dict(self.attrs)))
+
+    @property
+    def called(self) -> tuple["Computation", ...]:
+        """The computations this instruction calls, in CALLED_ATTRS order."""
+        found: list[Computation] = []
+        for key in CALLED_ATTRS:
+            value = self.attrs.get(key)
+            if isinstance(value, Computation):
+                found.append(value)
+            elif value is not None:
+                found.extend(value)
+        return tuple(found)
+
+    def replace(self, **changes: Any) -> "Instr":
+        """A copy with fields changed; `attrs` given here replaces all attributes."""
+        return replace(self, **changes)
+
+    def with_attrs(self, **changes: Any) -> "Instr":
+        """A copy with single attributes changed (None removes one)."""
+        merged = {**self.attrs, **changes}
+        return replace(self, attrs={k: v for k, v in merged.items() if v is not None})
+
+    def __repr__(self) -> str:
+        operands = ", ".join(o.name for o in self.operands)
+        return f"%{self.name} = {self.shape} {self.opcode}({operands})"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Computation:
+    """`instrs` in an order where operands come first; `root` is one of them; `params` by number."""
+
+    name: str
+    instrs: tuple[Instr, ...]
+    root: Instr
+    params: tuple[Instr, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        found = [i for i in self.instrs if i.opcode == "parameter"]
+        found.sort(key=lambda i: int(i.attrs["parameter_number"]))
+        object.__setattr__(self, "params", tuple(found))
+
+    def users(self) -> dict[Instr, list[Instr]]:
+        """Each instruction's users, in schedule order (one entry a user, however often it uses it)."""
+        table: dict[Instr, list[Instr]] = {i: [] for i in self.instrs}
+        for instr in self.instrs:
+            for operand in dict.fromkeys(instr.operands):
+                table[operand].append(instr)
+        return table
+
+    def __repr__(self) -> str:
+        return f"<computation {self.name}: {len(self.instrs)} instructions>"
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """Output at `output_index` shares the buffer of parameter `parameter` at `parameter_index`."""
+
+    output_index: tuple[int, ...]
+    parameter: int
+    parameter_index: tuple[int, ...] = ()
+    must: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Module:
+    """An HLO module: the entry computation (others hang from its instructions) and its aliases."""
+
+    name: str
+    entry: Computation
+    aliases: tuple[Alias, ...] = ()
+    is_scheduled: bool = False
+
+    @property
+    def result_shapes(self) -> tuple[Shape, ...]:
+        """Shapes of the outputs: the root's elements, or the root alone."""
+        shape = self.entry.root.shape
+        return shape.elements if shape.is_tuple else (shape,)
+
+    def computations(self) -> Iterator[Computation]:
+        """Every reachable computation once, callees before callers, the entry last."""
+        seen: set[int] = set()
+
+        def visit(comp: Computation) -> Iterator[Computation]:
+            if id(comp) in seen:
+                return
+            seen.add(id(comp))
+            for instr in comp.instrs:
+                for callee in instr.called:
+                    yield from visit(callee)
+            yield comp
+
+        return visit(self.entry)
+
+    def replace(self, **changes: Any) -> "Module":
+        return replace(self, **changes)
+
+    def __repr__(self) -> str:
+        return f"<module {self.name}: {sum(len(c.instrs) for c in self.computations())} instructions>"

@@ -1,0 +1,122 @@
+"""The launch plan: what an executable does, as plain data that goes to JSON and back.
+
+A plan names buffers, never pointers; sizes are Dims over the module's sizes. `runtime.executable`
+lays it out for the interpreter; `dump` writes it; the store keeps it beside the machine code.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Union
+
+from ..ir.dim import Dim
+from ..ir.shape import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A place: kind 'input', 'output', 'temp' (bytes `offset` into the arena) or 'const'.
+
+    `index` counts inputs, outputs or constants (0 for temp). `offset` is in bytes.
+    """
+
+    kind: str
+    index: int = 0
+    offset: Dim = 0
+
+
+@dataclass(frozen=True, slots=True)
+class KernelStep:
+    """Run `tasks` tasks of machine code `symbol` by the ABI (context, inputs, outputs, sizes)."""
+
+    symbol: str
+    inputs: tuple[Ref, ...]
+    outputs: tuple[Ref, ...]
+    sizes: tuple[Dim, ...]
+    tasks: Dim
+    cost: Dim = 1
+    scratch_bytes: int = 0
+    instr: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryStep:
+    """Call a named library routine with the same operands as a kernel."""
+
+    routine: str
+    inputs: tuple[Ref, ...]
+    outputs: tuple[Ref, ...]
+    sizes: tuple[Dim, ...]
+    instr: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TfOpStep:
+    """Run a TensorFlow op (a collective) between kernels."""
+
+    op: str
+    attrs: tuple[tuple[str, object], ...]
+    inputs: tuple[Ref, ...]
+    outputs: tuple[Ref, ...]
+    instr: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyStep:
+    """Copy `bytes` bytes; source and target do not overlap or are the same place."""
+
+    source: Ref
+    target: Ref
+    bytes: Dim
+    instr: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BranchStep:
+    """Run branch `selector` (an s32, or a pred: true is branch 0); out of range runs the last."""
+
+    selector: Ref
+    is_pred: bool
+    branches: tuple[tuple["Step", ...], ...]
+    instr: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopStep:
+    """Run `condition`, then while the pred at `flag` is true, `body` and `condition` again."""
+
+    condition: tuple["Step", ...]
+    flag: Ref
+    body: tuple["Step", ...]
+    instr: str = ""
+
+
+Step = Union[KernelStep, LibraryStep, TfOpStep, CopyStep, BranchStep, LoopStep]
+
+
+@dataclass(frozen=True, slots=True)
+class SizeSource:
+    """Where a size symbol's value comes from: dim `axis` of input `input`, or an s32 at `ref` that
+    an instruction wrote (a size known only after it ran)."""
+
+    symbol: str
+    input: int = -1
+    axis: int = -1
+    ref: Ref | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchPlan:
+    """`inputs` and `outputs` are array shapes (their dims may be Dims over `sizes`).
+
+    `aliases`: (output, input) pairs that may share a buffer. `constants`: bytes of each constant.
+    `arena_bytes`: size of the temporary arena of one execution.
+    """
+
+    name: str
+    inputs: tuple[Shape, ...]
+    outputs: tuple[Shape, ...]
+    sizes: tuple[SizeSource, ...]
+    steps: tuple[Step, ...]
+    constants: tuple[bytes, ...]
+    arena_bytes: Dim
+    aliases: tuple[tuple[int, int], ...] = ()
