@@ -1,0 +1,42 @@
+"""HLO instruction -> Unit: one table from opcode to lowering function.
+
+A lowering is a function (instr, target) -> Unit that raises UnsupportedError for what it does not
+do. To add an opcode, import its module below and give it one line in LOWERINGS.
+
+Handled by the launch plan, so never lowered here: parameter, constant, tuple, get-tuple-element,
+while, conditional, call, bitcast and reshape (they alias), after-all, optimization-barrier.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ....decision import YES, Decision, no
+from ....errors import UnsupportedError
+from ....ir.node import Instr
+from ....target import Target
+from ..unit import Unit
+from . import fused
+
+Lowering = Callable[[Instr, Target], Unit]
+
+LOWERINGS: dict[str, Lowering] = {
+    **{opcode: fused.lower_single for opcode in fused.OPCODES},  # elementwise, moves, iota, gather, reduce
+    "fusion": fused.lower_fusion,  # loops, reductions, row programs; contraction heroes
+}
+
+
+def lower(instr: Instr, target: Target) -> Unit:
+    """The kernels that compute `instr`; UnsupportedError names opcode and dtype."""
+    lowering = LOWERINGS.get(instr.opcode)
+    if lowering is None:
+        raise UnsupportedError(f"{instr.opcode} of {instr.shape} has no kernel ({instr.name})")
+    return lowering(instr, target)
+
+
+def supported(instr: Instr, target: Target) -> Decision:
+    """Whether `lower` makes kernels of `instr`: it is tried, so that the answer cannot drift."""
+    try:
+        lower(instr, target)
+    except UnsupportedError as error:
+        return no("no-kernel", str(error))
+    return YES
