@@ -1,0 +1,1 @@
+"""Benchmark rows and their runner."""

@@ -1,0 +1,1 @@
+"""Kernels: kernel/ is target neutral, llvm/ and triton/ generate code from it."""

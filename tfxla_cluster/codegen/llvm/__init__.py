@@ -1,0 +1,1 @@
+"""Kernel IR to LLVM IR and machine code."""

@@ -1,0 +1,1 @@
+"""Which instructions become one kernel: legality, cost, planner."""

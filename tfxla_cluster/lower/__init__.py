@@ -1,0 +1,1 @@
+"""TensorFlow functions to HLO through TensorFlow's own bridge."""

@@ -1,0 +1,1 @@
+"""Launch plan, buffers, thread pool, executables, caches."""

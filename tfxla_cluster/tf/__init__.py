@@ -1,0 +1,1 @@
+"""What TensorFlow is about to execute: hooks, clustering, must-compile."""
