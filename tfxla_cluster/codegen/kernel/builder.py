@@ -8,7 +8,7 @@ from typing import Any
 from ...ir.dim import Dim
 from ...ir.dtype import PRED, S64, DType
 from .ir import (
-    Buffer, Const, For, If, Kernel, Load, Op, Reduce, Region, Size, Stmt, Store, Var, While,
+    Buffer, Const, For, If, Kernel, Load, Op, Product, Reduce, Region, Size, Stmt, Store, Var, While,
 )
 
 
@@ -135,6 +135,9 @@ class KernelBuilder:
         outs = tuple(Var(d) for d in dtypes)
         self._append(While(tuple(init), test, step, outs))
         return outs
+
+    def product(self, product: Product) -> None:
+        self._append(product)
 
     def region(self, dtypes: Sequence[DType], fill: Callable[..., Sequence[Var]]) -> Region:
         args = tuple(Var(d) for d in dtypes)

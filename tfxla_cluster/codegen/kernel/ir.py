@@ -162,7 +162,37 @@ class While:
     outs: tuple[Var, ...]
 
 
-Stmt = Union[Const, Size, Op, Load, Store, For, Reduce, If, While]
+@dataclass(frozen=True, slots=True, eq=False)
+class Product:
+    """`c[i, j] = (c[i, j] if accumulate else 0) + sum of a[i, k] * b[k, j] over k < depth`; i < rows, j < cols.
+
+    The sum runs in the order of k, in the dtype of the three buffers (one float dtype). Element offsets:
+    c[i, j]: c_offset + i * c_stride + j. a[i, k]: a_offset + i * a_stride + k ('row' major), or
+    a_offset + k * a_stride + i ('depth' major). b[k, j]: b_offset + k * b_stride + j, or where `packed`
+    b_offset + (j // panel) * b_stride + k * panel + j % panel: then whole panels may be read.
+    `c_padded`: whole panels of c may be written, columns past `cols` with any value.
+    """
+
+    c: Buffer
+    c_offset: Var
+    c_stride: Var
+    a: Buffer
+    a_offset: Var
+    a_stride: Var
+    b: Buffer
+    b_offset: Var
+    b_stride: Var
+    rows: Var
+    cols: Var
+    depth: Var
+    accumulate: Var
+    a_major: str = "row"
+    packed: bool = True
+    panel: int = 16
+    c_padded: bool = False
+
+
+Stmt = Union[Const, Size, Op, Load, Store, For, Reduce, If, While, Product]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
