@@ -112,8 +112,8 @@ def _give_up(directory: Path, error: OSError) -> None:
     if str(directory) not in _failed:
         _failed.add(str(directory))
         reason = error.strerror or str(error)
-        print(f"tfxla_cluster: cannot write the dump in {directory}: {reason}; dumping stops, the program goes on",
-              file=sys.stderr)
+        sys.stderr.write(f"tfxla_cluster: cannot write the dump in {directory}: {reason}; "
+                         "dumping stops, the program goes on\n")
 
 
 def reset_failures() -> None:

@@ -3,6 +3,7 @@
 A reader that meets a larger SCHEMA_VERSION says so and goes on; fields are only ever added within
 a version. Every trace record has the COMMON fields; unknown fields and kinds are kept, not errors.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -23,19 +24,24 @@ class FileKind:
     per_module: bool = True
 
 
+# The line that begins each kernel's part in a file that holds all kernels of a module, after the
+# comment sign of its language (`;` LLVM IR, `#` assembly and Triton source, `//` the rest). The file
+# as a whole is for people: each part is a module of its own.
+KERNEL_MARKER = "==== kernel {symbol} ===="
+
 FILE_KINDS: tuple[FileKind, ...] = (
     FileKind("before_optimizations.txt", "HLO text as lowered, literals in full."),
-    FileKind("before_optimizations.hlo.pb", "HloProto as lowered, all literals: replays (.gz when compressed)."),
-    FileKind("*_after_optimizations.txt", "HLO text after passes and fusion, in schedule order (`cpu`, `sm_9.0_gpu`)."),
+    FileKind("before_optimizations.hlo.pb", "HloProto as lowered, all literals: it replays."),
+    FileKind("*_after_optimizations.txt", "HLO text after passes and fusion, in schedule order."),
     FileKind("*_after_optimizations.hlo.pb", "HloProto of the same."),
-    FileKind("*_after_optimizations-buffer-assignment.txt", "Allocations with their values, offsets and sizes in bytes, as XLA's."),
+    FileKind("*_after_optimizations-buffer-assignment.txt", "Allocations, values, bytes: as XLA's."),
     FileKind("NNNN.*.after_*.before_*.txt", "HLO text between two passes (--xla_dump_hlo_pass_re)."),
-    FileKind("fusion_decisions.json", "List of {a, b, ok, rule, reason, stage}: what was fused into what, or why not."),
+    FileKind("fusion_decisions.json", "List of {a, b, ok, rule, reason}: fused, or why not."),
     FileKind("launch_plan.json", "The launch plan: inputs, outputs, sizes, steps, constants (bytes), arena."),
-    FileKind("kernels.json", "List of {symbol, instr, opcode, sources, bytes, flops, tasks, key}: a row a kernel."),
-    FileKind("timings.json", "{phases: [{phase, ms}], total_ms, guards, reason, target}: where compile time went."),
-    FileKind("sources.json", "Map TF node -> [{file, line, function, text}], innermost user frame first."),
-    FileKind("kernel_ir.txt", "Kernel IR of every kernel, each after a line `kernel SYMBOL`."),
+    FileKind("kernels.json", "List of {symbol, instr, opcode, instrs, sources, bytes, flops, ...}."),
+    FileKind("timings.json", "{phases: {phase: ms}, total_ms, target, ...}: where compile time went."),
+    FileKind("sources.json", "Map TF node -> [{file, line, function, text}], innermost first."),
+    FileKind("kernel_ir.txt", "Kernel IR of every kernel, each after a KERNEL_MARKER line."),
     FileKind("ir-no-opt.ll", "LLVM IR of every kernel as emitted."),
     FileKind("ir-with-opt.ll", "LLVM IR of every kernel as compiled."),
     FileKind("s", "Assembly of every kernel."),
@@ -45,7 +51,9 @@ FILE_KINDS: tuple[FileKind, ...] = (
     FileKind("ptx", "PTX."),
     FileKind("before_mark_for_compilation*.pbtxt", "GraphDef before clustering.", False),
     FileKind("mark_for_compilation*.pbtxt", "GraphDef with attribute _XlaCluster on clustered nodes.", False),
-    FileKind("mark_for_compilation_annotated*.pbtxt", "The same, node names prefixed with their cluster.", False),
+    FileKind(
+        "mark_for_compilation_annotated*.pbtxt", "The same, node names prefixed with their cluster.", False
+    ),
     FileKind("trace.*.jsonl", "One JSON record a line, one file a process (RECORD_KINDS).", False),
     FileKind(MANIFEST_NAME, "Index derived from the traces and the directory (dump.manifest).", False),
 )
@@ -68,71 +76,154 @@ class RecordKind:
 
 
 RECORD_KINDS: Mapping[str, RecordKind] = {
-    "run": RecordKind("Start of a process.", {
-        "schema": "SCHEMA_VERSION of the writer.",
-        "versions": "Map package -> version (tfxla_cluster, tensorflow, llvmlite, numpy, python).",
-        "flags": "Map of the flags that are not at their default.",
-        "argv": "Command line, list of words.",
-        "host": "Machine, CPU name, cores.",
-    }),
-    "function": RecordKind("A function TensorFlow is about to execute was looked at.", {
-        "id": "Unique in the process.",
-        "name": "TensorFlow's function name.",
-        "signature": "Dtypes and shapes of its inputs, text.",
-        "where": "file:line of the user's definition.",
-        "graph": "File name of the clustering graph, if dumped.",
-    }),
-    "cluster": RecordKind("A cluster was formed.", {
-        "name": "Value of _XlaCluster.",
-        "function": "Name of the function it lies in.",
-        "nodes": "List of TF node names.",
-        "ops": "Map op type -> count, or their number.",
-    }),
-    "unclustered": RecordKind("A node that is in no cluster.", {
-        "node": "TF node name.", "op": "Op type.", "rule": "Stable name of the rule that said no.",
-        "reason": "A sentence.", "where": "file:line of the user.", "function": "Its function.",
-    }),
-    "support": RecordKind("Whether an op of a dtype can be compiled.", {
-        "op": "Op type.", "dtype": "Element type.", "ok": "Boolean.", "rule": "Rule that said no.", "reason": "A sentence.",
-    }),
-    "lowering": RecordKind("A function or cluster became an HLO module.", {
-        "module": "Module name.", "id": "Module number in file names.", "function": "Function or cluster lowered.",
-        "phases": "Map phase -> milliseconds.", "params": "List of parameter descriptions.",
-        "instructions": "Instructions as lowered.",
-    }),
-    "compile": RecordKind("An executable was asked for: found or compiled.", {
-        "id": "Module number in file names.", "module": "Module name.", "cluster": "Cluster or function compiled.",
-        "function": "Its function.", "guards": "Map guard name -> value: the cache key.",
-        "hit": "'memory', 'disk' or '' (compiled).", "reason": "Why there was no hit: the guards that differ.",
-        "phases": "Map phase -> milliseconds.", "ms": "Wall milliseconds in all.",
-        "kernels": "Kernels of the module.", "native": "Of those, native ones.",
-    }),
-    "phase": RecordKind("A timed span.", {
-        "name": "Phase.", "ms": "Milliseconds.", "module": "Module name, if it belongs to one.",
-    }),
-    "fusion": RecordKind("A fusion decision.", {
-        "module": "Module name.", "id": "Module number.", "a": "Producer.", "b": "Consumer.", "ok": "Boolean.",
-        "rule": "Rule that said no.", "reason": "A sentence.",
-    }),
-    "kernel": RecordKind("A kernel was generated.", {
-        "module": "Module name.", "id": "Module number.", "symbol": "Machine code symbol.",
-        "instrs": "List of HLO instruction names.", "sources": "List of TF node names.",
-        "bytes": "Bytes read and written by one run.", "flops": "Scalar operations of one run.",
-    }),
-    "fallback": RecordKind("Something ran another way than asked.", {
-        "what": "Function, cluster or op.", "reason": "A sentence.", "where": "file:line of the user.",
-    }),
-    "execution": RecordKind("Timings of executions of one module.", {
-        "module": "Module name.", "id": "Module number.", "count": "Executions so far.",
-        "ms": "Milliseconds in all.", "steps": "List of {instr, ms} (--tfxla_timings).",
-    }),
-    "cache": RecordKind("A look into a cache.", {
-        "cache": "'memory' or 'disk'.", "hit": "Boolean.", "reason": "Why not.", "key": "Key text.",
-    }),
-    "stats": RecordKind("Counters at exit.", {"stats": "Map name -> number or list, as `tfxla_cluster.stats()`."}),
-    "error": RecordKind("An error was raised or swallowed.", {
-        "what": "Where in the package.", "error": "Class name.", "message": "Text.", "where": "file:line of the user.",
-    }),
+    "run": RecordKind(
+        "Start of a process.",
+        {
+            "schema": "SCHEMA_VERSION of the writer.",
+            "versions": "Map package -> version (tfxla_cluster, tensorflow, llvmlite, numpy, python).",
+            "flags": "Map of the flags that are not at their default.",
+            "argv": "Command line, list of words.",
+            "host": "Machine, CPU name, cores.",
+        },
+    ),
+    "function": RecordKind(
+        "A function TensorFlow is about to execute was looked at.",
+        {
+            "id": "Unique in the process.",
+            "name": "TensorFlow's function name.",
+            "signature": "Dtypes and shapes of its inputs, text.",
+            "where": "file:line of the user's definition.",
+            "graph": "File name of the clustering graph, if dumped.",
+        },
+    ),
+    "cluster": RecordKind(
+        "A cluster was formed.",
+        {
+            "name": "Value of _XlaCluster.",
+            "function": "Name of the function it lies in.",
+            "nodes": "List of TF node names.",
+            "ops": "Map op type -> count, or their number.",
+        },
+    ),
+    "unclustered": RecordKind(
+        "A node that is in no cluster.",
+        {
+            "node": "TF node name.",
+            "op": "Op type.",
+            "rule": "Stable name of the rule that said no.",
+            "reason": "A sentence.",
+            "where": "file:line of the user.",
+            "function": "Its function.",
+        },
+    ),
+    "support": RecordKind(
+        "Whether an op of a dtype can be compiled.",
+        {
+            "op": "Op type.",
+            "dtype": "Element type.",
+            "ok": "Boolean.",
+            "rule": "Rule that said no.",
+            "reason": "A sentence.",
+        },
+    ),
+    "lowering": RecordKind(
+        "A function or cluster became an HLO module.",
+        {
+            "module": "Module name.",
+            "id": "Module number in file names.",
+            "function": "Function or cluster lowered.",
+            "phases": "Map phase -> milliseconds.",
+            "params": "List of parameter descriptions.",
+            "instructions": "Instructions as lowered.",
+        },
+    ),
+    "compile": RecordKind(
+        "An executable was asked for: found or compiled.",
+        {
+            "id": "Module number in file names.",
+            "module": "Module name.",
+            "cluster": "Cluster or function compiled.",
+            "function": "Its function.",
+            "guards": "Map guard name -> value: the cache key.",
+            "hit": "'memory', 'disk' or '' (compiled).",
+            "reason": "Why there was no hit: the guards that differ.",
+            "phases": "Map phase -> milliseconds.",
+            "ms": "Wall milliseconds in all.",
+            "kernels": "Kernels of the module.",
+            "native": "Of those, native ones.",
+        },
+    ),
+    "phase": RecordKind(
+        "A timed span.",
+        {
+            "name": "Phase.",
+            "ms": "Milliseconds.",
+            "module": "Module name, if it belongs to one.",
+        },
+    ),
+    "fusion": RecordKind(
+        "A fusion decision.",
+        {
+            "module": "Module name.",
+            "id": "Module number.",
+            "a": "Producer.",
+            "b": "Consumer.",
+            "ok": "Boolean.",
+            "rule": "Rule that said no.",
+            "reason": "A sentence.",
+        },
+    ),
+    "kernel": RecordKind(
+        "A kernel was generated.",
+        {
+            "module": "Module name.",
+            "id": "Module number.",
+            "symbol": "Machine code symbol.",
+            "instrs": "List of HLO instruction names.",
+            "sources": "List of TF node names.",
+            "bytes": "Bytes read and written by one run.",
+            "flops": "Scalar operations of one run.",
+        },
+    ),
+    "fallback": RecordKind(
+        "Something ran another way than asked.",
+        {
+            "what": "Function, cluster or op.",
+            "reason": "A sentence.",
+            "where": "file:line of the user.",
+        },
+    ),
+    "execution": RecordKind(
+        "Timings of executions of one module.",
+        {
+            "module": "Module name.",
+            "id": "Module number.",
+            "count": "Executions so far.",
+            "ms": "Milliseconds in all.",
+            "steps": "List of {instr, ms} (--tfxla_timings).",
+        },
+    ),
+    "cache": RecordKind(
+        "A look into a cache.",
+        {
+            "cache": "'memory' or 'disk'.",
+            "hit": "Boolean.",
+            "reason": "Why not.",
+            "key": "Key text.",
+        },
+    ),
+    "stats": RecordKind(
+        "Counters at exit.", {"stats": "Map name -> number or list, as `tfxla_cluster.stats()`."}
+    ),
+    "error": RecordKind(
+        "An error was raised or swallowed.",
+        {
+            "what": "Where in the package.",
+            "error": "Class name.",
+            "message": "Text.",
+            "where": "file:line of the user.",
+        },
+    ),
 }
 
 

@@ -26,7 +26,7 @@ STDOUT = "-"
 # XLA's words for "the directory that the test runner collects".
 _TEST_OUTPUTS = ("sponge", "test_undeclared_outputs_dir")
 _GRAPHS_ENV = "TF_DUMP_GRAPH_PREFIX"
-_written_modules: dict[str, itertools.count] = {}
+_written_modules: dict[str, itertools.count[int]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Sink:
         """The directory, where there is one."""
         return Path(self.directory) if self.directory not in ("", STDOUT) else None
 
-    def module(self, name: str) -> "ModuleDump":
+    def module(self, name: str) -> ModuleDump:
         """A numbered family of files for the module called `name`; a silent one where it is not wanted."""
         wanted = bool(self) and _matches("xla_dump_hlo_module_re", name) and self._below_limit()
         if not wanted:
@@ -88,7 +88,7 @@ class ModuleDump:
     sink: Sink
     id: int
     name: str
-    _steps: itertools.count = field(default_factory=itertools.count)
+    _steps: itertools.count[int] = field(default_factory=itertools.count)
 
     def __bool__(self) -> bool:
         return bool(self.sink)
@@ -126,8 +126,9 @@ class ModuleDump:
 
     def wants_passes(self, pipeline: str = "", after: str = "") -> bool:
         """Whether `pass_dump` would write."""
-        return (bool(self.sink) and bool(flags.get("xla_dump_hlo_pass_re"))
-                and _matches("xla_dump_hlo_pass_re", after) and _matches("xla_dump_hlo_pipeline_re", pipeline))
+        if not self.sink or not flags.get("xla_dump_hlo_pass_re"):
+            return False
+        return _matches("xla_dump_hlo_pass_re", after) and _matches("xla_dump_hlo_pipeline_re", pipeline)
 
     def file_name(self, suffix: str) -> str:
         """The name in the directory, at most 255 bytes (NAME is cut, the suffix never)."""
@@ -156,7 +157,7 @@ def _matches(flag: str, text: str) -> bool:
         raise FlagError(f"--{flag}: '{pattern}' is not a regular expression: {error}") from None
 
 
-def _counter(key: str) -> itertools.count:
+def _counter(key: str) -> itertools.count[int]:
     return _written_modules.setdefault(key, itertools.count())
 
 

@@ -1,0 +1,170 @@
+"""The files of one compiled module: each function writes one stage's, as soon as the stage is done,
+so that a program killed in the middle of a compilation leaves what led there."""
+from __future__ import annotations
+
+import dataclasses
+import json
+import linecache
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .. import flags
+from ..ir import dim as dims
+from ..ir import proto, text
+from ..ir.dim import DimExpr
+from ..ir.dtype import DType
+from ..ir.node import Instr, Module
+from ..ir.shape import Shape
+from ..target import Target
+from .buffer_text import buffer_assignment
+from .cost import bytes_of, flops_of
+from .schema import KERNEL_MARKER
+from .sink import ModuleDump, Text
+
+Frame = tuple[str, int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelFiles:
+    """What is dumped of one kernel. `instr` is the scheduled instruction it belongs to. Texts may be
+    callables. `facts` go into its row of kernels.json as they are (tasks, key, milliseconds, ...)."""
+
+    symbol: str
+    instr: Instr | None = None
+    kernel_ir: Text = ""
+    llvm_no_opt: Text = ""
+    llvm: Text = ""
+    assembly: Text = ""
+    triton: Text = ""
+    facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def row(self) -> dict[str, Any]:
+        """The kernel's row in kernels.json and the fields of its trace record."""
+        row: dict[str, Any] = {"symbol": self.symbol}
+        if self.instr is not None:
+            row |= {"instr": self.instr.name, "opcode": self.instr.opcode, "instrs": fused_names(self.instr),
+                    "sources": sorted(self.instr.sources), "bytes": bytes_of(self.instr),
+                    "flops": flops_of(self.instr)}
+        row.update((name, plain(value)) for name, value in self.facts.items())
+        return row
+
+
+# Suffix in the dump, comment sign, attribute of KernelFiles.
+_KERNEL_TEXTS = (
+    ("kernel_ir.txt", "//", "kernel_ir"),
+    ("ir-no-opt.ll", ";", "llvm_no_opt"),
+    ("ir-with-opt.ll", ";", "llvm"),
+    ("s", "#", "assembly"),
+    ("triton.py", "#", "triton"),
+)
+
+
+def before(dump: ModuleDump, module: Module) -> None:
+    """The module as lowered: text as the flags say, and a proto with all literals."""
+    dump.hlo("before_optimizations", lambda: hlo_text(module), lambda: proto.write(module))
+
+
+def after(dump: ModuleDump, module: Module, target: Target) -> None:
+    """The module after passes and fusion, in schedule order."""
+    dump.hlo(f"{target.dump_name}_after_optimizations", lambda: hlo_text(module), lambda: proto.write(module))
+
+
+def hlo_text(module: Module) -> str:
+    """HLO text, literals as --xla_dump_large_constants says."""
+    return text.render(module, elide_literals=not flags.get("xla_dump_large_constants"))
+
+
+def fusion_decisions(dump: ModuleDump, decisions: Iterable[Mapping[str, Any]]) -> None:
+    """What `fusion.planner.fuse` recorded."""
+    if dump:
+        _json(dump, "fusion_decisions.json", list(decisions))
+
+
+def launch_plan(dump: ModuleDump, plan: Any, module: Module, target: Target) -> None:
+    """`plan` (a runtime.plan.LaunchPlan; typed Any because dump imports no stage) as JSON, and the
+    buffer assignment it stands for as XLA's text."""
+    if dump:
+        _json(dump, "launch_plan.json", plan)
+        dump.text(f"{target.dump_name}_after_optimizations-buffer-assignment.txt",
+                  lambda: buffer_assignment(plan, module))
+
+
+def kernels(dump: ModuleDump, parts: Sequence[KernelFiles]) -> None:
+    """kernels.json, and one file a language that holds every kernel's part after a marker line."""
+    if not dump:
+        return
+    _json(dump, "kernels.json", [part.row() for part in parts])
+    for suffix, comment, attribute in _KERNEL_TEXTS:
+        chosen = [(part.symbol, getattr(part, attribute)) for part in parts]
+        if any(content for _, content in chosen):
+            dump.text(suffix, _joined(comment, chosen))
+
+
+def _joined(comment: str, parts: Sequence[tuple[str, Text]]) -> str:
+    lines = []
+    for symbol, content in parts:
+        body = content() if callable(content) else content
+        lines.append(f"{comment} {KERNEL_MARKER.format(symbol=symbol)}\n{body.rstrip()}\n")
+    return "\n".join(lines)
+
+
+def timings(dump: ModuleDump, phases: Mapping[str, float], total_ms: float, target: Target,
+            **facts: Any) -> None:
+    """Milliseconds of each phase of this module's compilation."""
+    if dump:
+        _json(dump, "timings.json", {"phases": phases, "total_ms": total_ms, "target": target, **facts})
+
+
+def sources(dump: ModuleDump, module: Module, frames: Mapping[str, Sequence[Frame]]) -> None:
+    """The user's lines behind the module: for each TF node, (file, line, function) from the side table
+    of tracebacks, innermost first; only nodes that some instruction came from."""
+    if not dump:
+        return
+    nodes: set[str] = set()
+    for comp in module.computations():
+        for instr in comp.instrs:
+            nodes |= instr.sources
+            if instr.metadata.op_name:
+                nodes.add(instr.metadata.op_name)
+    table = {node: [_frame(frame) for frame in frames[node]] for node in sorted(nodes) if node in frames}
+    _json(dump, "sources.json", table)
+
+
+def _frame(frame: Frame) -> dict[str, Any]:
+    file, line, function = frame
+    return {"file": file, "line": line, "function": function, "text": linecache.getline(file, line).strip()}
+
+
+def fused_names(instr: Instr) -> list[str]:
+    """Names of the instructions that run in `instr`: those of a fusion's body (parameters and the
+    result tuple left out), or itself."""
+    if instr.opcode != "fusion":
+        return [instr.name]
+    body = instr.called[0]
+    return [i.name for i in body.instrs if i.opcode not in ("parameter", "tuple", "get-tuple-element")]
+
+
+def plain(value: Any) -> Any:
+    """`value` as JSON data: dataclasses become objects with their class as "type", expressions over
+    sizes {"dim", "sample"}, byte strings their length, shapes and dtypes text."""
+    if isinstance(value, (str, int, float, bool)) or value is None:
+        return value
+    if isinstance(value, DimExpr):
+        return {"dim": str(value), "sample": dims.sample(value)}
+    if isinstance(value, (Shape, DType)):
+        return str(value)
+    if isinstance(value, bytes):
+        return len(value)
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(item) for item in (value if isinstance(value, (list, tuple)) else sorted(value))]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {"type": type(value).__name__, **fields}
+    return str(value)
+
+
+def _json(dump: ModuleDump, suffix: str, value: Any) -> None:
+    dump.text(suffix, lambda: json.dumps(plain(value), indent=1, allow_nan=True) + "\n")
