@@ -13,7 +13,8 @@ from .ir import (
 
 
 class KernelBuilder:
-    """Collects one kernel. Constants, sizes and equal pure ops of one block are shared."""
+    """Collects one kernel. Constants, sizes and equal pure ops are shared, and stand in the outermost
+    open loop where their operands are known (loop-invariant code is hoisted while building)."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -24,6 +25,8 @@ class KernelBuilder:
         self._slots: dict[Dim, int] = {}
         self._blocks: list[list[Stmt]] = [[]]
         self._memo: list[dict[object, Var]] = [{}]
+        self._depth: dict[Var, int] = {self.task: 0}
+        self._floor = [0]  # nothing is hoisted above the innermost open region
 
     # --- buffers and sizes ---
     def input(self, dtype: DType) -> Buffer:
@@ -43,12 +46,12 @@ class KernelBuilder:
         if dim == 0 or dim == 1:
             return self.index(int(dim))
         slot = self._slots.setdefault(dim, len(self._slots))
-        return self._shared(("size", slot), S64, lambda out: Size(out, slot))
+        return self._shared(("size", slot), S64, lambda out: Size(out, slot), ())
 
     # --- values ---
     def const(self, value: Any, dtype: DType) -> Var:
         key = ("const", repr(value), dtype.name)
-        return self._shared(key, dtype, lambda out: Const(out, value))
+        return self._shared(key, dtype, lambda out: Const(out, value), ())
 
     def index(self, value: int) -> Var:
         return self.const(value, S64)
@@ -57,10 +60,32 @@ class KernelBuilder:
         """An elementwise op; the result has the first operand's dtype unless given."""
         result = dtype or (PRED if opcode == "compare" else operands[0].dtype)
         key = (opcode, operands, result.name, tuple(sorted(attrs.items())))
-        return self._shared(key, result, lambda out: Op(out, opcode, operands, attrs))
+        return self._shared(key, result, lambda out: Op(out, opcode, operands, attrs), operands)
 
     def load(self, buffer: Buffer, offset: Var, mask: Var | None = None, other: Var | None = None) -> Var:
         return self._define(Var(buffer.dtype), lambda out: Load(out, buffer, offset, mask, other))
+
+    def load_once(
+        self, buffer: Buffer, offset: Var, mask: Var | None = None, other: Var | None = None
+    ) -> Var:
+        """A load of a buffer that this kernel never writes: shared and hoisted like a pure op.
+
+        The offset must be in bounds (or masked) wherever its operands are defined, even if the loop
+        the load was hoisted from runs no iteration.
+        """
+        operands = tuple(v for v in (offset, mask, other) if v is not None)
+        key = ("load", buffer, offset, mask, other)
+        return self._shared(
+            key, buffer.dtype, lambda out: Load(out, buffer, offset, mask, other), operands)
+
+    def shared(self, key: object, make: Callable[[], Var]) -> Var:
+        """The value `key` stands for in this or an enclosing block, else `make()`, remembered here."""
+        for memo in reversed(self._memo):
+            if key in memo:
+                return memo[key]
+        out = make()
+        self._memo[self._depth.get(out, len(self._blocks) - 1)][key] = out
+        return out
 
     def store(self, buffer: Buffer, offset: Var, value: Var, mask: Var | None = None) -> None:
         self._append(Store(buffer, offset, value, mask))
@@ -84,7 +109,7 @@ class KernelBuilder:
     def loop(self, start: Var, stop: Var, kind: str = "serial") -> Iterator[Var]:
         """`with b.loop(start, stop, "vector") as i:` statements inside form the body."""
         var = Var(S64, "i")
-        with self._block() as body:
+        with self._block(var) as body:
             yield var
         self._append(For(var, start, stop, tuple(body), kind))
 
@@ -93,9 +118,9 @@ class KernelBuilder:
     ) -> tuple[Var, ...]:
         """A serial loop with carried values: `step(i, *carried)` gives the next ones."""
         var, args = Var(S64, "i"), tuple(Var(v.dtype) for v in init)
-        with self._block() as body:
+        with self._block(var, *args) as body:
             yields = tuple(step(var, *args))
-        outs = tuple(Var(v.dtype) for v in init)
+        outs = self._outs([v.dtype for v in init])
         self._append(For(var, start, stop, tuple(body), "serial", tuple(init), args, yields, outs))
         return outs
 
@@ -111,10 +136,10 @@ class KernelBuilder:
     ) -> tuple[Var, ...]:
         """`value(i)` gives the values of an iteration, `combine(*accumulators, *values)` folds them."""
         var = Var(S64, "i")
-        with self._block() as body:
+        with self._block(var) as body:
             values = tuple(value(var))
         region = self.region([v.dtype for v in (*init, *values)], combine)
-        outs = tuple(Var(v.dtype) for v in init)
+        outs = self._outs([v.dtype for v in init])
         self._append(Reduce(
             var, start, stop, tuple(body), values, tuple(init), tuple(identity), region, outs, kind))
         return outs
@@ -123,7 +148,7 @@ class KernelBuilder:
         self, predicate: Var, then: Callable[[], Sequence[Var]], orelse: Callable[[], Sequence[Var]]
     ) -> tuple[Var, ...]:
         first, second = self.region([], then), self.region([], orelse)
-        outs = tuple(Var(v.dtype) for v in first.results)
+        outs = self._outs([v.dtype for v in first.results])
         self._append(If(predicate, first, second, outs))
         return outs
 
@@ -132,7 +157,7 @@ class KernelBuilder:
     ) -> tuple[Var, ...]:
         dtypes = [v.dtype for v in init]
         test, step = self.region(dtypes, lambda *a: (cond(*a),)), self.region(dtypes, body)
-        outs = tuple(Var(d) for d in dtypes)
+        outs = self._outs(dtypes)
         self._append(While(tuple(init), test, step, outs))
         return outs
 
@@ -141,8 +166,10 @@ class KernelBuilder:
 
     def region(self, dtypes: Sequence[DType], fill: Callable[..., Sequence[Var]]) -> Region:
         args = tuple(Var(d) for d in dtypes)
-        with self._block() as body:
+        self._floor.append(len(self._blocks))
+        with self._block(*args) as body:
             results = tuple(fill(*args))
+        self._floor.pop()
         return Region(args, tuple(body), results)
 
     def finish(self, tasks: Dim, cost: Dim = 1) -> Kernel:
@@ -152,7 +179,9 @@ class KernelBuilder:
 
     # --- internals ---
     @contextmanager
-    def _block(self) -> Iterator[list[Stmt]]:
+    def _block(self, *variables: Var) -> Iterator[list[Stmt]]:
+        """A new innermost block, in which `variables` are defined."""
+        self._depth.update(dict.fromkeys(variables, len(self._blocks)))
         self._blocks.append([])
         self._memo.append({})
         try:
@@ -166,14 +195,28 @@ class KernelBuilder:
 
     def _define(self, out: Var, make: Callable[[Var], Stmt]) -> Var:
         self._append(make(out))
+        self._depth[out] = len(self._blocks) - 1
         return out
 
-    def _shared(self, key: object, dtype: DType, make: Callable[[Var], Stmt]) -> Var:
+    def _outs(self, dtypes: Sequence[DType]) -> tuple[Var, ...]:
+        """Result values of a statement about to be appended to the innermost block."""
+        outs = tuple(Var(d) for d in dtypes)
+        self._depth.update(dict.fromkeys(outs, len(self._blocks) - 1))
+        return outs
+
+    def _shared(
+        self, key: object, dtype: DType, make: Callable[[Var], Stmt], operands: Sequence[Var]
+    ) -> Var:
         for memo in reversed(self._memo):
             if key in memo:
                 return memo[key]
-        out = self._define(Var(dtype), make)
-        self._memo[-1][key] = out
+        innermost = len(self._blocks) - 1
+        depth = max((self._depth.get(v, innermost) for v in operands), default=0)
+        depth = max(depth, self._floor[-1])
+        out = Var(dtype)
+        self._blocks[depth].append(make(out))
+        self._memo[depth][key] = out
+        self._depth[out] = depth
         return out
 
     def _is(self, value: Var, number: int) -> bool:
