@@ -1,0 +1,45 @@
+"""Index arithmetic shared by lowerings: a flat number to an index of a space, and back."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ....ir.dim import Dim
+from ..builder import KernelBuilder
+from ..ir import Var
+
+
+def delinearize(b: KernelBuilder, flat: Var, dims: Sequence[Dim]) -> list[Var]:
+    """The index (outermost first) at position `flat` of a row-major space of `dims`."""
+    index: list[Var] = []
+    for position, dim in enumerate(reversed(dims)):
+        last = position == len(dims) - 1
+        if dim == 1:
+            index.append(b.index(0))
+            continue
+        index.append(flat if last else b.op("remainder", flat, b.size(dim)))
+        if not last:
+            flat = b.op("divide", flat, b.size(dim))
+    return index[::-1]
+
+
+def linearize(b: KernelBuilder, index: Sequence[Var], dims: Sequence[Dim]) -> Var:
+    """The row-major offset of `index` in an array of `dims`."""
+    offset = b.index(0)
+    for value, dim in zip(index, dims):
+        offset = b.add(b.mul(offset, b.size(dim)), value)
+    return offset
+
+
+def all_of(b: KernelBuilder, tests: Sequence[Var | None]) -> Var | None:
+    """The conjunction of the tests that are there; None when there is none."""
+    result: Var | None = None
+    for test in tests:
+        if test is not None:
+            result = test if result is None else b.op("and", result, test)
+    return result
+
+
+def inside(b: KernelBuilder, value: Var, dim: Dim) -> Var:
+    """0 <= value < dim."""
+    low = b.compare(value, b.index(0), "GE")
+    return b.op("and", low, b.compare(value, b.size(dim), "LT"))
