@@ -9,9 +9,12 @@ from ...target import Target
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """The register tile of a product: `rows` x `vectors` registers of `lanes` elements."""
+    """The register tiles of a product: up to `rows[0]` x `vectors` registers of `lanes` elements.
 
-    rows: int
+    `rows`: the heights there is code for, highest first, down to 1.
+    """
+
+    rows: tuple[int, ...]
     vectors: int
     lanes: int
 
@@ -22,8 +25,12 @@ class Tile:
 
 
 # Register tile by vector width: accumulators, one row of b and a broadcast fit the register file
-# (16 registers up to 256 bits, 32 at 512).
-_REGISTERS = {128: (6, 2), 256: (6, 2), 512: (12, 2)}
+# (16 registers up to 256 bits, 32 at 512). Any even height from 4 on is a sum of the two highest.
+_REGISTERS = {
+    128: ((6, 4, 2, 1), 2),
+    256: ((6, 4, 2, 1), 2),
+    512: ((12, 8, 4, 2, 1), 2),
+}
 
 
 def tile(dtype: DType, target: Target) -> Tile:

@@ -169,8 +169,8 @@ class Product:
     The sum runs in the order of k, in the dtype of the three buffers (one float dtype). Element offsets:
     c[i, j]: c_offset + i * c_stride + j. a[i, k]: a_offset + i * a_stride + k ('row' major), or
     a_offset + k * a_stride + i ('depth' major). b[k, j]: b_offset + k * b_stride + j, or where `packed`
-    b_offset + (j // panel) * b_stride + k * panel + j % panel: then whole panels may be read.
-    `c_padded`: whole panels of c may be written, columns past `cols` with any value.
+    b_offset + (j // panel) * b_stride + k * panel + j % panel. Whole panels of `panel` columns are read
+    of b and written of c: both must have room for them.
     """
 
     c: Buffer
@@ -189,7 +189,6 @@ class Product:
     a_major: str = "row"
     packed: bool = True
     panel: int = 16
-    c_padded: bool = False
 
 
 Stmt = Union[Const, Size, Op, Load, Store, For, Reduce, If, While, Product]

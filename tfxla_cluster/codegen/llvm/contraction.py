@@ -8,7 +8,6 @@ with a, b, c already advanced to their offsets, strides in elements.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ...target import Target
@@ -19,19 +18,18 @@ _LLVM_TYPE = {"f32": "float", "f64": "double"}
 
 
 @dataclass(frozen=True, slots=True)
-class _Spec:
+class Spec:
     """What distinguishes two product functions."""
 
     dtype: str
     tile: Tile
     depth_major: bool
     packed: bool
-    padded: bool
 
     @property
     def name(self) -> str:
-        flags = ("d" if self.depth_major else "r") + ("p" if self.packed else "u") + ("w" if self.padded else "x")
-        return f"product.{self.dtype}.{self.tile.rows}x{self.tile.panel}.{flags}"
+        flags = ("d" if self.depth_major else "r") + ("p" if self.packed else "u")
+        return f"product.{self.dtype}.{self.tile.rows[0]}x{self.tile.panel}.{flags}"
 
     @property
     def scalar(self) -> str:
@@ -42,35 +40,12 @@ class _Spec:
         return f"<{self.tile.lanes} x {self.scalar}>"
 
     @property
-    def suffix(self) -> str:
-        return f"v{self.tile.lanes}{self.dtype}"
+    def fma(self) -> str:
+        return f"@llvm.fma.v{self.tile.lanes}{self.dtype}"
 
     @property
     def align(self) -> int:
         return 4 if self.dtype == "f32" else 8
-
-
-@dataclass(frozen=True, slots=True)
-class _Micro:
-    """One register tile: `rows` x `vectors`; `masked`: only the columns that a mask names are touched."""
-
-    spec: _Spec
-    rows: int
-    vectors: int
-    masked: bool
-
-    @property
-    def name(self) -> str:
-        return f"{self.spec.name}.t{self.rows}x{self.vectors}{'m' if self.masked else ''}"
-
-    @property
-    def load_masked(self) -> bool:
-        """b has no padding to read."""
-        return self.masked and not self.spec.packed
-
-    @property
-    def store_masked(self) -> bool:
-        return self.masked and not self.spec.padded
 
 
 def product_text(product: Product, target: Target) -> tuple[str, str]:
@@ -78,55 +53,40 @@ def product_text(product: Product, target: Target) -> tuple[str, str]:
     dtype = product.c.dtype
     shape = tile(dtype, target)
     assert product.panel == shape.panel, (product.panel, shape)
-    spec = _Spec(dtype.name, shape, product.a_major == "depth", product.packed, product.c_padded)
+    spec = Spec(dtype.name, shape, product.a_major == "depth", product.packed)
     return spec.name, function_text(spec)
 
 
-def function_text(spec: _Spec) -> str:
-    """The whole function, its tiles and the declarations it needs."""
+def function_text(spec: Spec) -> str:
+    """The function and its register tiles, without declarations."""
     lines: list[str] = []
-    for micro in _micros(spec):
-        lines.extend(_micro_text(micro))
-    lines.extend(_macro_text(spec))
+    for rows in spec.tile.rows:
+        lines.extend(_tile_text(spec, rows))
+    lines.extend(_loops_text(spec))
     return "\n".join(lines) + "\n"
 
 
-def declarations(spec_text: str) -> list[str]:
-    """The `declare` lines of the intrinsics that a product function's text calls, each once."""
-    found = []
-    for lanes, kind, scalar in ((lanes, k, s) for k, s in _LLVM_TYPE.items() for lanes in (2, 4, 8, 16)):
-        vector, suffix = f"<{lanes} x {scalar}>", f"v{lanes}{kind}"
-        if f"@llvm.fma.{suffix}(" in spec_text:
-            found.append(f"declare {vector} @llvm.fma.{suffix}({vector}, {vector}, {vector})")
-        if f"@llvm.masked.load.{suffix}.p0(" in spec_text:
-            found.append(f"declare {vector} @llvm.masked.load.{suffix}.p0(ptr, i32, <{lanes} x i1>, {vector})")
-        if f"@llvm.masked.store.{suffix}.p0(" in spec_text:
-            found.append(f"declare void @llvm.masked.store.{suffix}.p0({vector}, ptr, i32, <{lanes} x i1>)")
-    return found
-
-
-def _micros(spec: _Spec) -> Iterator[_Micro]:
-    for rows in range(1, spec.tile.rows + 1):
-        yield _Micro(spec, rows, spec.tile.vectors, False)
-        for vectors in range(1, spec.tile.vectors + 1):
-            yield _Micro(spec, rows, vectors, True)
+def declarations(product: Product, target: Target) -> list[str]:
+    """The `declare` lines of the intrinsics that the function of `product` calls."""
+    dtype = product.c.dtype
+    spec = Spec(dtype.name, tile(dtype, target), False, False)
+    return [f"declare {spec.vector} {spec.fma}({spec.vector}, {spec.vector}, {spec.vector})"]
 
 
 # --- one register tile ---
-def _micro_text(micro: _Micro) -> list[str]:
-    """A function that runs one register tile over the whole depth."""
-    spec, cells = micro.spec, [(i, v) for i in range(micro.rows) for v in range(micro.vectors)]
-    mask = f", <{spec.tile.lanes} x i1> %mask" if micro.masked else ""
-    b_stride = "%b_stride" if not spec.packed else str(spec.tile.panel)
+def _tile_text(spec: Spec, rows: int) -> list[str]:
+    """A function that runs one register tile of `rows` rows over the whole depth."""
+    cells = [(i, v) for i in range(rows) for v in range(spec.tile.vectors)]
+    b_step = str(spec.tile.panel) if spec.packed else "%b_stride"
     return [
-        f"define internal void @{micro.name}(ptr noalias %c, i64 %c_stride, ptr noalias %a, i64 %a_stride, "
-        f"ptr noalias %b, i64 %b_stride, i64 %depth, i1 %accumulate{mask}) {{",
+        f"define internal void @{spec.name}.t{rows}(ptr noalias %c, i64 %c_stride, ptr noalias %a, "
+        "i64 %a_stride, ptr noalias %b, i64 %b_stride, i64 %depth, i1 %accumulate) {",
         "entry:",
-        *_row_pointers(micro, "c"),
-        *([] if spec.depth_major else _row_pointers(micro, "a")),
+        *_row_pointers(spec, "c", rows),
+        *([] if spec.depth_major else _row_pointers(spec, "a", rows)),
         "  br i1 %accumulate, label %resume, label %begin",
         "resume:",
-        *(_load(micro, f"%old_{i}_{v}", f"c{i}", v, micro.store_masked) for i, v in cells),
+        *(line for i, v in cells for line in _load(spec, f"%old_{i}_{v}", f"c{i}", v)),
         "  br label %begin",
         "begin:",
         *(f"  %init_{i}_{v} = phi {spec.vector} [ zeroinitializer, %entry ], [ %old_{i}_{v}, %resume ]"
@@ -139,9 +99,9 @@ def _micro_text(micro: _Micro) -> list[str]:
         *(["  %ak = phi ptr [ %a, %begin ], [ %ak_next, %loop ]"] if spec.depth_major else []),
         *(f"  %acc_{i}_{v} = phi {spec.vector} [ %init_{i}_{v}, %begin ], [ %next_{i}_{v}, %loop ]"
           for i, v in cells),
-        *(_load(micro, f"%b_{v}", "bk", v, micro.load_masked) for v in range(micro.vectors)),
-        *(line for i in range(micro.rows) for line in _row_step(micro, i)),
-        f"  %bk_next = getelementptr {spec.scalar}, ptr %bk, i64 {b_stride}",
+        *(line for v in range(spec.tile.vectors) for line in _load(spec, f"%b_{v}", "bk", v)),
+        *(line for i in range(rows) for line in _row_step(spec, i)),
+        f"  %bk_next = getelementptr {spec.scalar}, ptr %bk, i64 {b_step}",
         *([f"  %ak_next = getelementptr {spec.scalar}, ptr %ak, i64 %a_stride"] if spec.depth_major else []),
         "  %k_next = add nuw nsw i64 %k, 1",
         "  %again = icmp slt i64 %k_next, %depth",
@@ -149,23 +109,22 @@ def _micro_text(micro: _Micro) -> list[str]:
         "done:",
         *(f"  %sum_{i}_{v} = phi {spec.vector} [ %init_{i}_{v}, %begin ], [ %next_{i}_{v}, %loop ]"
           for i, v in cells),
-        *(_store(micro, f"%sum_{i}_{v}", f"c{i}", v) for i, v in cells),
+        *(line for i, v in cells for line in _store(spec, f"%sum_{i}_{v}", f"c{i}", v)),
         "  ret void",
         "}",
     ]
 
 
-def _row_pointers(micro: _Micro, base: str) -> list[str]:
+def _row_pointers(spec: Spec, base: str, rows: int) -> list[str]:
     """`%c0`, `%c1`, ...: where the tile's rows begin."""
-    lines = [f"  %{base}0 = getelementptr {micro.spec.scalar}, ptr %{base}, i64 0"]
-    for i in range(1, micro.rows):
-        lines.append(f"  %{base}{i} = getelementptr {micro.spec.scalar}, ptr %{base}{i - 1}, i64 %{base}_stride")
+    lines = [f"  %{base}0 = getelementptr {spec.scalar}, ptr %{base}, i64 0"]
+    for i in range(1, rows):
+        lines.append(f"  %{base}{i} = getelementptr {spec.scalar}, ptr %{base}{i - 1}, i64 %{base}_stride")
     return lines
 
 
-def _row_step(micro: _Micro, i: int) -> list[str]:
+def _row_step(spec: Spec, i: int) -> list[str]:
     """Broadcast a[i, k] and add its products to row i."""
-    spec = micro.spec
     place = f"%ak, i64 {i}" if spec.depth_major else f"%a{i}, i64 %k"
     lines = [
         f"  %pa_{i} = getelementptr {spec.scalar}, ptr {place}",
@@ -174,42 +133,30 @@ def _row_step(micro: _Micro, i: int) -> list[str]:
         f"  %w_{i} = shufflevector {spec.vector} %i_{i}, {spec.vector} poison, "
         f"<{spec.tile.lanes} x i32> zeroinitializer",
     ]
-    for v in range(micro.vectors):
+    for v in range(spec.tile.vectors):
         operands = ", ".join(f"{spec.vector} {name}" for name in (f"%w_{i}", f"%b_{v}", f"%acc_{i}_{v}"))
-        lines.append(f"  %next_{i}_{v} = call {spec.vector} @llvm.fma.{spec.suffix}({operands})")
+        lines.append(f"  %next_{i}_{v} = call {spec.vector} {spec.fma}({operands})")
     return lines
 
 
-def _place(micro: _Micro, base: str, v: int) -> str:
-    return f"getelementptr ({micro.spec.scalar}, ptr %{base}, i64 {v * micro.spec.tile.lanes})"
+def _load(spec: Spec, out: str, base: str, v: int) -> list[str]:
+    return [
+        f"  {out}.p = getelementptr {spec.scalar}, ptr %{base}, i64 {v * spec.tile.lanes}",
+        f"  {out} = load {spec.vector}, ptr {out}.p, align {spec.align}",
+    ]
 
 
-def _load(micro: _Micro, out: str, base: str, v: int, masked: bool) -> str:
-    """Load vector v of a row; where masked, the last vector's lanes outside the mask are zero."""
-    spec, pointer = micro.spec, f"{out}.p"
-    lines = f"  {pointer} = getelementptr {spec.scalar}, ptr %{base}, i64 {v * spec.tile.lanes}\n"
-    if masked and v == micro.vectors - 1:
-        return lines + (
-            f"  {out} = call {spec.vector} @llvm.masked.load.{spec.suffix}.p0(ptr {pointer}, i32 {spec.align}, "
-            f"<{spec.tile.lanes} x i1> %mask, {spec.vector} zeroinitializer)")
-    return lines + f"  {out} = load {spec.vector}, ptr {pointer}, align {spec.align}"
-
-
-def _store(micro: _Micro, value: str, base: str, v: int) -> str:
-    spec, pointer = micro.spec, f"{value}.p"
-    lines = f"  {pointer} = getelementptr {spec.scalar}, ptr %{base}, i64 {v * spec.tile.lanes}\n"
-    if micro.store_masked and v == micro.vectors - 1:
-        return lines + (
-            f"  call void @llvm.masked.store.{spec.suffix}.p0({spec.vector} {value}, ptr {pointer}, "
-            f"i32 {spec.align}, <{spec.tile.lanes} x i1> %mask)")
-    return lines + f"  store {spec.vector} {value}, ptr {pointer}, align {spec.align}"
+def _store(spec: Spec, value: str, base: str, v: int) -> list[str]:
+    return [
+        f"  {value}.p = getelementptr {spec.scalar}, ptr %{base}, i64 {v * spec.tile.lanes}",
+        f"  store {spec.vector} {value}, ptr {value}.p, align {spec.align}",
+    ]
 
 
 # --- loops over register tiles ---
-def _macro_text(spec: _Spec) -> list[str]:
-    """For each panel of b (it stays in L1), for each tile of rows: a full tile, or a masked one at the edge."""
+def _loops_text(spec: Spec) -> list[str]:
+    """For each panel of b (it stays in L1), for each tile of rows."""
     panel, scalar = spec.tile.panel, spec.scalar
-    advance = "%b_stride" if spec.packed else str(panel)
     return [
         f"define internal void @{spec.name}(ptr noalias %c, i64 %c_stride, ptr noalias %a, i64 %a_stride, "
         "ptr noalias %b, i64 %b_stride, i64 %rows, i64 %cols, i64 %depth, i1 %accumulate) {",
@@ -219,29 +166,17 @@ def _macro_text(spec: _Spec) -> list[str]:
         "  %j = phi i64 [ 0, %entry ], [ %j_next, %panel_done ]",
         "  %cj = phi ptr [ %c, %entry ], [ %cj_next, %panel_done ]",
         "  %bj = phi ptr [ %b, %entry ], [ %bj_next, %panel_done ]",
-        "  %rest = sub i64 %cols, %j",
-        "  %more = icmp sgt i64 %rest, 0",
-        "  br i1 %more, label %panel, label %exit",
-        "panel:",
-        f"  %full = icmp sge i64 %rest, {panel}",
-        f"  %last = add i64 %rest, -1",
-        f"  %vector = udiv i64 %last, {spec.tile.lanes}",
-        f"  %kind = select i1 %full, i64 {spec.tile.vectors}, i64 %vector",
-        f"  %done_cols = mul i64 %vector, {spec.tile.lanes}",
-        "  %lanes = sub i64 %rest, %done_cols",
-        *_mask(spec),
-        "  br label %tiles",
+        "  %more = icmp slt i64 %j, %cols",
+        "  br i1 %more, label %tiles, label %exit",
         "tiles:",
-        "  %i = phi i64 [ 0, %panel ], [ %i_next, %tile_done ]",
+        "  %i = phi i64 [ 0, %panels ], [ %i_next, %tile_done ]",
         "  %left = sub i64 %rows, %i",
-        f"  %many = icmp sgt i64 %left, {spec.tile.rows}",
-        f"  %count = select i1 %many, i64 {spec.tile.rows}, i64 %left",
-        "  %some = icmp sgt i64 %count, 0",
+        "  %some = icmp sgt i64 %left, 0",
         "  br i1 %some, label %tile, label %panel_done",
         "tile:",
         "  %c_skip = mul i64 %i, %c_stride",
         f"  %ci = getelementptr {scalar}, ptr %cj, i64 %c_skip",
-        *(["  %a_skip = add i64 %i, 0"] if spec.depth_major else ["  %a_skip = mul i64 %i, %a_stride"]),
+        "  %a_skip = " + ("add i64 %i, 0" if spec.depth_major else "mul i64 %i, %a_stride"),
         f"  %ai = getelementptr {scalar}, ptr %a, i64 %a_skip",
         *_dispatch(spec),
         "tile_done:",
@@ -250,7 +185,7 @@ def _macro_text(spec: _Spec) -> list[str]:
         "panel_done:",
         f"  %j_next = add i64 %j, {panel}",
         f"  %cj_next = getelementptr {scalar}, ptr %cj, i64 {panel}",
-        f"  %bj_next = getelementptr {scalar}, ptr %bj, i64 {advance}",
+        f"  %bj_next = getelementptr {scalar}, ptr %bj, i64 {'%b_stride' if spec.packed else panel}",
         "  br label %panels",
         "exit:",
         "  ret void",
@@ -258,34 +193,20 @@ def _macro_text(spec: _Spec) -> list[str]:
     ]
 
 
-def _mask(spec: _Spec) -> list[str]:
-    """`%mask`: the lanes of the last vector of an edge panel that lie inside."""
-    lanes = spec.tile.lanes
-    steps = ", ".join(f"i64 {lane}" for lane in range(lanes))
-    return [
-        f"  %lanes_0 = insertelement <{lanes} x i64> poison, i64 %lanes, i64 0",
-        f"  %lanes_v = shufflevector <{lanes} x i64> %lanes_0, <{lanes} x i64> poison, "
-        f"<{lanes} x i32> zeroinitializer",
-        f"  %mask = icmp slt <{lanes} x i64> <{steps}>, %lanes_v",
-    ]
-
-
-def _dispatch(spec: _Spec) -> list[str]:
-    """Call the tile for `%count` rows and `%kind` (number of vectors, full or masked)."""
-    micros = list(_micros(spec))
-    kinds = spec.tile.vectors + 1
-    cases = " ".join(f"i64 {n}, label %run_{n}" for n in range(len(micros)))
+def _dispatch(spec: Spec) -> list[str]:
+    """Call the highest tile that fits into `%left` rows (`%count`); two second-highest end an even rest."""
+    rows = spec.tile.rows
     arguments = (
         "ptr %ci, i64 %c_stride, ptr %ai, i64 %a_stride, ptr %bj, i64 %b_stride, i64 %depth, i1 %accumulate")
-    lines = [
-        "  %count_0 = add i64 %count, -1",
-        f"  %base = mul i64 %count_0, {kinds}",
-        "  %which = add i64 %base, %kind_0",
-        f"  switch i64 %which, label %tile_done [ {cases} ]",
+    lines = [f"  %count_{len(rows) - 1} = add i64 0, {rows[-1]}"]
+    for n in range(len(rows) - 2, -1, -1):
+        lines.append(f"  %fits_{n} = icmp sge i64 %left, {rows[n]}")
+        lines.append(f"  %count_{n} = select i1 %fits_{n}, i64 {rows[n]}, i64 %count_{n + 1}")
+    lines += [
+        f"  %twice = icmp eq i64 %left, {2 * rows[1]}",
+        f"  %count = select i1 %twice, i64 {rows[1]}, i64 %count_0",
+        "  switch i64 %count, label %tile_done [ " + " ".join(f"i64 {r}, label %run_{r}" for r in rows) + " ]",
     ]
-    lines.insert(0, f"  %kind_0 = select i1 %full, i64 0, i64 %vector_1")
-    lines.insert(0, "  %vector_1 = add i64 %vector, 1")
-    for n, micro in enumerate(micros):
-        mask = f", <{spec.tile.lanes} x i1> %mask" if micro.masked else ""
-        lines += [f"run_{n}:", f"  call void @{micro.name}({arguments}{mask})", "  br label %tile_done"]
+    for r in rows:
+        lines += [f"run_{r}:", f"  call void @{spec.name}.t{r}({arguments})", "  br label %tile_done"]
     return lines
