@@ -65,13 +65,14 @@ def _records(directory: Path) -> tuple[list[dict[str, Any]], int]:
     for name in sorted(os.listdir(directory)):
         if not _TRACE.match(name):
             continue
+        pid = int(name.split(".")[1])
         for line in (directory / name).read_text("utf-8", "replace").splitlines():
             try:
                 record = json.loads(line)
             except ValueError:
                 record = None
             if isinstance(record, dict):
-                records.append(record)
+                records.append({"pid": pid, **record})
             else:
                 skipped += 1
     return records, skipped

@@ -58,12 +58,11 @@ FILE_KINDS: tuple[FileKind, ...] = (
     FileKind(MANIFEST_NAME, "Index derived from the traces and the directory (dump.manifest).", False),
 )
 
-# Fields of every record.
+# Fields of every record; its process is in the name of the file.
 COMMON: Mapping[str, str] = {
     "kind": "Key of RECORD_KINDS.",
     "time": "Seconds since the epoch when the record was written.",
-    "pid": "Process.",
-    "thread": "Thread id.",
+    "thread": "Native thread id.",
 }
 
 
@@ -158,6 +157,7 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
         {
             "name": "Phase.",
             "ms": "Milliseconds.",
+            "parts": "Map phase inside -> milliseconds.",
             "module": "Module name, if it belongs to one.",
         },
     ),
