@@ -1,0 +1,143 @@
+"""Index maps: which element of each operand an element of a result needs.
+
+An index into an array is one `Seq` a dimension: a mixed-radix number whose digits are loop
+variables (`Digit`) or computed numbers (`Computed`). Moves of elements only rearrange digits
+(transpose, broadcast, most reshapes) or wrap them (slice, pad, gather), so that neither planning
+nor generated code needs a division unless a reshape truly mixes dimensions.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Union
+
+from ..ir.dim import Dim, make, product
+from ..ir.node import Instr
+from .extent import divide, same
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Digit:
+    """A loop variable: 0 <= digit < extent."""
+
+    extent: Dim
+    hint: str = ""
+
+    def __repr__(self) -> str:
+        return f"{self.hint or 'd'}{id(self) % 997}:{self.extent}"
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """A number 0 <= n < extent (where its access is not masked) computed from `seq`'s value v.
+
+    kind 'affine': v * scale + offset. kind 'dynamic': scale * v + sign * clamp(start, 0, limit), the
+    start a scalar integer element. kinds 'quotient' and 'remainder': v by `offset`.
+    """
+
+    kind: str
+    seq: "Seq"
+    extent: Dim
+    scale: int = 1
+    offset: Dim = 0
+    start: "Access | None" = None
+    limit: Dim = 0
+    sign: int = 1
+
+
+Atom = Union[Digit, Computed]
+Seq = tuple[Atom, ...]
+Index = tuple[Seq, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cond:
+    """low <= v < high (None: no bound) and (v - low) divisible by `step`, v the value of `seq`."""
+
+    seq: Seq
+    low: Dim | None
+    high: Dim | None
+    step: int = 1
+
+
+Mask = tuple[Cond, ...]
+
+
+class Access(NamedTuple):
+    """The element of `instr` at `index`, wanted where all of `mask` holds."""
+
+    instr: Instr
+    index: Index
+    mask: Mask = ()
+
+
+class Splitter:
+    """What happens when a reshape needs part of a digit; this one computes the parts by division."""
+
+    def split(self, atom: Atom, high: Dim, low: Dim) -> tuple[Atom, Atom]:
+        """Atoms (q, r) with atom = q * low + r and extents (high, low)."""
+        return (
+            Computed("quotient", (atom,), high, offset=low),
+            Computed("remainder", (atom,), low, offset=low),
+        )
+
+
+def affine(seq: Seq, scale: int, offset: Dim, extent: Dim) -> Seq:
+    """The index v * scale + offset into a dimension of `extent`, v the value of `seq`."""
+    if extent == 1:
+        return ()
+    if seq and scale == 1 and offset == 0 and same(_extent(seq), extent):
+        return seq
+    if len(seq) == 1 and isinstance(seq[0], Computed) and seq[0].kind == "affine":
+        inner = seq[0]
+        offset = make("add", make("mul", inner.offset, scale), offset)
+        return affine(inner.seq, inner.scale * scale, offset, extent)
+    return (Computed("affine", seq, extent, scale, offset),)
+
+
+def _extent(seq: Seq) -> Dim:
+    return product(atom.extent for atom in seq)
+
+
+def flatten(index: Index) -> Seq:
+    """The digits of all dimensions, major first: the row-major element number."""
+    return tuple(atom for seq in index for atom in seq)
+
+
+def regroup(seq: Seq, dims: tuple[Dim, ...], splitter: Splitter) -> Index:
+    """The index into `dims` of the element whose row-major number is the value of `seq`."""
+    found = _partition(seq, dims, splitter)
+    if found is not None:
+        return found
+    result: list[Seq] = []
+    for axis, dim in enumerate(dims):
+        inner, part = product(dims[axis + 1:]), seq
+        if dim != 1 and any(d != 1 for d in dims[:axis]):
+            part = (Computed("remainder", seq, make("mul", dim, inner), offset=make("mul", dim, inner)),)
+        if dim != 1 and inner != 1:
+            part = (Computed("quotient", part, dim, offset=inner),)
+        result.append(() if dim == 1 else part)
+    return tuple(result)
+
+
+def _partition(seq: Seq, dims: tuple[Dim, ...], splitter: Splitter) -> Index | None:
+    """Deal digits out to dims from the minor end, splitting one where a boundary falls inside it."""
+    rest = list(seq)
+    result: list[Seq] = []
+    for dim in reversed(dims):
+        need, taken = dim, []  # type: ignore[var-annotated]
+        while need != 1:
+            if not rest:
+                return None
+            atom = rest.pop()
+            quotient = divide(need, atom.extent)
+            if quotient is None:
+                high = divide(atom.extent, need)
+                if high is None:
+                    return None
+                major, atom = splitter.split(atom, high, need)
+                rest.append(major)
+                quotient = 1
+            taken.append(atom)
+            need = quotient
+        result.append(tuple(reversed(taken)))
+    return None if rest else tuple(reversed(result))
