@@ -1,0 +1,128 @@
+"""What the native ops' machine code is built from: record layouts, TensorFlow's C API, control flow.
+
+Records are arrays of 8-byte words (`native_records` writes them, `native_code` reads them):
+
+Program: serial, references, in flight, list, inputs, outputs, executions
+List:    count, entry...                                     (immutable once published)
+Entry:   record, execute, guards, parameters, parameter count, outputs, result count, sizes, size count,
+         executions
+Guards:  per input: dtype, rank, dim... (-1: any size), value bytes (-1: any value), value address
+Outputs: per op output: input that passes through or -1, result index, dtype, element bytes, rank, then
+         per dim a postfix program: word count, then (operator, operand) pairs
+Sizes:   per size: input, axis
+
+`record` 0 marks an entry that says "not compilable for these inputs".
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import llvmlite.ir as ll
+
+I1, I8, I32, I64 = (ll.IntType(bits) for bits in (1, 8, 32, 64))
+PTR = I8.as_pointer()
+P64 = I64.as_pointer()
+PPTR = PTR.as_pointer()
+VOID = ll.VoidType()
+
+PROGRAM_WORDS = ("serial", "references", "in_flight", "list", "inputs", "outputs", "executions")
+ENTRY_WORDS = ("record", "execute", "guards", "parameters", "parameter_count", "outputs", "result_count",
+               "sizes", "size_count", "executions")
+# Operators of a dim's postfix program; each line of `ir.dim`'s table has one.
+DIM_OPERATORS = ("const", "size", "add", "mul", "floordiv", "mod", "max", "min")
+STACK_SLOTS = 32
+
+# Name, result, arguments: the C API functions the code calls (tensorflow/c/kernels.h, tf_tensor.h, tf_status.h).
+C_API: Mapping[str, tuple[ll.Type, tuple[ll.Type, ...]]] = {
+    "TF_NewStatus": (PTR, ()),
+    "TF_DeleteStatus": (VOID, (PTR,)),
+    "TF_GetCode": (I32, (PTR,)),
+    "TF_SetStatus": (VOID, (PTR, I32, PTR)),
+    "TF_GetInput": (VOID, (PTR, I32, PPTR, PTR)),
+    "TF_SetOutput": (VOID, (PTR, I32, PTR, PTR)),
+    "TF_AllocateOutput": (PTR, (PTR, I32, I32, P64, I32, I64, PTR)),
+    "TF_OpKernelContext_Failure": (VOID, (PTR, PTR)),
+    "TF_OpKernelConstruction_Failure": (VOID, (PTR, PTR)),
+    "TF_OpKernelConstruction_GetAttrInt64": (VOID, (PTR, PTR, P64, PTR)),
+    "TF_TensorType": (I32, (PTR,)),
+    "TF_NumDims": (I32, (PTR,)),
+    "TF_Dim": (I64, (PTR, I32)),
+    "TF_TensorData": (PTR, (PTR,)),
+    "TF_TensorByteSize": (I64, (PTR,)),
+    "TF_DeleteTensor": (VOID, (PTR,)),
+}
+INVALID_ARGUMENT, INTERNAL, CANCELLED = 3, 13, 1
+# Arguments of the miss callback: program, inputs, tensors, status, 1 when a refusal is an answer (ready op).
+MISS = ll.FunctionType(I64, (PTR, I64, PPTR, PTR, I64))
+EXECUTE = ll.FunctionType(I32, (PTR, PPTR, PPTR, P64))
+
+
+class Code:
+    """One function under construction: structured control flow over an `IRBuilder`."""
+
+    def __init__(self, module: ll.Module, name: str, kind: ll.FunctionType, addresses: Mapping[str, int]) -> None:
+        self.function = ll.Function(module, kind, name)
+        self.b = ll.IRBuilder(self.function.append_basic_block("entry"))
+        self.addresses = addresses
+        self.strings = 0
+
+    @property
+    def args(self) -> tuple[ll.Argument, ...]:
+        return self.function.args
+
+    def api(self, name: str, *args: ll.Value) -> ll.Value:
+        """Call a function of TensorFlow's C API."""
+        result, kinds = C_API[name]
+        pointer = self.b.inttoptr(I64(self.addresses[name]), ll.FunctionType(result, kinds).as_pointer())
+        return self.b.call(pointer, args)
+
+    def load(self, base: ll.Value, index: "ll.Value | int") -> ll.Value:
+        return self.b.load(self.b.gep(base, (i64(index),)))
+
+    def store(self, value: ll.Value, base: ll.Value, index: "ll.Value | int") -> None:
+        self.b.store(value, self.b.gep(base, (i64(index),)))
+
+    def text(self, message: str) -> ll.Value:
+        """The address of a C string."""
+        data = bytearray(message.encode() + b"\0")
+        kind = ll.ArrayType(I8, len(data))
+        name = f"{self.function.name}.text{self.strings}"
+        self.strings += 1
+        constant = ll.GlobalVariable(self.b.module, kind, name)
+        constant.global_constant, constant.initializer, constant.linkage = True, ll.Constant(kind, data), "private"
+        return self.b.bitcast(constant, PTR)
+
+    @contextmanager
+    def loop(self, count: ll.Value) -> Iterator[ll.Value]:
+        """for i in range(count): the body is the `with` block."""
+        head, body, done = (self.function.append_basic_block(n) for n in ("head", "body", "done"))
+        before = self.b.block
+        self.b.branch(head)
+        self.b.position_at_end(head)
+        index = self.b.phi(I64)
+        index.add_incoming(I64(0), before)
+        self.b.cbranch(self.b.icmp_signed("<", index, count), body, done)
+        self.b.position_at_end(body)
+        yield index
+        index.add_incoming(self.b.add(index, I64(1)), self.b.block)
+        self.b.branch(head)
+        self.b.position_at_end(done)
+
+    def failed(self, status: ll.Value) -> ll.Value:
+        return self.b.icmp_signed("!=", self.api("TF_GetCode", status), I32(0))
+
+
+def i64(value: "ll.Value | int") -> ll.Value:
+    """A 64-bit constant, or `value` itself when it is one already."""
+    return I64(value) if isinstance(value, int) else value
+
+
+def program_word(name: str) -> int:
+    """Which word of a program record holds `name`."""
+    return PROGRAM_WORDS.index(name)
+
+
+def entry_word(name: str) -> int:
+    """Which word of an entry record holds `name`."""
+    return ENTRY_WORDS.index(name)
