@@ -1,0 +1,7 @@
+"""HLO text: `parse` and `render`. XLA's own parser accepts what `render` writes."""
+from __future__ import annotations
+
+from .parser import parse
+from .printer import render, render_computation, render_instruction
+
+__all__ = ["parse", "render", "render_computation", "render_instruction"]

@@ -1,0 +1,98 @@
+"""The printer of HLO text, in XLA's form."""
+from __future__ import annotations
+
+from typing import Any
+
+from .. import attributes
+from ..node import Alias, Computation, Instr, Metadata, Module
+from .attributes import WRITERS, quote
+from .instruction import SOURCES_KEY
+from .literals import render_literal
+from .shapes import render_shape
+
+_ORDER = {name: i for i, name in enumerate(attributes.KINDS)}
+
+
+def render(module: Module, *, elide_literals: bool = False) -> str:
+    """The module as HLO text.
+
+    With all literals it replays; `elide_literals` writes `{...}` for those of more than 10 elements.
+    """
+    comps = [render_computation(c, entry=c is module.entry, elide_literals=elide_literals)
+             for c in module.computations()]
+    return _header(module) + "\n\n" + "\n\n".join(comps) + "\n"
+
+
+def _header(module: Module) -> str:
+    parts = [f"HloModule {module.name}"]
+    if module.is_scheduled:
+        parts.append("is_scheduled=true")
+    if module.aliases:
+        parts.append("input_output_alias={ " + ", ".join(map(_alias, module.aliases)) + " }")
+    params = ", ".join(render_shape(p.shape) for p in module.entry.params)
+    parts.append(f"entry_computation_layout={{({params})->{render_shape(module.entry.root.shape)}}}")
+    return ", ".join(parts)
+
+
+def _index(path: tuple[int, ...]) -> str:
+    return "{" + ", ".join(map(str, path)) + "}"
+
+
+def _alias(alias: Alias) -> str:
+    kind = "must-alias" if alias.must else "may-alias"
+    return f"{_index(alias.output_index)}: ({alias.parameter}, {_index(alias.parameter_index)}, {kind})"
+
+
+def render_computation(comp: Computation, *, entry: bool = False, elide_literals: bool = False) -> str:
+    """One computation: signature, then a line an instruction."""
+    params = ", ".join(f"{p.name}: {render_shape(p.shape, layout=False)}" for p in comp.params)
+    head = f"{'ENTRY ' if entry else ''}%{comp.name} ({params}) -> {render_shape(comp.root.shape, layout=False)} {{"
+    lines = [f"  {'ROOT ' if i is comp.root else ''}{render_instruction(i, elide_literals=elide_literals)}"
+             for i in comp.instrs]
+    return "\n".join([head, *lines, "}"])
+
+
+def render_instruction(instr: Instr, *, elide_literals: bool = False) -> str:
+    """One instruction, without ROOT and indentation."""
+    text = f"%{instr.name} = {render_shape(instr.shape)} {instr.opcode}({_inside(instr, elide_literals)})"
+    text += "".join(f", {part}" for part in _attributes(instr))
+    if instr.control:
+        text += ", control-predecessors={" + ", ".join(f"%{c.name}" for c in instr.control) + "}"
+    metadata = _metadata(instr.metadata)
+    return f"{text}, metadata={{{metadata}}}" if metadata else text
+
+
+def _inside(instr: Instr, elide: bool) -> str:
+    if instr.opcode == "parameter":
+        return str(instr.attrs["parameter_number"])
+    if instr.opcode == "constant":
+        return render_literal(instr.attrs["literal"], instr.shape, elide)
+    names = [f"%{o.name}" for o in instr.operands]
+    return ", ".join(f"/*index={i}*/{n}" if i and i % 5 == 0 else n for i, n in enumerate(names))
+
+
+def _operand_kind(instr: Instr) -> str:
+    dtype = instr.operands[0].shape.dtype if instr.operands else None
+    return dtype.kind if dtype else ""
+
+
+def _attributes(instr: Instr) -> list[str]:
+    """`name=value` for each attribute that is not the default, in the table's order."""
+    values: dict[str, Any] = dict(instr.attrs)
+    own = frozenset((instr.metadata.op_name,)) if instr.metadata.op_name else frozenset()
+    if instr.sources != own:
+        front = dict(values.get("frontend_attributes", ()))
+        values["frontend_attributes"] = {**front, SOURCES_KEY: ";".join(sorted(instr.sources))}
+    kind = _operand_kind(instr)
+    shown = [n for n in values if n in attributes.KINDS and not attributes.is_default(instr.opcode, n, values[n], kind)]
+    shown.sort(key=_ORDER.__getitem__)
+    return [f"{name}={WRITERS[attributes.KINDS[name]](values[name])}" for name in shown]
+
+
+def _metadata(metadata: Metadata) -> str:
+    parts = [f"{key}={quote(value)}" for key, value in (
+        ("op_type", metadata.op_type), ("op_name", metadata.op_name), ("source_file", metadata.source_file),
+    ) if value]
+    if metadata.source_line:
+        parts.append(f"source_line={metadata.source_line}")
+    return " ".join(parts)
