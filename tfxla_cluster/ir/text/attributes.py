@@ -117,14 +117,15 @@ def _computations(scan: Scanner, known: Mapping[str, Computation]) -> tuple[Comp
     return tuple(found)
 
 
-def _strings(scan: Scanner, _: Mapping[str, Computation]) -> dict[str, str]:
+def _strings(scan: Scanner, _: Mapping[str, Computation]) -> tuple[tuple[str, str], ...]:
+    """`{key="value", ...}` as pairs in the order of keys."""
     scan.expect("{")
     found: dict[str, str] = {}
     while not scan.accept("}"):
         key = scan.key() or scan.fail("expected key=")
         found[key] = scan.string() if scan.peek('"') else scan.balanced()
         scan.accept(",")
-    return found
+    return tuple(sorted(found.items()))
 
 
 def raw_value(scan: Scanner) -> str:
@@ -239,7 +240,7 @@ WRITERS: dict[str, Callable[[Any], str]] = {
     "dim_labels": _write_dim_labels,
     "words": lambda value: "{" + ",".join(value) + "}",
     "groups": _write_groups,
-    "strings": lambda value: "{" + ",".join(f"{k}={quote(v)}" for k, v in value.items()) + "}",
+    "strings": lambda value: "{" + ",".join(f"{k}={quote(v)}" for k, v in value) + "}",
     "computation": lambda value: f"%{value.name}",
     "computations": lambda value: "{" + ", ".join(f"%{c.name}" for c in value) + "}",
 }

@@ -112,7 +112,7 @@ class Body:
             attributes.complete(opcode, attrs, dtype.kind if dtype else "")
         except KeyError as missing:
             self.scan.fail(f"{opcode} lacks its attribute {missing}", start)
-        return Instr(name, opcode, shape, operands, attrs, _sources(attrs, metadata), metadata, control)
+        return Instr(name, opcode, shape, operands, attrs, take_sources(attrs, metadata), metadata, control)
 
     def _attribute(self, opcode: str, key: str, attrs: dict[str, Any]) -> None:
         """Read the value of `key` into `attrs`; what the IR does not keep is skipped."""
@@ -145,14 +145,23 @@ class Body:
         return tuple(found)
 
 
-def _sources(attrs: dict[str, Any], metadata: Metadata) -> frozenset[str]:
+def take_sources(attrs: dict[str, Any], metadata: Metadata) -> frozenset[str]:
     """The sources the frontend attribute names (it is taken out of `attrs`), else metadata's op_name."""
     front = dict(attrs.get("frontend_attributes", ()))
     listed = front.pop(SOURCES_KEY, None)
     if listed is None:
         return frozenset((metadata.op_name,)) if metadata.op_name else frozenset()
     if front:
-        attrs["frontend_attributes"] = front
+        attrs["frontend_attributes"] = tuple(front.items())
     else:
         del attrs["frontend_attributes"]
     return frozenset(filter(None, listed.split(";")))
+
+
+def sources_attributes(instr: Instr) -> Mapping[str, Any]:
+    """The attributes of `instr`, with its sources where metadata's op_name does not say them."""
+    own = frozenset((instr.metadata.op_name,)) if instr.metadata.op_name else frozenset()
+    if instr.sources == own:
+        return instr.attrs
+    listed = (*instr.attrs.get("frontend_attributes", ()), (SOURCES_KEY, ";".join(sorted(instr.sources))))
+    return {**instr.attrs, "frontend_attributes": tuple(sorted(listed))}

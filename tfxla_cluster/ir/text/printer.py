@@ -1,12 +1,10 @@
 """The printer of HLO text, in XLA's form."""
 from __future__ import annotations
 
-from typing import Any
-
 from .. import attributes
 from ..node import Alias, Computation, Instr, Metadata, Module
 from .attributes import WRITERS, quote
-from .instruction import SOURCES_KEY
+from .instruction import sources_attributes
 from .literals import render_literal
 from .shapes import render_shape
 
@@ -78,11 +76,7 @@ def _operand_kind(instr: Instr) -> str:
 
 def _attributes(instr: Instr) -> list[str]:
     """`name=value` for each attribute that is not the default, in the table's order."""
-    values: dict[str, Any] = dict(instr.attrs)
-    own = frozenset((instr.metadata.op_name,)) if instr.metadata.op_name else frozenset()
-    if instr.sources != own:
-        front = dict(values.get("frontend_attributes", ()))
-        values["frontend_attributes"] = {**front, SOURCES_KEY: ";".join(sorted(instr.sources))}
+    values = sources_attributes(instr)
     kind = _operand_kind(instr)
     shown = [n for n in values if n in attributes.KINDS and not attributes.is_default(instr.opcode, n, values[n], kind)]
     shown.sort(key=_ORDER.__getitem__)

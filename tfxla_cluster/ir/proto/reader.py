@@ -1,0 +1,146 @@
+"""HloModuleProto or HloProto bytes -> Module."""
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from ...errors import ParseError
+from .. import attributes as table
+from ..node import NO_METADATA, Alias, Computation, Instr, Metadata, Module
+from ..opcode import OPCODES
+from ..text.instruction import take_sources
+from .attributes import CODECS, COMMON
+from .schema import MESSAGES
+from .shapes import read_literal, read_shape
+
+_MUST_ALIAS = 2
+
+
+def read(data: bytes) -> Module:
+    """The module in `data`. ParseError when it is neither proto, or uses what the IR does not have."""
+    proto = _decode(data)
+    enabled = gc.isenabled()
+    gc.disable()  # a module is one big acyclic allocation: collections during it cost half the time
+    try:
+        return _Reader(proto).module()
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _decode(data: bytes) -> Any:
+    """HloModuleProto's field 1 is a name, HloProto's a module: whichever has computations is right."""
+    for outer in (False, True):
+        try:
+            message = MESSAGES["HloProto" if outer else "HloModuleProto"].FromString(bytes(data))
+        except DecodeError:
+            continue
+        proto = message.hlo_module if outer else message
+        if len(proto.computations):
+            return proto
+    raise ParseError("not an HloModuleProto or HloProto")
+
+
+class _Reader:
+    def __init__(self, proto: Any) -> None:
+        self.proto = proto
+        self.computations: dict[int, Computation] = {}
+        self.sequences = {s.key: list(s.value.instruction_ids) for s in proto.schedule.sequences}
+
+    def module(self) -> Module:
+        proto = self.proto
+        for comp in proto.computations:
+            self.computations[comp.id] = self._computation(comp)
+        entry = self.computations.get(proto.entry_computation_id)
+        if entry is None:
+            raise ParseError(f"the module proto '{proto.name}' has no entry computation")
+        aliases = tuple(
+            Alias(tuple(e.output_shape_index), e.parameter_number, tuple(e.parameter_shape_index),
+                  e.kind == _MUST_ALIAS)
+            for e in proto.input_output_alias.entries)
+        return Module(proto.name, entry, aliases, proto.HasField("schedule"))
+
+    def _computation(self, comp: Any) -> Computation:
+        instrs: dict[int, Instr] = {}
+        local = {i.id & 0xFFFFFFFF: i.id for i in comp.instructions}
+        for instr in self._ordered(comp):
+            instrs[instr.id] = self._instruction(instr, instrs, local)
+        root = instrs.get(comp.root_id) or instrs.get(local.get(comp.root_id & 0xFFFFFFFF, -1))
+        if root is None:
+            raise ParseError(f"computation '{comp.name}' has no root")
+        return Computation(comp.name, tuple(instrs.values()), root)
+
+    def _ordered(self, comp: Any) -> list[Any]:
+        """The instructions, in the schedule's order where the module has one."""
+        sequence = self.sequences.get(comp.id)
+        if sequence is None:
+            return list(comp.instructions)
+        by_id = {i.id & 0xFFFFFFFF: i for i in comp.instructions}
+        return [by_id[i & 0xFFFFFFFF] for i in sequence]
+
+    def _instruction(self, p: Any, instrs: dict[int, Instr], local: dict[int, int]) -> Instr:
+        """Newer ids are computation_id << 32 | local, and operands may name only the local half."""
+        opcode = p.opcode
+        if opcode not in OPCODES:
+            raise ParseError(f"instruction '{p.name}' has the unknown opcode '{opcode}'")
+        try:
+            operands = tuple([instrs[i] if i in instrs else instrs[local[i & 0xFFFFFFFF]] for i in p.operand_ids])
+            control = tuple([instrs[i] if i in instrs else instrs[local[i & 0xFFFFFFFF]]
+                             for i in p.control_predecessor_ids])
+            called = [self.computations[i] for i in p.called_computation_ids]
+        except KeyError as missing:
+            raise ParseError(f"instruction '{p.name}' uses {missing}, which is not defined before it") from None
+        metadata = _metadata(p.metadata, self.proto) if p.HasField("metadata") else NO_METADATA
+        attrs = _attributes(p, operands)
+        if called:
+            attrs.update(called_attributes(opcode, called, operands))
+        sources = take_sources(attrs, metadata)
+        return Instr(p.name, opcode, read_shape(p.shape), operands, attrs, sources, metadata, control)
+
+
+def _metadata(m: Any, module: Any) -> Metadata:
+    file, line = m.source_file, m.source_line
+    index = module.stack_frame_index
+    if not file and 0 < m.stack_frame_id <= len(index.stack_frames):
+        location = index.file_locations[index.stack_frames[m.stack_frame_id - 1].file_location_id - 1]
+        file, line = index.file_names[location.file_name_id - 1], location.line
+    return Metadata(m.op_type, m.op_name, file, line)
+
+
+def _attributes(p: Any, operands: tuple[Instr, ...]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, default in table.defaults(p.opcode).items():
+        codec = CODECS.get(name)
+        if name == "literal":
+            found[name] = read_literal(p.literal)
+        elif codec is not None:
+            value = codec[0](p)
+            if value or default is table.REQUIRED:
+                found[name] = value
+    for name, (present, get, _) in COMMON.items():
+        if present(p):
+            found[name] = get(p)
+    if p.opcode == "compare" and not found["type"]:
+        dtype = operands[0].shape.dtype
+        found["type"] = table.comparison_type(dtype.kind if dtype else "")
+    for name, default in table.defaults(p.opcode).items():
+        if name not in found and default is not table.REQUIRED and default is not None:
+            found[name] = default
+    return found
+
+
+def called_attributes(opcode: str, called: list[Computation], operands: tuple[Instr, ...]) -> dict[str, Any]:
+    """The attributes that name the computations a proto lists only by position."""
+    if opcode == "while":
+        return {"body": called[0], "condition": called[1]}
+    if opcode == "select-and-scatter":
+        return {"select": called[0], "scatter": called[1]}
+    if opcode == "conditional":
+        if operands[0].shape.dtype is not None and operands[0].shape.dtype.kind == "pred":
+            return {"true_computation": called[0], "false_computation": called[1]}
+        return {"branch_computations": tuple(called)}
+    if opcode == "custom-call":
+        return {"called_computations": tuple(called)}
+    return {"calls" if opcode == "fusion" or opcode.startswith("async") else "to_apply": called[0]}

@@ -1,0 +1,65 @@
+"""Module -> HloModuleProto bytes."""
+from __future__ import annotations
+
+from typing import Any
+
+from .. import attributes as table
+from ..node import Computation, Instr, Module
+from ..text.instruction import sources_attributes
+from .attributes import CODECS, COMMON
+from .schema import MESSAGES
+from .shapes import write_literal, write_shape
+
+
+def write(module: Module) -> bytes:
+    """HloModuleProto bytes; symbolic sizes are written as their samples."""
+    proto = MESSAGES["HloModuleProto"](name=module.name, id=1)
+    ids: dict[Computation, int] = {}
+    for comp in module.computations():
+        ids[comp] = len(ids) + 1
+        _write_computation(comp, ids, proto.computations.add())
+    proto.entry_computation_name, proto.entry_computation_id = module.entry.name, ids[module.entry]
+    proto.host_program_shape.CopyFrom(proto.computations[-1].program_shape)
+    for alias in module.aliases:
+        proto.input_output_alias.entries.add(
+            output_shape_index=alias.output_index, parameter_number=alias.parameter,
+            parameter_shape_index=alias.parameter_index, kind=2 if alias.must else 1)
+    if module.is_scheduled:
+        for comp in proto.computations:
+            entry = proto.schedule.sequences.add(key=comp.id)
+            entry.value.instruction_ids.extend(i.id for i in comp.instructions)
+    return bytes(proto.SerializeToString())
+
+
+def _write_computation(comp: Computation, ids: dict[Computation, int], proto: Any) -> None:
+    proto.name, proto.id = comp.name, ids[comp]
+    local = {instr: ids[comp] << 32 | number for number, instr in enumerate(comp.instrs)}
+    for instr in comp.instrs:
+        _write_instruction(instr, local, ids, proto.instructions.add())
+    proto.root_id = local[comp.root]
+    for param in comp.params:
+        write_shape(param.shape, proto.program_shape.parameters.add())
+        proto.program_shape.parameter_names.append(param.name)
+    write_shape(comp.root.shape, proto.program_shape.result)
+
+
+def _write_instruction(instr: Instr, local: dict[Instr, int], ids: dict[Computation, int], p: Any) -> None:
+    p.name, p.opcode, p.id = instr.name, instr.opcode, local[instr]
+    write_shape(instr.shape, p.shape)
+    p.operand_ids.extend(local[o] for o in instr.operands)
+    p.control_predecessor_ids.extend(local[c] for c in instr.control)
+    p.called_computation_ids.extend(ids[c] for c in instr.called)
+    meta = instr.metadata
+    p.metadata.op_type, p.metadata.op_name = meta.op_type, meta.op_name
+    p.metadata.source_file, p.metadata.source_line = meta.source_file, meta.source_line
+    for name, value in sources_attributes(instr).items():
+        _write_attribute(instr, name, value, p)
+
+
+def _write_attribute(instr: Instr, name: str, value: Any, p: Any) -> None:
+    if name == "literal":
+        write_literal(value, instr.shape, p.literal)
+    elif name in COMMON:
+        COMMON[name][2](p, value)
+    elif name in CODECS and name in table.defaults(instr.opcode):
+        CODECS[name][1](p, table.sampled(value))
