@@ -1,0 +1,61 @@
+"""Runs one kernel in this process, on one thread: `run(kernel, inputs, outputs, sizes)`."""
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+
+import llvmlite.binding as llvm
+import numpy as np
+
+from tfxla_cluster.codegen.kernel import abi
+from tfxla_cluster.codegen.kernel.ir import Kernel
+from tfxla_cluster.codegen.llvm.compile import compile_kernel
+from tfxla_cluster.codegen.llvm.loader import Library
+from tfxla_cluster.ir import dim
+from tfxla_cluster.target import Target
+
+
+def host_target(vector_bits: int = 256) -> Target:
+    """This machine, limited to registers of `vector_bits`."""
+    features = llvm.get_host_cpu_features()
+    return Target("cpu", llvm.get_host_cpu_name(), features.flatten(), vector_bits)
+
+
+class Loaded:
+    """A compiled kernel; call it with arrays. Outputs are written in place and must be contiguous."""
+
+    def __init__(self, kernel: Kernel, target: Target | None = None) -> None:
+        self.kernel, self.target = kernel, target or host_target()
+        self.code = compile_kernel(kernel, self.target, "kernel")
+        self.library = Library([self.code.object], self.target)
+        self.function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)(self.library.address("kernel"))
+        scratch = abi.scratch_layout(kernel)[1]
+        self._scratch = np.empty(scratch + abi.SCRATCH_ALIGN, np.uint8)
+
+    def __call__(
+        self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray],
+        sizes: Mapping[str, int] | None = None, tasks: tuple[int, int] | None = None,
+    ) -> None:
+        """Runs tasks [begin, end), by default all of them; `sizes` gives values of the symbols in dims."""
+        env = dict(sizes or {})
+        begin, end = tasks or (0, dim.evaluate(self.kernel.tasks, env))
+        scratch = -(-self._scratch.ctypes.data // abi.SCRATCH_ALIGN) * abi.SCRATCH_ALIGN
+        context = (ctypes.c_int64 * abi.CONTEXT_FIELDS)(begin, end, scratch, 0, 0, 0)
+        slots = (ctypes.c_int64 * max(1, len(self.kernel.sizes)))(
+            *[dim.evaluate(d, env) for d in self.kernel.sizes])
+        self.function(context, _pointers(inputs), _pointers(outputs), slots)
+
+
+def _pointers(arrays: Sequence[np.ndarray]) -> ctypes.Array:
+    assert all(a.flags.c_contiguous for a in arrays)
+    return (ctypes.c_void_p * max(1, len(arrays)))(*[a.ctypes.data for a in arrays])
+
+
+def run(
+    kernel: Kernel, inputs: Sequence[np.ndarray], outputs: Sequence[tuple[tuple[int, ...], object] | np.ndarray],
+    sizes: Mapping[str, int] | None = None, target: Target | None = None,
+) -> list[np.ndarray]:
+    """Compiles and runs `kernel`. `outputs`: (shape, numpy dtype) each, or an array that it updates in place."""
+    results = [o if isinstance(o, np.ndarray) else np.zeros(o[0], o[1]) for o in outputs]  # type: ignore[call-overload]
+    Loaded(kernel, target)([np.ascontiguousarray(i) for i in inputs], results, sizes)
+    return results

@@ -1,0 +1,248 @@
+"""Loops, reductions and branches."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ...ir.dtype import S64
+from ..kernel.ir import For, If, Reduce, Var, While
+from .analysis import lanes_for, runs_in_lanes, varying_variables, weight
+from .asm import Reg
+from .types import register_type
+from .values import Value
+
+if TYPE_CHECKING:
+    from .emitter import Emitter
+
+# A reduction runs this many independent accumulators while its body is light, to hide the latency of combine.
+ACCUMULATORS = 4
+LIGHT_BODY = 12
+
+
+def emit_for(e: Emitter, stmt: For) -> None:
+    if stmt.kind == "vector" and e.width == 1:
+        e.varying = varying_variables(stmt.body, [stmt.var])
+        if runs_in_lanes(stmt.body, e.varying):
+            _vector_for(e, stmt)
+            return
+        e.varying = set()
+    _serial_for(e, stmt)
+
+
+def _serial_for(e: Emitter, stmt: For) -> None:
+    wide = [e.width > 1 and v in e.varying for v in stmt.args]
+    init = _flatten(e, stmt.init, wide)
+    loop = e.asm.begin_loop(e.scalar(stmt.start), init)
+    e.env[stmt.var] = Value(S64, (loop.index,), index=e.env[stmt.start].index)
+    _bind(e, stmt.args, loop.args)
+    e.block(stmt.body)
+    outs = e.asm.end_loop(loop, e.scalar(stmt.stop), 1, _flatten(e, stmt.yields, wide))
+    _bind(e, stmt.outs, outs)
+
+
+def _flatten(e: Emitter, variables: Sequence[Var], wide: Sequence[bool]) -> list[Reg]:
+    """The registers of all variables in a row."""
+    return [part for var, w in zip(variables, wide) for part in e.widened(var, w)]
+
+
+def _bind(e: Emitter, variables: Sequence[Var], parts: Sequence[Reg]) -> None:
+    """The reverse: each variable takes its registers from the row."""
+    at = 0
+    for var in variables:
+        count = 2 if var.dtype.kind == "complex" else 1
+        e.env[var] = Value(var.dtype, tuple(parts[at:at + count]))
+        at += count
+
+
+def _vector_for(e: Emitter, stmt: For) -> None:
+    width = lanes_for(stmt.body, e.index_variables, e.target.vector_bits)
+    start, stop = e.scalar(stmt.start), e.scalar(stmt.stop)
+    whole = start + (_extent(e, start, stop) & -width)
+    loop = e.asm.begin_loop(start)
+    _lane_index(e, stmt.var, loop.index, e.env[stmt.start].index)
+    with e.lanes(width):
+        e.block(stmt.body)
+    e.asm.end_loop(loop, whole, width)
+    left = e.asm.cmp("slt", whole, stop)
+    e.asm.begin_branch()
+    _lane_index(e, stmt.var, whole, e.env[stmt.start].index)
+    count = stop - whole
+    with e.lanes(width, lane_mask(e, count, width), count):
+        e.block(stmt.body)
+    e.asm.branch(left, e.asm.end_branch(), ())
+    e.varying = set()
+
+
+def _extent(e: Emitter, start: Reg, stop: Reg) -> Reg:
+    """Iterations of a loop, 0 where stop lies before start."""
+    return e.asm.intrinsic("llvm.smax", stop - start, 0)
+
+
+def _lane_index(e: Emitter, var: Var, first: Reg, index: bool) -> None:
+    e.env[var] = Value(S64, (first,), e.asm.literal("i64", 1), index)
+
+
+def lane_mask(e: Emitter, count: Reg, width: int) -> Reg:
+    """i1 lanes that hold for the first `count` of `width`, compared in integers as wide as the data."""
+    kind = f"i{max(8, min(64, e.target.vector_bits // width))}"
+    return e.asm.cmp("slt", e.asm.lane_numbers(kind, width), e.asm.cast("trunc", count, kind))
+
+
+def emit_reduce(e: Emitter, stmt: Reduce) -> None:
+    if stmt.kind == "vector" and e.width == 1:
+        e.varying = varying_variables(stmt.body, [stmt.var]) | set(stmt.combine.args)
+        e.varying |= varying_variables(stmt.combine.body, stmt.combine.args)
+        if runs_in_lanes((*stmt.body, *stmt.combine.body), e.varying):
+            _vector_reduce(e, stmt)
+            e.varying = set()
+            return
+        e.varying = set()
+    _serial_reduce(e, stmt)
+
+
+def _serial_reduce(e: Emitter, stmt: Reduce) -> None:
+    count = len(stmt.outs)
+    wide = [e.width > 1 and v in e.varying for v in stmt.combine.args[:count]]
+    init = _flatten(e, stmt.init, wide)
+    loop = e.asm.begin_loop(e.scalar(stmt.start), init)
+    e.env[stmt.var] = Value(S64, (loop.index,), index=e.env[stmt.start].index)
+    e.block(stmt.body)
+    _bind(e, stmt.combine.args[:count], loop.args)
+    _step(e, stmt)
+    yields = _flatten(e, stmt.combine.results, wide)
+    _bind(e, stmt.outs, e.asm.end_loop(loop, e.scalar(stmt.stop), 1, yields))
+
+
+def _step(e: Emitter, stmt: Reduce) -> None:
+    """Writes combine, its accumulators bound already, with the body's values."""
+    count = len(stmt.outs)
+    for arg, value in zip(stmt.combine.args[count:], stmt.values):
+        e.env[arg] = e.env[value]
+    e.block(stmt.combine.body)
+
+
+def _vector_reduce(e: Emitter, stmt: Reduce) -> None:
+    """Lanes and `unroll` accumulators fold apart, then in a fixed tree; the order follows from the extent.
+
+    Iterations past the last whole block run a register at a time under a mask. Where no identity is known,
+    a lane's first value starts its accumulator, so that `count` iterations leave min(count, width) lanes.
+    """
+    width = lanes_for((*stmt.body, *stmt.combine.body), e.index_variables, e.target.vector_bits)
+    known = all(i is not None for i in stmt.identity)
+    light = weight((*stmt.body, *stmt.combine.body)) <= LIGHT_BODY
+    unroll = ACCUMULATORS if known and light else 1
+    start, stop = e.scalar(stmt.start), e.scalar(stmt.stop)
+    extent = _extent(e, start, stop)
+    whole = start + (extent & -(width * unroll))
+    first = _first_accumulators(e, stmt, width)
+    loop = e.asm.begin_loop(start, first * unroll)
+    yields: list[Reg] = []
+    for number in range(unroll):
+        accumulators = loop.args[number * len(first):(number + 1) * len(first)]
+        with e.lanes(width):
+            at = loop.index + number * width
+            yields += _accumulate(e, stmt, at, accumulators, _fresh(e, at, start, known))
+    partial = e.asm.end_loop(loop, whole, width * unroll, yields)
+    totals = _merge(e, stmt, width, partial, len(first))
+    rest = e.asm.begin_loop(whole, totals)
+    count = e.asm.intrinsic("llvm.smin", stop - rest.index, width)
+    mask = lane_mask(e, count, width)
+    with e.lanes(width, mask, count):
+        done = _accumulate(e, stmt, rest.index, rest.args, _fresh(e, rest.index, start, known))
+    totals = e.asm.end_loop(rest, stop, width, [e.asm.select(mask, d, a) for d, a in zip(done, rest.args)])
+    _finish_reduce(e, stmt, width, totals, None if known else extent)
+
+
+def _first_accumulators(e: Emitter, stmt: Reduce, width: int) -> list[Reg]:
+    first: list[Reg] = []
+    for var, identity in zip(stmt.init, stmt.identity):
+        kind = register_type(var.dtype)
+        number = 0 if identity is None else identity
+        parts = (number.real, number.imag) if var.dtype.kind == "complex" else (number,)
+        first += [e.asm.splat(e.asm.literal(kind, p), width) for p in parts]
+    return first
+
+
+def _fresh(e: Emitter, index: Reg, start: Reg, known: bool) -> Reg | None:
+    """Holds in the first iteration, where accumulators have no value yet; None where an identity is known."""
+    return None if known else e.asm.cmp("eq", index, start)
+
+
+def _accumulate(
+    e: Emitter, stmt: Reduce, index: Reg, accumulators: Sequence[Reg], fresh: Reg | None
+) -> list[Reg]:
+    """One register of iterations from `index` on, folded into the accumulators."""
+    _lane_index(e, stmt.var, index, e.env[stmt.start].index)
+    e.block(stmt.body)
+    _bind(e, stmt.combine.args[:len(stmt.outs)], accumulators)
+    _step(e, stmt)
+    wide = [True] * len(stmt.outs)
+    folded = _flatten(e, stmt.combine.results, wide)
+    if fresh is None:
+        return folded
+    return [e.asm.select(fresh, v, f) for v, f in zip(_flatten(e, stmt.values, wide), folded)]
+
+
+def _merge(e: Emitter, stmt: Reduce, width: int, parts: Sequence[Reg], count: int) -> list[Reg]:
+    """Folds the unrolled accumulators pairwise into one set of `count` registers."""
+    groups = [list(parts[at:at + count]) for at in range(0, len(parts), count)]
+    while len(groups) > 1:
+        groups = [combine(e, stmt, width, a, b) for a, b in zip(groups[::2], groups[1::2])]
+    return groups[0]
+
+
+def combine(e: Emitter, stmt: Reduce, width: int, a: Sequence[Reg], b: Sequence[Reg]) -> list[Reg]:
+    """The combine region on two sets of accumulators."""
+    count = len(stmt.outs)
+    _bind(e, stmt.combine.args[:count], a)
+    _bind(e, stmt.combine.args[count:], b)
+    with e.lanes(width):
+        e.block(stmt.combine.body)
+        return _flatten(e, stmt.combine.results, [width > 1] * count)
+
+
+def _finish_reduce(e: Emitter, stmt: Reduce, width: int, parts: Sequence[Reg], extent: Reg | None) -> None:
+    """Folds the lanes of the accumulators and the initial value."""
+    totals = list(parts)
+    half = width // 2
+    while half:
+        order = [lane + half if lane < half else lane for lane in range(width)]
+        folded = combine(e, stmt, width, totals, [e.asm.shuffle(t, order) for t in totals])
+        if extent is not None:
+            # Lane l holds a value where l < extent; so folding with lane l + half needs l + half < extent.
+            kind = f"i{max(8, min(64, e.target.vector_bits // width))}"
+            used = e.asm.intrinsic("llvm.smin", extent, width) - half
+            valid = e.asm.cmp("slt", e.asm.lane_numbers(kind, width), e.asm.cast("trunc", used, kind))
+            folded = [e.asm.select(valid, f, t) for f, t in zip(folded, totals)]
+        totals, half = folded, half // 2
+    init = _flatten(e, stmt.init, [False] * len(stmt.init))
+    outs = combine(e, stmt, 1, init, [e.asm.extract(t, 0) for t in totals])
+    if extent is not None:
+        empty = e.asm.cmp("eq", extent, 0)
+        outs = [e.asm.select(empty, i, o) for i, o in zip(init, outs)]
+    _bind(e, stmt.outs, outs)
+
+
+def emit_if(e: Emitter, stmt: If) -> None:
+    cond = e.scalar(stmt.cond)
+    wide = [e.width > 1 and v in e.varying for v in stmt.outs]
+    chosen = []
+    for region in (stmt.then, stmt.orelse):
+        e.asm.begin_branch()
+        e.block(region.body)
+        chosen.append((_flatten(e, region.results, wide), e.asm.end_branch()))
+    (first, then), (second, orelse) = chosen
+    _bind(e, stmt.outs, e.asm.branch(cond, then, first, orelse, second))
+
+
+def emit_while(e: Emitter, stmt: While) -> None:
+    wide = [e.width > 1 and v in e.varying for v in stmt.body.args]
+    loop = e.asm.begin_while(_flatten(e, stmt.init, wide))
+    _bind(e, stmt.cond.args, loop.args)
+    e.block(stmt.cond.body)
+    leave = e.asm.while_test(e.scalar(stmt.cond.results[0]))
+    _bind(e, stmt.body.args, loop.args)
+    e.block(stmt.body.body)
+    _bind(e, stmt.outs, e.asm.end_while(loop, leave, _flatten(e, stmt.body.results, wide)))
+
+

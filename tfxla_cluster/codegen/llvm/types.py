@@ -1,0 +1,158 @@
+"""How an HLO element lives in memory and in registers.
+
+Narrow floats (f16, bf16, f8) are computed in f32: a register holds the f32 value, already rounded to the
+narrow type after each operation. 4-bit integers take a byte, sign- or zero-extended. pred is i1 in registers
+and a byte in memory. A complex number is two registers.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...ir.dtype import DType
+from .asm import Asm, Reg
+
+
+@dataclass(frozen=True)
+class FloatFormat:
+    """A float narrower than 32 bits. `finite`: no infinity; `fnuz`: no infinity, no -0, NaN is 0x80."""
+
+    exponent: int
+    mantissa: int
+    bias: int
+    finite: bool = False
+    fnuz: bool = False
+
+
+FORMATS = {
+    "f16": FloatFormat(5, 10, 15),
+    "bf16": FloatFormat(8, 7, 127),
+    "f8e5m2": FloatFormat(5, 2, 15),
+    "f8e4m3": FloatFormat(4, 3, 7),
+    "f8e4m3fn": FloatFormat(4, 3, 7, finite=True),
+    "f8e4m3b11fnuz": FloatFormat(4, 3, 11, finite=True, fnuz=True),
+    "f8e5m2fnuz": FloatFormat(5, 2, 16, finite=True, fnuz=True),
+    "f8e4m3fnuz": FloatFormat(4, 3, 8, finite=True, fnuz=True),
+    "f8e3m4": FloatFormat(3, 4, 3),
+}
+
+
+def register_type(dtype: DType) -> str:
+    """The LLVM type of one register that holds `dtype` (of each part of a complex)."""
+    if dtype.kind == "pred":
+        return "i1"
+    if dtype.kind in ("int", "uint"):
+        return f"i{max(dtype.bits, 8)}"
+    return "double" if dtype.name in ("f64", "c128") else "float"
+
+
+def memory_type(dtype: DType) -> str:
+    """The LLVM type of one element in memory (of each part of a complex)."""
+    if dtype.kind == "pred":
+        return "i8"
+    return f"i{dtype.bits}" if dtype.name in FORMATS else register_type(dtype)
+
+
+def work_bits(dtype: DType) -> int:
+    """Bits a lane of `dtype` takes in a vector register."""
+    return {"i1": 8, "float": 32, "double": 64}.get(register_type(dtype)) or max(dtype.bits, 8)
+
+
+def from_memory(asm: Asm, dtype: DType, raw: Reg) -> Reg:
+    if dtype.kind == "pred":
+        return asm.cmp("ne", raw, 0)
+    if dtype.name == "f16":
+        return asm.cast("fpext", asm.cast("bitcast", raw, "half"), "float")
+    if dtype.name == "bf16":
+        return asm.cast("bitcast", asm.cast("zext", raw, "i32") << 16, "float")
+    if dtype.name in FORMATS:
+        return widen_f8(asm, FORMATS[dtype.name], raw)
+    return raw
+
+
+def to_memory(asm: Asm, dtype: DType, value: Reg) -> Reg:
+    if dtype.kind == "pred":
+        return asm.cast("zext", value, "i8")
+    if dtype.name == "f16":
+        return asm.cast("bitcast", asm.cast("fptrunc", value, "half"), "i16")
+    if dtype.name == "bf16":
+        return asm.cast("trunc", asm.bits(value) >> 16, "i16")
+    if dtype.name in FORMATS:
+        return narrow_f8(asm, FORMATS[dtype.name], value)
+    return value
+
+
+def round_to(asm: Asm, dtype: DType, value: Reg) -> Reg:
+    """The f32 `value` rounded to the nearest even number of `dtype` (itself for f32, f64 and others)."""
+    if dtype.name == "f16":
+        return asm.cast("fpext", asm.cast("fptrunc", value, "half"), "float")
+    if dtype.name == "bf16":
+        return round_mantissa(asm, value, 7)
+    if dtype.name in FORMATS:
+        return widen_f8(asm, FORMATS[dtype.name], narrow_f8(asm, FORMATS[dtype.name], value))
+    return value
+
+
+def round_mantissa(asm: Asm, value: Reg, mantissa: int) -> Reg:
+    """f32 or f64 `value` rounded to `mantissa` fraction bits, exponent range kept; NaN stays NaN."""
+    drop = (23 if value.type == "float" else 52) - mantissa
+    bits = asm.bits(value)
+    odd = (bits >> drop) & 1
+    rounded = (bits + (odd + ((1 << drop - 1) - 1))) & -(1 << drop)
+    quiet = asm.cast("bitcast", rounded, value.type)
+    return asm.select(asm.is_nan(value), asm.literal(value.type, float("nan")), quiet)
+
+
+def _max_code(form: FloatFormat) -> int:
+    """The magnitude bits of the largest finite number."""
+    top = (1 << form.exponent + form.mantissa) - 1
+    if form.fnuz:
+        return top
+    return top - 1 if form.finite else ((1 << form.exponent) - 1 << form.mantissa) - 1
+
+
+def narrow_f8(asm: Asm, form: FloatFormat, value: Reg) -> Reg:
+    """The i8 code of an f32, rounded to nearest even; too large gives infinity, or NaN without one."""
+    bits = asm.bits(value)
+    magnitude, sign = bits & 0x7FFFFFFF, (bits >> 24) & 0x80
+    absolute = asm.cast("bitcast", magnitude, "float")
+    drop = 23 - form.mantissa
+    odd = (magnitude >> drop) & 1
+    normal = ((magnitude + (odd + ((1 << drop - 1) - 1))) >> drop) - (127 - form.bias << form.mantissa)
+    # Adding 2^k with an ulp of one denormal step rounds to the denormal grid; the low bits are the code.
+    anchor = 2.0 ** (23 + 1 - form.bias - form.mantissa)
+    small = asm.bits(absolute + anchor) - asm.bits(asm.literal("float", anchor))
+    smallest_normal = 2.0 ** (1 - form.bias)
+    code = asm.select(asm.cmp("olt", absolute, smallest_normal), small, normal)
+    infinite = (1 << form.exponent) - 1 << form.mantissa
+    nan = 0x80 if form.fnuz else 0x7F if form.finite else infinite | 1 << form.mantissa - 1
+    over = nan if form.finite else infinite
+    large = asm.cmp("ugt", code, _max_code(form))
+    nan_in, inf_in = asm.is_nan(value), asm.cmp("oeq", absolute, float("inf"))
+    result = asm.select(large | inf_in, over, code)
+    result = asm.select(nan_in, nan, result)
+    if form.fnuz:
+        negative = asm.select(asm.cmp("eq", result, 0), 0, sign)
+        return asm.cast("trunc", result | negative, "i8")
+    return asm.cast("trunc", result | sign, "i8")
+
+
+def widen_f8(asm: Asm, form: FloatFormat, raw: Reg) -> Reg:
+    """The f32 of an i8 code."""
+    code = asm.cast("zext", raw, "i32")
+    magnitude, sign = code & 0x7F, (code & 0x80) << 24
+    step = 2.0 ** (1 - form.bias - form.mantissa)
+    small = asm.cast("sitofp", magnitude, "float") * step
+    shifted = (magnitude << 23 - form.mantissa) + (127 - form.bias << 23)
+    normal = asm.cast("bitcast", shifted, "float")
+    value = asm.select(asm.cmp("ult", magnitude, 1 << form.mantissa), small, normal)
+    nan = asm.literal("float", float("nan"))
+    if form.fnuz:
+        special = asm.cmp("eq", code, 0x80)
+        value = asm.select(special, nan, value)
+    elif form.finite:
+        value = asm.select(asm.cmp("eq", magnitude, 0x7F), nan, value)
+    else:
+        infinite = (1 << form.exponent) - 1 << form.mantissa
+        value = asm.select(asm.cmp("eq", magnitude, infinite), float("inf"), value)
+        value = asm.select(asm.cmp("ugt", magnitude, infinite), nan, value)
+    return asm.cast("bitcast", asm.bits(value) | sign, "float")
