@@ -1,0 +1,52 @@
+"""Triton source to ttir, ttgir, ptx and cubin, with no GPU; and the source's function for the interpreter."""
+from __future__ import annotations
+
+import hashlib
+import linecache
+from types import ModuleType
+from typing import Any
+
+from ...errors import UnsupportedError
+from ...target import Target
+from .source import TritonSource
+
+STAGES = ("ttir", "ttgir", "ptx", "cubin")
+
+
+def _triton() -> ModuleType:
+    try:
+        import triton
+    except ImportError:
+        raise UnsupportedError("Triton is not installed", "pip install 'triton>=3.9'") from None
+    return triton
+
+
+def load(source: TritonSource) -> dict[str, Any]:
+    """The plain Python functions of `source` before jitting, by name.
+
+    Triton reads a function's text through linecache, so the text gets an entry there.
+    """
+    digest = hashlib.sha256(source.text.encode()).hexdigest()[:16]
+    filename = f"<tfxla-triton-{digest}>"
+    linecache.cache[filename] = (len(source.text), None, source.text.splitlines(True), filename)
+    namespace: dict[str, Any] = {"__name__": f"tfxla_triton_{digest}"}
+    # Our own generated text, never a file's: nothing read from disk is executed.
+    exec(compile(source.text, filename, "exec"), namespace)  # noqa: S102
+    return namespace
+
+
+def compile_source(source: TritonSource, target: Target, num_warps: int = 4) -> dict[str, Any]:
+    """Every stage of STAGES (text, cubin as bytes) for `target`, e.g. arch 'sm_90'."""
+    triton = _triton()
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    function = load(source)[source.function]
+    names = list(function.arg_names)
+    types = [*source.pointers, *["i64"] * source.sizes, "constexpr"]
+    made = triton.compile(
+        ASTSource(function, dict(zip(names, types)), {"BLOCK": source.block}),
+        target=GPUTarget("cuda", int(target.arch.removeprefix("sm_")), 32),
+        options={"num_warps": num_warps, "enable_fp_fusion": False},
+    )
+    return {stage: made.asm[stage] for stage in STAGES}
