@@ -1,0 +1,1 @@
+"""The main job: an unchanged Keras program, its worker process, and the comparison that tfxla-demo prints."""
