@@ -56,6 +56,16 @@ class UnsupportedError(TfxlaError):
     exit_code = 5
 
 
+class LoweringError(TfxlaError):
+    """TensorFlow's own bridge does not lower a function (stock XLA refuses it too); `op` and `node` if known."""
+
+    exit_code = 5
+
+    def __init__(self, message: str, remedy: str = "", where: str = "", op: str = "", node: str = "") -> None:
+        self.op, self.node = op, node
+        super().__init__(message, remedy, where)
+
+
 class OutputError(TfxlaError):
     """A directory or file could not be written (permissions, full disk)."""
 

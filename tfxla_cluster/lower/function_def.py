@@ -1,0 +1,87 @@
+"""Edited copies of FunctionDefs for lowering: arguments turned into constants, arguments reordered."""
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+_numbers = itertools.count()
+
+
+def fresh_name(base: str) -> str:
+    """A function name no one else uses in this process."""
+    return f"__tfxla_{next(_numbers)}_{base}"[:200]
+
+
+def specialise(
+    function: Any, values: Mapping[int, np.ndarray], order: Sequence[int], resource_dtypes: Mapping[int, int]
+) -> Any:
+    """A copy whose arguments are those numbered by `order`, in that order; the others hold `values`.
+
+    function: FunctionDef. values: argument -> its value. A resource argument (named in `resource_dtypes` with
+    its element type) stays an argument: its value is assigned before anything else of the function runs.
+    """
+    copy = type(function)()
+    copy.CopyFrom(function)
+    copy.signature.name = fresh_name(function.signature.name)
+    args = list(function.signature.input_arg)
+    _reorder(copy, function, order)
+    renamed: dict[str, str] = {}
+    for i, value in values.items():
+        name = args[i].name
+        if i in resource_dtypes:
+            _assign_first(copy, name, value, resource_dtypes[i])
+        else:
+            renamed[name] = f"{name}:output:0"
+            copy.node_def.append(_const(name, value, args[i].type))
+    _rename(copy, renamed)
+    return copy
+
+
+def _reorder(copy: Any, function: Any, order: Sequence[int]) -> None:
+    del copy.signature.input_arg[:]
+    copy.signature.input_arg.extend(function.signature.input_arg[i] for i in order)
+    copy.arg_attr.clear()
+    copy.resource_arg_unique_id.clear()
+    for new, old in enumerate(order):
+        if old in function.arg_attr:
+            copy.arg_attr[new].CopyFrom(function.arg_attr[old])
+        if old in function.resource_arg_unique_id:
+            copy.resource_arg_unique_id[new] = function.resource_arg_unique_id[old]
+
+
+def _rename(copy: Any, renamed: Mapping[str, str]) -> None:
+    """Replace references to arguments by references to nodes, in node inputs and results."""
+    if not renamed:
+        return
+    for node in copy.node_def:
+        for k, source in enumerate(node.input):
+            if source in renamed:
+                node.input[k] = renamed[source]
+    for key, source in list(copy.ret.items()):
+        if source in renamed:
+            copy.ret[key] = renamed[source]
+
+
+def _const(name: str, value: np.ndarray, dtype: int) -> Any:
+    node = tf.compat.v1.NodeDef(name=name, op="Const")
+    node.attr["dtype"].type = dtype
+    node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value, dtype=tf.dtypes.as_dtype(dtype)))
+    return node
+
+
+def _assign_first(copy: Any, name: str, value: np.ndarray, dtype: int) -> None:
+    """Give the variable behind resource argument `name` a value known while lowering."""
+    users = [n for n in copy.node_def if name in n.input]
+    constant = _const(f"{name}/tfxla_value", value, dtype)
+    assign = tf.compat.v1.NodeDef(
+        name=f"{name}/tfxla_assign", op="AssignVariableOp", input=[name, f"{constant.name}:output:0"])
+    assign.attr["dtype"].type = dtype
+    for node in users:
+        node.input.append(f"^{assign.name}")
+    copy.node_def.extend([constant, assign])
+    copy.signature.control_output.append(assign.name)
+    copy.control_ret[assign.name] = assign.name

@@ -1,0 +1,77 @@
+"""The side table: TF node -> the user's file and line, from the stack traces TensorFlow keeps.
+
+HLO metadata names TensorFlow's own files only, and copies of functions lose their traces: lines are looked
+up by node name in the original function and the functions it calls.
+"""
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.eager import context
+from tensorflow.python.util import tf_stack  # pylint: disable=no-name-in-module
+
+from . import constants
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def _library_roots() -> tuple[str, ...]:
+    site = os.path.dirname(os.path.dirname(os.path.abspath(tf.__file__)))
+    return tuple(os.path.join(site, name) for name in ("tensorflow", "keras", "tf_keras")) + (_PACKAGE,)
+
+
+def is_user_file(path: str) -> bool:
+    """The file belongs to the user: not to TensorFlow, Keras, this package or the interpreter."""
+    if not path or path.startswith("<"):
+        return False
+    full = path if os.path.isabs(path) else "/" + path
+    return not full.startswith(_library_roots()) and "/importlib/" not in full
+
+
+def line_of_trace(frames: Any) -> str:
+    """`file:line` of the innermost user frame of one stack trace, '' when there is none."""
+    for frame in reversed(list(frames)):
+        filename, line = frame[0], frame[1]
+        if is_user_file(filename):
+            return f"{filename}:{line}"
+    return ""
+
+
+def lines(function: str) -> dict[str, str]:
+    """Node name -> `file:line` for the nodes of a registered function that have a trace (may be empty)."""
+    ctx = context.context()
+    if not ctx.has_function(function.encode()):
+        return {}
+    traces = tf_stack.LoadTracesFromDebugInfo(ctx.get_graph_debug_info(function))
+    found = {name.partition("@")[0]: line_of_trace(frames) for name, frames in _items(traces)}
+    return {name: line for name, line in found.items() if line}
+
+
+def _items(traces: Any) -> list[tuple[str, Any]]:
+    return list(traces.items()) if isinstance(traces, Mapping) or hasattr(traces, "items") else []
+
+
+def all_lines(function: str) -> dict[str, str]:
+    """As `lines`, for the function and everything it calls; an outer function's node wins over an inner
+    one's of the same name."""
+    ctx = context.context()
+    found: dict[str, str] = {}
+    pending, seen = [function], {function}
+    while pending:
+        name = pending.pop(0)
+        if not ctx.has_function(name.encode()):
+            continue
+        found = {**lines(name), **found}
+        for node in ctx.get_function_def(name).node_def:
+            fresh = [n for n in constants.called_names(node) if n not in seen and ctx.has_function(n.encode())]
+            seen.update(fresh)
+            pending += fresh
+    return found
+
+
+def line_of(function: str, node: str) -> str:
+    """`file:line` of a node of the function or of one it calls; '' when unknown."""
+    return all_lines(function).get(node, "") if node else ""
