@@ -1,10 +1,67 @@
-"""Sizes of blocks and register tiles of a contraction: one table, read by lowering and by the emitters."""
+"""Contractions, target-neutral: what one computes, and the sizes of its blocks and register tiles.
+
+A contraction is out[g, m, n] = finish(sum over k of lhs[g, m, k] * rhs[g, k, n]); g, m, n and k are
+each an index of several dims. `dot` and `convolution` differ only in how an index reaches an element.
+"""
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from ...ir import dim as dims_
+from ...ir.dim import Dim
 from ...ir.dtype import DType
 from ...target import Target
+from .contraction_ports import Ports
+from .ir import Buffer, Var
+
+Index = tuple[Var, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """An operand that a product may read in place: with one free dim and one depth dim, element
+    (free, depth) lies at offset + free * stride + depth (major 'depth'), or offset + depth * stride + free."""
+
+    buffer: Buffer
+    offset: Var
+    stride: Var
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One operand seen as a matrix of free (rows of lhs, columns of rhs) and depth indices.
+
+    `major`: whose innermost dim is contiguous in memory: 'depth' or 'free'. `value(ports, g, free,
+    depth)` is the element in the contraction's dtype. `valid`, where given, is the range of that
+    innermost dim's index (its entry in free or depth is ignored) in which there are elements; outside
+    the element is zero. `plain(ports, g)`: where it can be read in place.
+    """
+
+    major: str
+    value: Callable[[Ports, Index, Index, Index], Var]
+    valid: Callable[[Ports, Index, Index, Index], tuple[Var, Var]] | None = None
+    plain: Callable[[Ports, Index], Plain] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """`dtype` is that of the sum. `finish(ports, sum, g, m, n)` stores one element of the result.
+
+    `place(ports, g)`, where given, says that finish only stores the sum, at offset + m * N + n of a
+    buffer of `dtype`, m and n flat; the product then writes there itself.
+    """
+
+    name: str
+    dtype: DType
+    batch: tuple[Dim, ...]
+    rows: tuple[Dim, ...]
+    cols: tuple[Dim, ...]
+    depth: tuple[Dim, ...]
+    lhs: Side
+    rhs: Side
+    finish: Callable[[Ports, Var, Index, Index, Index], None]
+    place: Callable[[Ports, Index], tuple[Buffer, Var]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +94,29 @@ def tile(dtype: DType, target: Target) -> Tile:
     """The register tile for products in `dtype` (f32 or f64)."""
     rows, vectors = _REGISTERS[target.vector_bits]
     return Tile(rows, vectors, target.vector_bits // (8 * dtype.itemsize))
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Largest block of rows, columns and depth that one task works on at a time."""
+
+    rows: int
+    cols: int
+    depth: int
+
+
+def blocks(dtype: DType, target: Target) -> Blocks:
+    """Blocks whose packed left operand, result and a panel of the right one stay in L2 and L1."""
+    return Blocks(rows=96, cols=1024 // dtype.itemsize, depth=256)
+
+
+def even_block(extent: Dim, most: int, unit: int) -> Dim:
+    """The block size that splits `extent` evenly into the fewest blocks of at most `most`, a multiple
+    of `unit` (which divides `most`)."""
+    count = dims_.make("max", ceil_div(extent, most), 1)
+    block = ceil_div(ceil_div(extent, count), unit)
+    return dims_.make("mul", dims_.make("max", block, 1), unit)
+
+
+def ceil_div(a: Dim, b: Dim) -> Dim:
+    return dims_.make("floordiv", dims_.make("add", a, dims_.make("add", b, -1)), b)

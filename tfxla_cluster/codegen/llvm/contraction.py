@@ -1,18 +1,20 @@
 """LLVM IR of the block product (`kernel.ir.Product`): explicit vectors, register tiles, no optimiser needed.
 
-Interface to the emitter: `product_text(product, target)` gives the name of an internal function and
-its text (with the text of what it calls); the emitter adds the text once a module and calls
+A product calls an internal function of its module,
     void NAME(ptr c, i64 c_stride, ptr a, i64 a_stride, ptr b, i64 b_stride,
               i64 rows, i64 cols, i64 depth, i1 accumulate)
-with a, b, c already advanced to their offsets, strides in elements.
+with a, b, c advanced to their offsets and strides in elements.
 """
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from ...target import Target
 from ..kernel.contraction import Tile, tile
 from ..kernel.ir import Product
+
+if TYPE_CHECKING:
+    from .emitter import Emitter
 
 _LLVM_TYPE = {"f32": "float", "f64": "double"}
 
@@ -48,13 +50,22 @@ class Spec:
         return 4 if self.dtype == "f32" else 8
 
 
-def product_text(product: Product, target: Target) -> tuple[str, str]:
-    """(name, text) of the function that runs `product` on `target`; equal products give equal names."""
-    dtype = product.c.dtype
-    shape = tile(dtype, target)
-    assert product.panel == shape.panel, (product.panel, shape)
-    spec = Spec(dtype.name, shape, product.a_major == "depth", product.packed)
-    return spec.name, function_text(spec)
+def emit_product(e: Emitter, stmt: Product) -> None:
+    """Call the product's function; its text joins the module's functions."""
+    asm, dtype = e.asm, stmt.c.dtype
+    spec = Spec(dtype.name, tile(dtype, e.target), stmt.a_major == "depth", stmt.packed)
+    assert stmt.panel == spec.tile.panel, (stmt.panel, spec)
+    e.functions[spec.name] = function_text(spec)
+    asm.declare(spec.fma.removeprefix("@"), spec.vector, [spec.vector] * 3)
+    arguments = []
+    for buffer, offset, stride in (
+        (stmt.c, stmt.c_offset, stmt.c_stride), (stmt.a, stmt.a_offset, stmt.a_stride),
+        (stmt.b, stmt.b_offset, stmt.b_stride),
+    ):
+        pointer = asm.gep(e.pointer(buffer), spec.scalar, e.scalar(offset))
+        arguments += [f"ptr {pointer.text}", f"i64 {e.scalar(stride).text}"]
+    arguments += [f"i64 {e.scalar(size).text}" for size in (stmt.rows, stmt.cols, stmt.depth)]
+    asm.line(f"call void @{spec.name}({', '.join(arguments)}, i1 {e.scalar(stmt.accumulate).text})")
 
 
 def function_text(spec: Spec) -> str:
@@ -64,13 +75,6 @@ def function_text(spec: Spec) -> str:
         lines.extend(_tile_text(spec, rows))
     lines.extend(_loops_text(spec))
     return "\n".join(lines) + "\n"
-
-
-def declarations(product: Product, target: Target) -> list[str]:
-    """The `declare` lines of the intrinsics that the function of `product` calls."""
-    dtype = product.c.dtype
-    spec = Spec(dtype.name, tile(dtype, target), False, False)
-    return [f"declare {spec.vector} {spec.fma}({spec.vector}, {spec.vector}, {spec.vector})"]
 
 
 # --- one register tile ---

@@ -1,0 +1,32 @@
+"""A kernel under construction together with what its buffers stand for in the unit."""
+from __future__ import annotations
+
+from ...ir.dim import Dim
+from ...ir.dtype import DType
+from .builder import KernelBuilder
+from .ir import Buffer
+from .unit import UnitKernel, UnitRef
+
+
+class Ports:
+    """`b` builds the kernel; `read` and `write` give the buffer of an operand, result or temporary."""
+
+    def __init__(self, name: str) -> None:
+        self.b = KernelBuilder(name)
+        self._inputs: dict[UnitRef, Buffer] = {}
+        self._outputs: dict[UnitRef, Buffer] = {}
+
+    def read(self, kind: str, index: int, dtype: DType) -> Buffer:
+        ref = UnitRef(kind, index)
+        if ref not in self._inputs:
+            self._inputs[ref] = self.b.input(dtype)
+        return self._inputs[ref]
+
+    def write(self, kind: str, index: int, dtype: DType) -> Buffer:
+        ref = UnitRef(kind, index)
+        if ref not in self._outputs:
+            self._outputs[ref] = self.b.output(dtype)
+        return self._outputs[ref]
+
+    def kernel(self, tasks: Dim, cost: Dim) -> UnitKernel:
+        return UnitKernel(self.b.finish(tasks, cost), tuple(self._inputs), tuple(self._outputs))
