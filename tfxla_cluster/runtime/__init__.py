@@ -1,1 +1,1 @@
-"""Launch plan, buffers, thread pool, executables, caches."""
+"""Buffer assignment, launch plans, the native interpreter and its thread pool, executables, caches."""

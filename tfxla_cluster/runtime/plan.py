@@ -5,6 +5,7 @@ lays it out for the interpreter; `dump` writes it; the store keeps it beside the
 """
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Union
 
@@ -90,24 +91,39 @@ class LoopStep:
     instr: str = ""
 
 
-Step = Union[KernelStep, LibraryStep, TfOpStep, CopyStep, BranchStep, LoopStep]
+@dataclass(frozen=True, slots=True)
+class SizeStep:
+    """Read the s32 at `source`: the value of the size `symbol` from here on."""
+
+    symbol: str
+    source: Ref
+    instr: str = ""
+
+
+Step = Union[KernelStep, LibraryStep, TfOpStep, CopyStep, BranchStep, LoopStep, SizeStep]
 
 
 @dataclass(frozen=True, slots=True)
 class SizeSource:
-    """Where a size symbol's value comes from: dim `axis` of input `input`, or an s32 at `ref` that
-    an instruction wrote (a size known only after it ran)."""
+    """Where a size symbol's value comes from: dim `axis` of input `input`, or (both -1) a `SizeStep`:
+    a size known only after an instruction ran, at most `bound`."""
 
     symbol: str
     input: int = -1
     axis: int = -1
-    ref: Ref | None = None
+    bound: int = 0
+
+    @property
+    def is_produced(self) -> bool:
+        return self.input < 0
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchPlan:
     """`inputs` and `outputs` are array shapes (their dims may be Dims over `sizes`).
 
+    `sizes`: the order of the sizes array; a dim of an input that is one symbol names its source, the
+    first input dim that holds it. A dim that is an expression is not checked.
     `aliases`: (output, input) pairs that may share a buffer. `constants`: bytes of each constant.
     `arena_bytes`: size of the temporary arena of one execution.
     """
@@ -120,3 +136,26 @@ class LaunchPlan:
     constants: tuple[bytes, ...]
     arena_bytes: Dim
     aliases: tuple[tuple[int, int], ...] = ()
+
+
+def walk(steps: tuple[Step, ...]) -> Iterator[Step]:
+    """Every step, those of loops and branches after their own, in the order they are written."""
+    for step in steps:
+        yield step
+        if isinstance(step, LoopStep):
+            yield from walk(step.condition)
+            yield from walk(step.body)
+        elif isinstance(step, BranchStep):
+            for branch in step.branches:
+                yield from walk(branch)
+
+
+def refs(step: Step) -> tuple[Ref, ...]:
+    """The places a step names itself (not those of nested steps)."""
+    if isinstance(step, (KernelStep, LibraryStep, TfOpStep)):
+        return (*step.inputs, *step.outputs)
+    if isinstance(step, CopyStep):
+        return (step.source, step.target)
+    if isinstance(step, BranchStep):
+        return (step.selector,)
+    return (step.flag,) if isinstance(step, LoopStep) else (step.source,)

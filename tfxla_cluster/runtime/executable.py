@@ -1,0 +1,265 @@
+"""An executable: a launch plan and its machine code, laid out for `tfxla_execute`."""
+from __future__ import annotations
+
+import atexit
+import ctypes
+import hashlib
+import threading
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from ..errors import InternalError, TfxlaError, UsageError
+from ..ir.dim import DimExpr, evaluate
+from ..ir.shape import Shape
+from . import native
+from .encode import Encoded, encode
+from .layout import RECORD, STATUS_CLOSED, STATUS_NO_MEMORY
+from .plan import CopyStep, KernelStep, LaunchPlan, walk
+from .pool import DEFAULTS
+
+ALIGN = 64
+_SHARED_CONSTANT = 4096  # bytes from which equal constants of all executables share memory
+_RECORDS = 64  # in a slab
+
+
+class Code(Protocol):
+    """Loaded machine code; lives as long as this object."""
+
+    def address(self, symbol: str) -> int:
+        """Where `symbol` starts, 0 when it is not there."""
+
+
+def entry() -> int:
+    """Address of `int32_t tfxla_execute(void* record, void** inputs, void** outputs, int64_t* sizes)`.
+
+    Any number of threads may call it, with no GIL. Returns 0, a kernel's positive status, or
+    layout.STATUS_CLOSED (retired: treat as a cache miss) or STATUS_NO_MEMORY. `sizes` holds one
+    number for each of plan.sizes; those that an instruction produces are written back to it.
+    """
+    return native.runtime().execute
+
+
+class Executable:
+    """Runs `plan`. `record` is what the entry takes; it stays a valid address for ever.
+
+    Dropping the object, or `close()`, retires the record: calls that began finish, later ones return
+    STATUS_CLOSED, and the memory goes when the last has finished.
+    """
+
+    def __init__(self, plan: LaunchPlan, code: Code, timings: bool = False) -> None:
+        self.plan = plan
+        body = _Body(plan, code, encode(plan, code.address), timings)
+        self.record = _new_record(body)
+        self._body = weakref.ref(body)
+        self._finalizer = weakref.finalize(self, _retire, self.record)
+        self._finalizer.atexit = False
+
+    def close(self) -> None:
+        self._finalizer()
+
+    def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Run on NumPy arrays; UsageError where one does not fit, TfxlaError where a kernel says so."""
+        inputs = [np.ascontiguousarray(a) for a in arrays]
+        sizes = bind_sizes(self.plan, inputs)
+        outputs = [_aligned(_capacity_shape(self.plan, s, sizes), s) for s in self.plan.outputs]
+        self.call([a.ctypes.data for a in inputs], [a.ctypes.data for a in outputs], sizes)
+        env = dict(zip((s.symbol for s in self.plan.sizes), map(int, sizes)))
+        return [_trim(a, tuple(evaluate(d, env) for d in s.dims)) for a, s in zip(outputs, self.plan.outputs)]
+
+    def call(self, inputs: Sequence[int], outputs: Sequence[int], sizes: np.ndarray) -> None:
+        """Run on addresses; raises as `run`."""
+        status = _entry_function()(
+            self.record, _pointers(inputs), _pointers(outputs), sizes.ctypes.data)
+        if status:
+            raise status_error(status, self.plan.name)
+
+    def timings(self) -> list[tuple[str, int, int]]:
+        """(instruction or symbol, executions, nanoseconds) of each timed step; empty when not timed."""
+        body = self._body()
+        if body is None or body.timings is None:
+            return []
+        rows = zip(body.timed, body.timings.tolist())
+        return [(name, calls, ns) for name, (calls, ns) in rows]
+
+
+def bind_sizes(plan: LaunchPlan, inputs: Sequence[np.ndarray]) -> np.ndarray:
+    """The sizes array for these inputs (produced sizes 0); UsageError where an input does not fit."""
+    if len(inputs) != len(plan.inputs):
+        raise UsageError(f"{plan.name} takes {len(plan.inputs)} inputs, got {len(inputs)}")
+    for number, (given, shape) in enumerate(zip(inputs, plan.inputs)):
+        if given.dtype != shape.dtype.numpy or given.ndim != shape.rank:  # type: ignore[union-attr]
+            raise UsageError(f"input {number} of {plan.name} must be {shape}, got {given.dtype}{list(given.shape)}")
+    sizes = [0 if s.is_produced else inputs[s.input].shape[s.axis] for s in plan.sizes]
+    env = {s.symbol: n for s, n in zip(plan.sizes, sizes)}
+    for number, (given, shape) in enumerate(zip(inputs, plan.inputs)):
+        wanted = tuple(evaluate(d, env) for d in shape.dims)
+        if given.shape != wanted:
+            raise UsageError(f"input {number} of {plan.name} must have shape {list(wanted)}, got {list(given.shape)}")
+    return np.array(sizes or [0], np.int64)
+
+
+def status_error(status: int, name: str) -> Exception:
+    """The exception for a status that is not 0."""
+    if status == STATUS_CLOSED:
+        return InternalError(f"the executable of {name} was retired before this call")
+    if status == STATUS_NO_MEMORY:
+        return MemoryError(f"no memory for the temporaries of {name}")
+    return TfxlaError(f"a kernel of {name} stopped with status {status}")
+
+
+def trim_memory() -> int:
+    """Give the memory of idle execution blocks back to the system; bytes."""
+    return int(ctypes.CFUNCTYPE(ctypes.c_int64)(native.runtime().trim)())
+
+
+class _Body:
+    """What a record points at: kept alive from here, by `_bodies`, until no execution can read it."""
+
+    def __init__(self, plan: LaunchPlan, code: Code, encoded: Encoded, timings: bool) -> None:
+        self.code, self.encoded, self.timed = code, encoded, encoded.timed
+        self.constants = [_constant(data) for data in plan.constants]
+        self.constant_table = np.array([c.ctypes.data for c in self.constants] or [0], np.int64)
+        self.timings = np.zeros((max(1, len(self.timed)), 2), np.int64) if timings else None
+        self.plan = plan
+
+    def fields(self) -> dict[str, int]:
+        e, plan = self.encoded, self.plan
+        argument_word = len(e.values)
+        scratch_word = -(-(argument_word + e.argument_words) // 8) * 8  # blocks and headers are 64-byte aligned
+        return {
+            "program": e.program.ctypes.data, "values": e.values.ctypes.data, "value_count": len(e.values),
+            "size_count": len(plan.sizes), "expressions": e.expressions.ctypes.data,
+            "expression_count": e.initial_expressions,
+            "front_words": scratch_word + -(-e.scratch_bytes // ALIGN) * 8,
+            "arguments_word": argument_word, "scratch_word": scratch_word, "arena_value": e.arena_value,
+            "constants": self.constant_table.ctypes.data,
+            "timings": 0 if self.timings is None else self.timings.ctypes.data,
+            "parallel": int(may_share(plan)), "writes_sizes": int(any(s.is_produced for s in plan.sizes)),
+        }
+
+
+def may_share(plan: LaunchPlan) -> bool:
+    """Whether workers may be of use: only then does an execution keep them awake."""
+    for step in walk(plan.steps):
+        if isinstance(step, CopyStep):
+            return True
+        if isinstance(step, KernelStep) and not (step.tasks == 1):
+            known = isinstance(step.tasks, int) and isinstance(step.cost, int)
+            if not known or step.tasks * step.cost >= DEFAULTS["parallel_cost"]:  # type: ignore[operator]
+                return True
+    return False
+
+
+_lock = threading.Lock()
+_bodies: dict[int, _Body] = {}
+_retired: deque[int] = deque()
+_slabs: list[np.ndarray] = []
+_free_records: list[int] = []
+_constants: "weakref.WeakValueDictionary[tuple[int, bytes], np.ndarray]" = weakref.WeakValueDictionary()
+
+
+def _new_record(body: _Body) -> int:
+    """The address of a filled record. Records are never freed nor used again: a caller that still
+    holds the address of a retired one must find it closed."""
+    native.runtime()
+    with _lock:
+        if not _free_records:
+            slab = np.zeros((_RECORDS, -(-len(RECORD) // 8) * 8), np.int64)
+            _slabs.append(slab)
+            _free_records.extend(slab.ctypes.data + n * slab.strides[0] for n in range(_RECORDS))
+        record = _free_records.pop()
+        _bodies[record] = body
+    words = (ctypes.c_int64 * len(RECORD)).from_address(record)
+    for name, value in body.fields().items():
+        words[RECORD[name]] = value
+    return record
+
+
+def _retire(record: int) -> None:
+    """Close the record; drop the bodies of closed records on which nothing runs any more.
+
+    Runs inside garbage collection too, perhaps of a thread that holds the lock: then the next call
+    (or the next new record) sweeps.
+    """
+    retire = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(native.runtime().retire)
+    retire(record)
+    _retired.append(record)
+    dropped: list[_Body] = []
+    if _lock.acquire(blocking=False):
+        try:
+            for _ in range(len(_retired)):
+                closed = _retired.popleft()
+                if retire(closed):
+                    _retired.append(closed)
+                else:
+                    dropped.append(_bodies.pop(closed))
+        finally:
+            _lock.release()
+    del dropped  # outside the lock: freeing code takes other locks
+
+
+@atexit.register
+def _keep_all() -> None:
+    """Threads of others may still execute while the interpreter shuts down: leave memory to the system."""
+    for kept in (_bodies, _slabs):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
+
+
+def _constant(data: bytes) -> np.ndarray:
+    """`data` in aligned memory; equal large constants share it."""
+    if len(data) < _SHARED_CONSTANT:
+        return _fill(data)
+    key = (len(data), hashlib.sha256(data).digest())
+    with _lock:
+        found = _constants.get(key)
+        if found is None:
+            found = _constants[key] = _fill(data)
+        return found
+
+
+def _fill(data: bytes) -> np.ndarray:
+    array = _aligned_bytes(len(data))
+    array[:] = np.frombuffer(data, np.uint8)
+    return array
+
+
+def _aligned_bytes(count: int) -> np.ndarray:
+    raw = np.empty(count + ALIGN, np.uint8)
+    start = -raw.ctypes.data % ALIGN
+    return raw[start:start + count]
+
+
+def _aligned(shape: tuple[int, ...], kind: Shape) -> np.ndarray:
+    dtype = kind.dtype.numpy  # type: ignore[union-attr]
+    count = int(np.prod(shape, dtype=np.int64))
+    return _aligned_bytes(count * dtype.itemsize).view(dtype).reshape(shape)
+
+
+def _capacity_shape(plan: LaunchPlan, shape: Shape, sizes: np.ndarray) -> tuple[int, ...]:
+    """Dims with produced sizes at their bound: what to allocate."""
+    env = {s.symbol: s.bound if s.is_produced else int(n) for s, n in zip(plan.sizes, sizes)}
+    return tuple(evaluate(d, env) for d in shape.dims)
+
+
+def _trim(array: np.ndarray, dims: tuple[int, ...]) -> np.ndarray:
+    """The first elements of a dense buffer, where the produced sizes are below their bounds."""
+    if array.shape == dims:
+        return array
+    return array.reshape(-1)[: int(np.prod(dims, dtype=np.int64))].reshape(dims)
+
+
+def _pointers(addresses: Sequence[int]) -> ctypes.Array[ctypes.c_void_p]:
+    return (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
+
+
+def _entry_function() -> "ctypes._FuncPointer":
+    return _ENTRY_TYPE(entry())
+
+
+_ENTRY_TYPE = ctypes.CFUNCTYPE(
+    ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)

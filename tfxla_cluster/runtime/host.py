@@ -1,0 +1,53 @@
+"""This machine, as a Target: the only place that probes it."""
+from __future__ import annotations
+
+import functools
+import os
+from pathlib import Path
+
+import llvmlite.binding as llvm
+
+from ..target import Target
+
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+_DEFAULT_L2, _DEFAULT_L3 = 512 << 10, 32 << 20
+
+
+@functools.cache
+def target() -> Target:
+    """The CPU this process runs on; `cores` are those that the process may use."""
+    features = llvm.get_host_cpu_features()
+    caches = _cache_sizes()
+    return Target(
+        "cpu", llvm.get_host_cpu_name(), features.flatten(), _vector_bits(features), usable_cores(),
+        caches.get(2, _DEFAULT_L2), caches.get(3, _DEFAULT_L3))
+
+
+def usable_cores() -> int:
+    """Cores by affinity and by the container's quota, at least 1."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = _CPU_QUOTA.read_text().split()
+        return max(1, min(cores, -(-int(quota) // int(period))))
+    except (OSError, ValueError):  # no cgroup, or its quota is "max"
+        return cores
+
+
+def _vector_bits(features: dict[str, bool]) -> int:
+    if features.get("avx512f") and features.get("avx512vl"):
+        return 512
+    return 256 if features.get("avx") else 128
+
+
+def _cache_sizes() -> dict[int, int]:
+    """Cache level -> bytes of the data or unified cache, as far as the system says."""
+    sizes: dict[int, int] = {}
+    for index in sorted(_CACHES.glob("index*")):
+        try:
+            kind, level, size = ((index / n).read_text().strip() for n in ("type", "level", "size"))
+            if kind != "Instruction":
+                sizes[int(level)] = int(size.removesuffix("K")) << 10
+        except (OSError, ValueError):
+            continue  # an entry this kernel fills differently
+    return sizes

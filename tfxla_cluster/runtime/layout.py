@@ -1,0 +1,44 @@
+"""Word layouts that Python encodes and machine code reads: one table each, offsets in 8-byte words."""
+from __future__ import annotations
+
+
+def _table(names: str) -> dict[str, int]:
+    return {name: index for index, name in enumerate(names.split())}
+
+
+# What a kernel gets as its first argument (the kernel ABI).
+CONTEXT = _table("task_begin task_end scratch thread_index runtime status")
+
+# A region: one kernel launch. The caller fills it; the pool copies it where workers read.
+REGION = _table("code inputs outputs sizes record status tasks chunk chunks scratch_bytes")
+
+# The record of an executable, what `tfxla_execute` gets. It is never freed (see executable.py).
+#   active: executions running now; closed: 1 once retired; program: step words
+#   values: [symbols | constants | results of expressions], `value_count` words, `size_count` symbols
+#   expressions: quadruples (operation, target, a, b) of value slots, run before the first step
+#   front_words: per execution: a copy of values, then argument arrays, then the caller's scratch
+#   arena_value: value slot of the arena's bytes; constants: table of addresses
+#   timings: 0, or the address of (calls, nanoseconds) for each step; parallel: any step may be
+#   writes_sizes: the sizes array takes back what instructions produced
+RECORD = _table("""
+    active closed program values value_count size_count expressions expression_count
+    front_words arguments_word scratch_word arena_value constants timings parallel writes_sizes hint""")
+
+# Kinds of place; a place is two words: kind | index << 2, and the value slot of its byte offset.
+PLACE_KINDS = {"temp": 0, "input": 1, "output": 2, "const": 3}
+
+# Expressions over value slots, numbered in the order of their emitters (interpreter.py).
+EXPRESSIONS = _table("add mul floordiv mod max min")
+
+# Steps of the program; the words after the operation in the order of the comment.
+#   end
+#   kernel: code n_in n_out n_sizes(-n: inline numbers) tasks cost scratch_bytes ordinal places... sizes...
+#   copy: source(2) target(2) bytes ordinal
+#   branch: selector(2) is_pred n target_0 .. target_n-1        (targets are word indices)
+#   jump: target
+#   unless: flag(2) target                                     (jump where the pred is false)
+#   size: source(2) symbol first_expression last_expression     (read an s32, then evaluate)
+STEPS = _table("end kernel copy branch jump unless size")
+
+# Status words of `tfxla_execute`: what kernels return is positive, the runtime's own are negative.
+STATUS_OK, STATUS_CLOSED, STATUS_NO_MEMORY = 0, -1, -2

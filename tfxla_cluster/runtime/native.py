@@ -1,0 +1,107 @@
+"""The runtime's machine code: compiled once a process, never freed, set up for this machine."""
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import llvmlite.binding as llvm
+
+from .. import flags
+from ..errors import InternalError
+from ..target import Target
+from . import host
+from .interpreter import build
+from .pool import DEFAULTS, FIELDS
+
+# Functions of the process that the runtime's code calls.
+_EXTERNALS = (
+    "syscall", "pthread_create", "pthread_detach", "pthread_sigmask", "sigfillset", "clock_gettime",
+    "aligned_alloc", "free", "madvise", "memcpy",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """Addresses of the entries. `execute`: int32(record, inputs, outputs, sizes);
+    `launch`: int32(region, cost); `trim`: int64(); `retire`: int64(record); `pool`: the shared words."""
+
+    execute: int
+    launch: int
+    trim: int
+    retire: int
+    pool: int
+
+    def setting(self, name: str) -> ctypes.c_int64:
+        """A shared word of the pool, to read or to set by `.value`."""
+        return ctypes.c_int64.from_address(self.pool + 8 * FIELDS[name])
+
+
+_lock = threading.Lock()
+_runtime: Runtime | None = None
+
+
+def runtime() -> Runtime:
+    """This process's runtime; the first call compiles it (some 30 ms). No thread starts yet."""
+    global _runtime
+    if _runtime is None:
+        with _lock:
+            if _runtime is None:
+                _runtime = _load(_compile(host.target()))
+    return _runtime
+
+
+def _compile(target: Target) -> bytes:
+    """Object code of the runtime for `target`."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_default_triple().create_target_machine(
+        cpu=target.arch, features=target.features, opt=2, reloc="pic", codemodel="jitdefault")
+    module = llvm.parse_assembly(str(build(llvm.get_default_triple())))
+    module.verify()
+    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    passes = llvm.create_pass_builder(machine, options)
+    passes.getModulePassManager().run(module, passes)
+    return bytes(machine.emit_object(module))
+
+
+def _load(code: bytes) -> Runtime:
+    for name in _EXTERNALS:
+        llvm.add_symbol(name, _process_symbol(name))
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_default_triple().create_target_machine()
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    address = engine.get_function_address
+    pool = ctypes.CFUNCTYPE(ctypes.c_int64)(address("pool_address"))()
+    entries = ("tfxla_execute", "pool_launch", "block_trim", "record_retire")
+    loaded = Runtime(*map(address, entries), pool)
+    for name, value in DEFAULTS.items():
+        loaded.setting(name).value = value
+    loaded.setting("threads").value = flags.get("tfxla_threads") or host.usable_cores()
+    _register_after_fork(address("pool_after_fork"))
+    engine.detach()  # workers may run this code until the process ends
+    return loaded
+
+
+def _process_symbol(name: str) -> int:
+    """The address of a C library function; InternalError where the process has none."""
+    try:
+        return ctypes.cast(getattr(ctypes.CDLL(None), name), ctypes.c_void_p).value or 0
+    except AttributeError:
+        raise InternalError(f"this C library has no function '{name}'", "Linux with glibc is needed") from None
+
+
+def _register_after_fork(child: int) -> None:
+    """Have `child` called in every forked child: by the C library, also for forks Python does not make."""
+    library = ctypes.CDLL(None)
+    if hasattr(library, "__register_atfork"):
+        register = library.__getattr__("__register_atfork")
+        register(None, None, ctypes.c_void_p(child), None)
+        return
+    handler: Callable[[], int] = ctypes.CFUNCTYPE(ctypes.c_int64)(child)
+    os.register_at_fork(after_in_child=handler)
