@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -52,10 +53,11 @@ def _pointers(arrays: Sequence[np.ndarray]) -> ctypes.Array:
 
 
 def run(
-    kernel: Kernel, inputs: Sequence[np.ndarray], outputs: Sequence[tuple[tuple[int, ...], object] | np.ndarray],
+    kernel: Kernel, inputs: Sequence[np.ndarray],
+    outputs: Sequence[tuple[tuple[int, ...], Any] | np.ndarray],
     sizes: Mapping[str, int] | None = None, target: Target | None = None,
 ) -> list[np.ndarray]:
-    """Compiles and runs `kernel`. `outputs`: (shape, numpy dtype) each, or an array that it updates in place."""
-    results = [o if isinstance(o, np.ndarray) else np.zeros(o[0], o[1]) for o in outputs]  # type: ignore[call-overload]
+    """Compiles and runs `kernel`. `outputs`: (shape, numpy dtype) each, or an array to update in place."""
+    results = [o if isinstance(o, np.ndarray) else np.zeros(o[0], o[1]) for o in outputs]
     Loaded(kernel, target)([np.ascontiguousarray(i) for i in inputs], results, sizes)
     return results

@@ -7,9 +7,10 @@ from ..kernel.ir import Const, For, If, Kernel, Load, Op, Reduce, Size, Stmt, St
 from .types import work_bits
 
 # Opcodes that expand to some tens of instructions; the others count as one.
-_HEAVY = frozenset("""
-    acos acosh asin asinh atan atan2 atanh cbrt cosh cosine erf exponential exponential-minus-one log
-    log-plus-one logistic power remainder sine sinh tan tanh""".split())
+_HEAVY = frozenset((
+    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "cosh", "cosine", "erf",
+    "exponential", "exponential-minus-one", "log", "log-plus-one", "logistic", "power", "remainder",
+    "sine", "sinh", "tan", "tanh"))
 
 
 def nested(stmt: Stmt) -> tuple[tuple[Stmt, ...], ...]:

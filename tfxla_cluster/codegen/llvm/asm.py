@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from typing import Union
 
 Number = Union[int, float, bool]
@@ -17,12 +17,12 @@ INT_BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "i128": 128}
 BITS = {**INT_BITS, "half": 16, "float": 32, "double": 64}
 
 
-@lru_cache(maxsize=None)
+@cache
 def type_text(type: str, lanes: int) -> str:
     return type if lanes == 1 else f"<{lanes} x {type}>"
 
 
-@lru_cache(maxsize=None)
+@cache
 def _mangle(type: str, lanes: int) -> str:
     short = {"float": "f32", "double": "f64", "half": "f16", "ptr": "p0"}.get(type, type)
     return short if lanes == 1 else f"v{lanes}{short}"
@@ -54,59 +54,60 @@ class Reg:
 
     __slots__ = ("asm", "text", "type", "lanes", "level", "value")
 
-    def __init__(self, asm: "Asm", text: str, type: str, lanes: int, level: int, value: Number | None = None):
-        self.asm, self.text, self.type, self.lanes, self.level, self.value = asm, text, type, lanes, level, value
+    def __init__(self, asm: Asm, text: str, type: str, lanes: int, level: int, value: Number | None = None):
+        self.asm, self.text, self.type, self.lanes = asm, text, type, lanes
+        self.level, self.value = level, value
 
-    def _binary(self, other: "Operand", float_op: str, int_op: str, swap: bool = False) -> "Reg":
+    def _binary(self, other: Operand, float_op: str, int_op: str, swap: bool = False) -> Reg:
         op = float_op if self.type in FLOATS else int_op
         return self.asm.op(op, other, self) if swap else self.asm.op(op, self, other)
 
-    def __add__(self, other: "Operand") -> "Reg":
+    def __add__(self, other: Operand) -> Reg:
         return self._binary(other, "fadd", "add")
 
-    def __radd__(self, other: "Operand") -> "Reg":
+    def __radd__(self, other: Operand) -> Reg:
         return self._binary(other, "fadd", "add")
 
-    def __sub__(self, other: "Operand") -> "Reg":
+    def __sub__(self, other: Operand) -> Reg:
         return self._binary(other, "fsub", "sub")
 
-    def __rsub__(self, other: "Operand") -> "Reg":
+    def __rsub__(self, other: Operand) -> Reg:
         return self._binary(other, "fsub", "sub", swap=True)
 
-    def __mul__(self, other: "Operand") -> "Reg":
+    def __mul__(self, other: Operand) -> Reg:
         return self._binary(other, "fmul", "mul")
 
-    def __rmul__(self, other: "Operand") -> "Reg":
+    def __rmul__(self, other: Operand) -> Reg:
         return self._binary(other, "fmul", "mul")
 
-    def __truediv__(self, other: "Operand") -> "Reg":
+    def __truediv__(self, other: Operand) -> Reg:
         return self.asm.op("fdiv", self, other)
 
-    def __rtruediv__(self, other: "Operand") -> "Reg":
+    def __rtruediv__(self, other: Operand) -> Reg:
         return self.asm.op("fdiv", other, self)
 
-    def __and__(self, other: "Operand") -> "Reg":
+    def __and__(self, other: Operand) -> Reg:
         return self.asm.op("and", self, other)
 
-    def __or__(self, other: "Operand") -> "Reg":
+    def __or__(self, other: Operand) -> Reg:
         return self.asm.op("or", self, other)
 
-    def __xor__(self, other: "Operand") -> "Reg":
+    def __xor__(self, other: Operand) -> Reg:
         return self.asm.op("xor", self, other)
 
-    def __lshift__(self, other: "Operand") -> "Reg":
+    def __lshift__(self, other: Operand) -> Reg:
         return self.asm.op("shl", self, other)
 
-    def __rshift__(self, other: "Operand") -> "Reg":
+    def __rshift__(self, other: Operand) -> Reg:
         """Logical shift."""
         return self.asm.op("lshr", self, other)
 
-    def __neg__(self) -> "Reg":
+    def __neg__(self) -> Reg:
         if self.type in FLOATS:
             return self.asm.unary("fneg", self)
         return self.asm.op("sub", 0, self)
 
-    def __invert__(self) -> "Reg":
+    def __invert__(self) -> Reg:
         return self.asm.op("xor", self, True if self.type == "i1" else -1)
 
 
@@ -187,7 +188,8 @@ class Asm:
         if x.type == "i64" and (name == "add" and x.value == 0 or name == "mul" and x.value == 1):
             return y
         return self._pure(
-            f"{name} {type_text(x.type, x.lanes)} {x.text}, {y.text}", x.type, x.lanes, max(x.level, y.level))
+            f"{name} {type_text(x.type, x.lanes)} {x.text}, {y.text}",
+            x.type, x.lanes, max(x.level, y.level))
 
     def unary(self, name: str, x: Reg) -> Reg:
         return self._pure(f"{name} {type_text(x.type, x.lanes)} {x.text}", x.type, x.lanes, x.level)
@@ -291,7 +293,8 @@ class Asm:
         return self._here(text, type, lanes)
 
     def store(self, value: Reg, pointer: Reg, align: int) -> None:
-        self.line(f"store {type_text(value.type, value.lanes)} {value.text}, ptr {pointer.text}, align {align}")
+        kind = type_text(value.type, value.lanes)
+        self.line(f"store {kind} {value.text}, ptr {pointer.text}, align {align}")
 
     def call_here(self, name: str, type: str, lanes: int, args: Sequence[Reg]) -> Reg:
         """A call that reads memory or has an effect, in the current scope."""

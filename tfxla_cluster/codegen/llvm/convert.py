@@ -9,7 +9,7 @@ from .types import FORMATS, from_memory, memory_type, register_type, round_manti
 
 
 def convert(asm: Asm, source: DType, target: DType, parts: tuple[Reg, ...]) -> tuple[Reg, ...]:
-    """`parts` of dtype `source` as `target`: round to nearest even; floats to integers saturate, NaN gives 0."""
+    """`parts` of dtype `source` as `target`: to nearest even; floats to integers saturate, NaN gives 0."""
     if source is target:
         return parts
     if target.kind == "complex":

@@ -8,10 +8,27 @@ from ...errors import InternalError
 from ...ir.dtype import S64
 from ...target import Target
 from ..kernel import abi
-from ..kernel.ir import Buffer, Const, For, If, Kernel, Load, Op, Reduce, Region, Size, Stmt, Store, Var, While
+from ..kernel.ir import (
+    Buffer,
+    Const,
+    For,
+    If,
+    Kernel,
+    Load,
+    Op,
+    Product,
+    Reduce,
+    Region,
+    Size,
+    Stmt,
+    Store,
+    Var,
+    While,
+)
 from . import loops, ops
 from .analysis import index_variables
 from .asm import Asm, Reg
+from .contraction import emit_product
 from .memory import COPY_FUNCTION, emit_load, emit_store
 from .types import register_type, round_to
 from .values import Value, combine_strides, registers
@@ -69,7 +86,8 @@ class Emitter:
         """The register of a value that is the same in all lanes."""
         value = self.env[var]
         if value.varying:
-            raise InternalError(f"kernel {self.kernel.name}: {var.hint or 'a loop bound'} differs between lanes")
+            name = var.hint or "a loop bound"
+            raise InternalError(f"kernel {self.kernel.name}: {name} differs between lanes")
         return value.parts[0]
 
     def widened(self, var: Var, wide: bool) -> tuple[Reg, ...]:
@@ -101,10 +119,11 @@ class Emitter:
         dtype, kind = stmt.out.dtype, register_type(stmt.out.dtype)
         if dtype.kind == "complex":
             number = complex(stmt.value)
-            parts = (self.asm.literal(kind, number.real), self.asm.literal(kind, number.imag))
+            numbers: tuple[float, ...] = (number.real, number.imag)
         else:
             value = dtype.numpy.type(stmt.value)
-            parts = (self.asm.literal(kind, float(value) if dtype.is_float else int(value)),)
+            numbers = (float(value) if dtype.is_float else int(value),)
+        parts = tuple(self.asm.literal(kind, n) for n in numbers)
         self.env[stmt.out] = Value(dtype, parts, index=dtype is S64 and int(stmt.value) >= 0)
 
     def size(self, stmt: Size) -> None:
@@ -190,10 +209,11 @@ class Emitter:
             *self.asm.declares.values(), ""])
 
 
-_EMIT: dict[type, Callable[[Emitter, Stmt], None]] = {
+_EMIT: dict[type, Callable[..., None]] = {
     Const: Emitter.const, Size: Emitter.size, Op: Emitter.op, Load: Emitter.load, Store: Emitter.store,
     For: loops.emit_for, Reduce: loops.emit_reduce, If: loops.emit_if, While: loops.emit_while,
-}  # type: ignore[dict-item]
+    Product: emit_product,
+}
 
 
 def emit(kernel: Kernel, target: Target, symbol: str) -> str:

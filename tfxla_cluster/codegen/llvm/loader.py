@@ -14,7 +14,8 @@ class Library:
     """Loaded machine code; addresses hold while this object lives."""
 
     def __init__(self, objects: Sequence[bytes], target: Target) -> None:
-        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly("", llvm.create_context()), machine(target))
+        empty = llvm.parse_assembly("", llvm.create_context())
+        self._engine = llvm.create_mcjit_compiler(empty, machine(target))
         for data in objects:
             self._engine.add_object_file(llvm.ObjectFileRef.from_data(data))
         self._engine.finalize_object()

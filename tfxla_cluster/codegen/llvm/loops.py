@@ -149,8 +149,8 @@ def _vector_reduce(e: Emitter, stmt: Reduce) -> None:
     mask = lane_mask(e, count, width)
     with e.lanes(width, mask, count):
         done = _accumulate(e, stmt, rest.index, rest.args, _fresh(e, rest.index, start, known))
-    totals = e.asm.end_loop(rest, stop, width, [e.asm.select(mask, d, a) for d, a in zip(done, rest.args)])
-    _finish_reduce(e, stmt, width, totals, None if known else extent)
+    kept = [e.asm.select(mask, d, a) for d, a in zip(done, rest.args)]
+    _finish_reduce(e, stmt, width, e.asm.end_loop(rest, stop, width, kept), None if known else extent)
 
 
 def _first_accumulators(e: Emitter, stmt: Reduce, width: int) -> list[Reg]:

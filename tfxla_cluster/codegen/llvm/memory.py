@@ -1,6 +1,6 @@
 """Loads and stores: one vector access where lanes are neighbours, an access per lane otherwise.
 
-Where a mask is false, no memory of a buffer is touched: the lane's address becomes that of a dummy stack slot.
+Where a mask is false, no memory of a buffer is touched: such a lane uses a dummy stack slot instead.
 """
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each elementwise opcode becomes: tables opcode -> function on registers, one for each kind of dtype."""
+"""What each elementwise opcode becomes: tables opcode -> function on registers, one a kind of dtype."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +12,8 @@ from .asm import Asm, Reg
 from .convert import bitcast_convert, convert, reduce_precision
 from .math import FLOAT_FUNCTIONS
 
+Attrs = Mapping[str, Any]
+
 
 @dataclass(frozen=True, slots=True)
 class Operands:
@@ -22,9 +24,10 @@ class Operands:
 
 
 # Results are among the operands' values or rounded already: no rounding of a narrow float is due.
-EXACT = frozenset("""
-    abs and bitcast-convert ceil clamp compare complex convert copy floor imag is-finite maximum minimum negate
-    not or real reduce-precision round-nearest-afz round-nearest-even select sign xor""".split())
+EXACT = frozenset((
+    "abs", "and", "bitcast-convert", "ceil", "clamp", "compare", "complex", "convert", "copy", "floor",
+    "imag", "is-finite", "maximum", "minimum", "negate", "not", "or", "real", "reduce-precision",
+    "round-nearest-afz", "round-nearest-even", "select", "sign", "xor"))
 
 _COMPARE_FLOAT = {"EQ": "oeq", "NE": "une", "LT": "olt", "LE": "ole", "GT": "ogt", "GE": "oge"}
 _COMPARE_INT = {"EQ": "eq", "NE": "ne", "LT": "slt", "LE": "sle", "GT": "sgt", "GE": "sge"}
@@ -79,12 +82,12 @@ def _integer_bits(asm: Asm, x: Reg) -> Reg:
 
 
 # --- opcodes whose rule depends on more than the kind of the first operand ---
-def _select(asm: Asm, attrs: Mapping[str, Any], operands: Sequence[Operands], out: DType) -> tuple[Reg, ...]:
+def _select(asm: Asm, attrs: Attrs, operands: Sequence[Operands], out: DType) -> tuple[Reg, ...]:
     cond = operands[0].parts[0]
     return tuple(asm.select(cond, a, b) for a, b in zip(operands[1].parts, operands[2].parts))
 
 
-def _compare(asm: Asm, attrs: Mapping[str, Any], operands: Sequence[Operands], out: DType) -> tuple[Reg, ...]:
+def _compare(asm: Asm, attrs: Attrs, operands: Sequence[Operands], out: DType) -> tuple[Reg, ...]:
     a, b = operands
     direction = attrs["direction"]
     if a.dtype.kind == "complex":
@@ -108,45 +111,43 @@ def _total_order(asm: Asm, x: Reg) -> Reg:
     return bits ^ (asm.op("ashr", bits, width - 1) & ((1 << width - 1) - 1))
 
 
-def _clamp(asm: Asm, attrs: Mapping[str, Any], operands: Sequence[Operands], out: DType) -> tuple[Reg, ...]:
+def _clamp(asm: Asm, attrs: Attrs, operands: Sequence[Operands], out: DType) -> tuple[Reg, ...]:
     low, value, high = operands
     lowest = Operands(out, emit(asm, "maximum", {}, (value, low), out))
     return emit(asm, "minimum", {}, (lowest, high), out)
 
 
-def _copy(asm: Asm, attrs: Mapping[str, Any], operands: Sequence[Operands], out: DType) -> tuple[Reg, ...]:
+def _copy(asm: Asm, attrs: Attrs, operands: Sequence[Operands], out: DType) -> tuple[Reg, ...]:
     return operands[0].parts
 
 
-def _convert(asm: Asm, attrs: Mapping[str, Any], operands: Sequence[Operands], out: DType) -> tuple[Reg, ...]:
+def _convert(asm: Asm, attrs: Attrs, operands: Sequence[Operands], out: DType) -> tuple[Reg, ...]:
     return convert(asm, operands[0].dtype, out, operands[0].parts)
 
 
-def _bitcast(asm: Asm, attrs: Mapping[str, Any], operands: Sequence[Operands], out: DType) -> tuple[Reg, ...]:
+def _bitcast(asm: Asm, attrs: Attrs, operands: Sequence[Operands], out: DType) -> tuple[Reg, ...]:
     return bitcast_convert(asm, operands[0].dtype, out, operands[0].parts)
 
 
-def _is_finite(asm: Asm, attrs: Mapping[str, Any], operands: Sequence[Operands], out: DType) -> tuple[Reg, ...]:
+def _is_finite(asm: Asm, attrs: Attrs, operands: Sequence[Operands], out: DType) -> tuple[Reg, ...]:
     x = operands[0].parts[0]
     return (asm.cmp("olt", asm.intrinsic("llvm.fabs", x), float("inf")),)
 
 
-def _reduce_precision(
-    asm: Asm, attrs: Mapping[str, Any], operands: Sequence[Operands], out: DType
-) -> tuple[Reg, ...]:
+def _reduce_precision(asm: Asm, attrs: Attrs, operands: Sequence[Operands], out: DType) -> tuple[Reg, ...]:
     exponent, mantissa = int(attrs["exponent_bits"]), int(attrs["mantissa_bits"])
     return (reduce_precision(asm, operands[0].dtype, operands[0].parts[0], exponent, mantissa),)
 
 
-def _complex(asm: Asm, attrs: Mapping[str, Any], operands: Sequence[Operands], out: DType) -> tuple[Reg, ...]:
+def _complex(asm: Asm, attrs: Attrs, operands: Sequence[Operands], out: DType) -> tuple[Reg, ...]:
     return operands[0].parts[0], operands[1].parts[0]
 
 
-def _real(asm: Asm, attrs: Mapping[str, Any], operands: Sequence[Operands], out: DType) -> tuple[Reg, ...]:
+def _real(asm: Asm, attrs: Attrs, operands: Sequence[Operands], out: DType) -> tuple[Reg, ...]:
     return operands[0].parts[:1]
 
 
-def _imag(asm: Asm, attrs: Mapping[str, Any], operands: Sequence[Operands], out: DType) -> tuple[Reg, ...]:
+def _imag(asm: Asm, attrs: Attrs, operands: Sequence[Operands], out: DType) -> tuple[Reg, ...]:
     parts = operands[0].parts
     return parts[1:] or (asm.literal(parts[0].type, 0),)
 

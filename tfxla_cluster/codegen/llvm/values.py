@@ -4,7 +4,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...ir.dtype import DType
-from .asm import Asm, Operand, Reg
+from .asm import Asm, Reg
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +42,15 @@ def combine_strides(asm: Asm, opcode: str, a: Value, b: Value) -> tuple[Reg, Reg
     """(base, stride) of `a opcode b` where it is again linear in the lane, else None."""
     if any(p.lanes > 1 for p in (*a.parts, *b.parts)):
         return None
-    zero: Operand = 0
     x, y = a.parts[0], b.parts[0]
     dx, dy = a.stride, b.stride
-    if opcode == "add":
-        return x + y, dx if dy is None else dy if dx is None else dx + dy
-    if opcode == "subtract":
-        if dy is None:
-            return x - y, dx
-        return x - y, asm.coerce(zero, x) - dy if dx is None else dx - dy
-    if opcode == "multiply" and (dx is None or dy is None):
-        return x * y, (dx * y if dx is not None else dy * x)
-    return None
+
+    def none_to_zero(stride: Reg | None) -> Reg:
+        return asm.literal(x.type, 0) if stride is None else stride
+
+    if opcode == "multiply":
+        if dx is not None and dy is not None:
+            return None
+        return x * y, dx * y if dx is not None else none_to_zero(dy) * x
+    a_step, b_step = none_to_zero(dx), none_to_zero(dy)
+    return (x + y, a_step + b_step) if opcode == "add" else (x - y, a_step - b_step)

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..asm import Asm, Reg
+from ..asm import Reg
 from . import basic, exponential
 
 FLOAT_FUNCTIONS: dict[str, Callable[..., Reg]] = {**basic.FUNCTIONS, **exponential.FUNCTIONS}

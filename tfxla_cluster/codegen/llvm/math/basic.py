@@ -25,8 +25,8 @@ def round_half_away(asm: Asm, x: Reg) -> Reg:
     """To the nearest whole number, halves away from zero."""
     whole = asm.intrinsic("llvm.trunc", x)
     away = asm.cmp("oge", asm.intrinsic("llvm.fabs", x - whole), 0.5)
-    step = asm.intrinsic("llvm.copysign", asm.select(away, 1.0, asm.splat(asm.literal(x.type, 0.0), x.lanes)), x)
-    return asm.intrinsic("llvm.copysign", whole + step, x)
+    further = asm.intrinsic("llvm.copysign", asm.literal(x.type, 1.0), x)
+    return asm.intrinsic("llvm.copysign", asm.select(away, whole + further, whole), x)
 
 
 def remainder(asm: Asm, a: Reg, b: Reg) -> Reg:

@@ -1,0 +1,138 @@
+"""Kernel IR as text, for dumps and people; the body is also the kernel's key."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from .ir import (
+    Buffer,
+    Const,
+    For,
+    If,
+    Kernel,
+    Load,
+    Op,
+    Product,
+    Reduce,
+    Region,
+    Size,
+    Stmt,
+    Store,
+    Var,
+    While,
+)
+
+
+def render(kernel: Kernel) -> str:
+    """The kernel as text: a header with its sizes and tasks, then `body_lines`."""
+    sizes = ", ".join(f"size[{slot}] = {dim}" for slot, dim in enumerate(kernel.sizes))
+    head = f"kernel {kernel.name}(tasks = {kernel.tasks}" + (f", {sizes}" if sizes else "") + ")"
+    return "\n".join([head, *(f"  {line}" for line in body_lines(kernel)), ""])
+
+
+def body_lines(kernel: Kernel) -> list[str]:
+    """Buffers and statements, variables numbered in order: equal lines mean equal structure."""
+    return _Printer().kernel(kernel)
+
+
+class _Printer:
+    def __init__(self) -> None:
+        self._numbers: dict[Var, int] = {}
+
+    def kernel(self, kernel: Kernel) -> list[str]:
+        buffers = (*kernel.inputs, *kernel.outputs, *kernel.scratch)
+        declared = ", ".join(
+            f"{_buffer(b)}: {b.dtype.name}" + (f"[{b.elements}]" if b.role == "scratch" else "")
+            for b in buffers)
+        head = f"buffers {declared}; {len(kernel.sizes)} sizes; task {self._var(kernel.task)}"
+        return [head, *self._body(kernel.body)]
+
+    def _var(self, var: Var | None) -> str:
+        return "none" if var is None else f"%{self._numbers.setdefault(var, len(self._numbers))}"
+
+    def _vars(self, variables: Iterable[Var]) -> str:
+        return ", ".join(self._var(v) for v in variables)
+
+    def _body(self, body: Iterable[Stmt]) -> Iterator[str]:
+        for stmt in body:
+            yield from self._stmt(stmt)
+
+    def _stmt(self, stmt: Stmt) -> Iterator[str]:
+        if isinstance(stmt, Const):
+            yield f"{self._define(stmt.out)} = const {_number(stmt.value)}"
+        elif isinstance(stmt, Size):
+            yield f"{self._define(stmt.out)} = size[{stmt.slot}]"
+        elif isinstance(stmt, Op):
+            attrs = "".join(f", {k}={v}" for k, v in sorted(stmt.attrs.items()))
+            yield f"{self._define(stmt.out)} = {stmt.opcode} {self._vars(stmt.operands)}{attrs}"
+        elif isinstance(stmt, Load):
+            mask = f" if {self._var(stmt.mask)} else {self._var(stmt.other)}" if stmt.mask else ""
+            yield f"{self._define(stmt.out)} = {_buffer(stmt.buffer)}[{self._var(stmt.offset)}]{mask}"
+        elif isinstance(stmt, Store):
+            mask = f" if {self._var(stmt.mask)}" if stmt.mask else ""
+            yield f"{_buffer(stmt.buffer)}[{self._var(stmt.offset)}] = {self._var(stmt.value)}{mask}"
+        elif isinstance(stmt, Product):
+            yield self._product(stmt)
+        else:
+            yield from self._structured(stmt)
+
+    def _structured(self, stmt: For | Reduce | If | While) -> Iterator[str]:
+        if isinstance(stmt, For):
+            span = f"{self._var(stmt.var)} in {self._var(stmt.start)} .. {self._var(stmt.stop)}"
+            carried = f" carry {self._vars(stmt.args)} from {self._vars(stmt.init)}" if stmt.args else ""
+            yield f"for {stmt.kind} {span}{carried}"
+            yield from _indent(self._body(stmt.body))
+            if stmt.args:
+                yield f"{self._defines(stmt.outs)} = yield {self._vars(stmt.yields)}"
+        elif isinstance(stmt, Reduce):
+            identity = ", ".join(_number(i) for i in stmt.identity)
+            span = f"{self._var(stmt.var)} in {self._var(stmt.start)} .. {self._var(stmt.stop)}"
+            yield f"reduce {stmt.kind} {span} from {self._vars(stmt.init)} identity {identity}"
+            yield from _indent(self._body(stmt.body))
+            yield f"combine {self._vars(stmt.values)}"
+            yield from self._region(stmt.combine)
+            yield f"{self._defines(stmt.outs)} = reduced"
+        elif isinstance(stmt, If):
+            yield f"if {self._var(stmt.cond)}"
+            yield from self._region(stmt.then)
+            yield "else"
+            yield from self._region(stmt.orelse)
+            yield f"{self._defines(stmt.outs)} = chosen"
+        else:
+            yield f"while from {self._vars(stmt.init)}"
+            yield from self._region(stmt.cond)
+            yield "do"
+            yield from self._region(stmt.body)
+            yield f"{self._defines(stmt.outs)} = last"
+
+    def _region(self, region: Region) -> Iterator[str]:
+        yield f"  ({self._defines(region.args)})"
+        yield from _indent(self._body(region.body))
+        yield f"  -> {self._vars(region.results)}"
+
+    def _product(self, p: Product) -> str:
+        places = ", ".join(
+            f"{_buffer(b)}[{self._var(at)}] stride {self._var(stride)}"
+            for b, at, stride in ((p.c, p.c_offset, p.c_stride), (p.a, p.a_offset, p.a_stride),
+                                  (p.b, p.b_offset, p.b_stride)))
+        return (f"product {places}, {self._vars((p.rows, p.cols, p.depth, p.accumulate))}, "
+                f"{p.a_major} packed={p.packed} panel={p.panel}")
+
+    def _define(self, var: Var) -> str:
+        return f"{self._var(var)}: {var.dtype.name}"
+
+    def _defines(self, variables: Iterable[Var]) -> str:
+        return ", ".join(self._define(v) for v in variables)
+
+
+def _buffer(buffer: Buffer) -> str:
+    return f"{buffer.role}{buffer.index}"
+
+
+def _indent(lines: Iterable[str]) -> Iterator[str]:
+    return (f"  {line}" for line in lines)
+
+
+def _number(value: Any) -> str:
+    """The value as Python prints it, whichever NumPy scalar it came as."""
+    return repr(value.item() if hasattr(value, "item") else value)
