@@ -153,6 +153,14 @@ def update_source(instr: Instr, index: Index) -> tuple[Index, Mask]:
     return tuple(source), tuple(conds)
 
 
+def update_target(instr: Instr, index: Index) -> Index:
+    """Where a dynamic-update-slice puts the element of its update at `index`."""
+    update = instr.operands[1].shape.dims
+    return tuple(
+        _shifted(seq, _starts(instr, 2, axis), size, dim, 1)
+        for axis, (seq, size, dim) in enumerate(zip(index, update, instr.shape.dims)))
+
+
 def _dynamic_update_slice(access: Access, _: Splitter) -> tuple[Access, ...]:
     instr, index, mask = access
     source, conds = update_source(instr, index)

@@ -18,7 +18,7 @@ from ..ir.dim import Dim, product
 from ..ir.node import Computation, Instr
 from .extent import same
 from .index import Access, Atom, Computed, Digit, Index, Seq, Splitter, flatten, regroup
-from .moves import sources
+from .moves import sources, update_target
 
 Group = tuple[Digit, ...]
 MAX_RESTARTS = 32
@@ -30,17 +30,25 @@ class Program:
     """`roots`: the access of each output, whose index is made of the space's digits. `levels`: the
     reduces in the order their results are needed; those of one level share a pass over the row.
     `space`: the index of the element that the first reduce combines (else of the first output).
+    `stores`: where each output's element goes (the root's index, but for an update in place).
     `groups`: in the order of `space`, then digits of other outputs; `loads`: accesses of parameters.
     """
 
     comp: Computation
     roots: tuple[Access, ...]
+    stores: tuple[Index, ...]
     space: Seq
     kept: Seq
     reduced: Seq
     levels: tuple[tuple[Instr, ...], ...]
     groups: tuple[Group, ...]
     loads: tuple[Access, ...]
+
+    @property
+    def rows_only(self) -> bool:
+        """Every output is a value a row."""
+        kept = set(self.kept)
+        return all(atom in kept for root in self.roots for atom in flatten(root.index))
 
     def groups_of(self, seq: Seq) -> list[Group]:
         """The groups that make up a sequence of plain digits."""
@@ -76,9 +84,13 @@ def reduce_index(instr: Instr, kept: Seq, reduced: Seq, splitter: Splitter) -> I
     return tuple(next(inner if axis in axes else outer) for axis in range(len(dims)))
 
 
-def analyse(comp: Computation) -> Program:
-    """The loop program of a fused computation; UnsupportedError says why there is none."""
-    return _Analysis(comp).run()
+def analyse(comp: Computation, update: Instr | None = None) -> Program:
+    """The loop program of a fused computation; UnsupportedError says why there is none.
+
+    `update`: a dynamic-update-slice, the root, to do in place: the program is that of its update,
+    stored where it goes.
+    """
+    return _Analysis(comp, update).run()
 
 
 def output_instrs(comp: Computation) -> tuple[Instr, ...]:
@@ -89,8 +101,10 @@ def output_instrs(comp: Computation) -> tuple[Instr, ...]:
 class _Analysis(Splitter):
     """Walks until no digit needs splitting any more."""
 
-    def __init__(self, comp: Computation) -> None:
+    def __init__(self, comp: Computation, update: Instr | None) -> None:
         self.comp = comp
+        self.update = update
+        self.outputs = (update.operands[1],) if update is not None else output_instrs(comp)
         self.parts: dict[Digit, tuple[Digit, Digit]] = {}
         self.changed = False
         self.reduces = [i for i in comp.instrs if i.opcode == "reduce"]
@@ -111,15 +125,17 @@ class _Analysis(Splitter):
             self.changed = False
             self.loads, self.runs, self.reached = {}, {}, {}
             self.kept, self.reduced = self.expand(self.kept), self.expand(self.reduced)
-            roots = tuple(Access(r, self._root_index(r)) for r in output_instrs(self.comp))
-            for root in roots:
-                self.runs[flatten(root.index)] = None
-                self._walk([root], None)
+            roots = tuple(Access(r, self._root_index(r)) for r in self.outputs)
+            stores = tuple(self._store_index(r) for r in roots)
+            for root, store in zip(roots, stores):
+                found = [root]
+                self._use(flatten(store), found)
+                self._walk(found, None)
             for reduce in self.reduces:
                 self.runs[self.kept] = self.runs[self.reduced] = None
                 self._walk(self._reduce_sources(Access(reduce, ())), reduce)
             if not self.changed:
-                return self._program(roots)
+                return self._program(roots, stores)
         raise UnsupportedError("reshapes split the loops too often")
 
     # --- digits ---
@@ -149,13 +165,16 @@ class _Analysis(Splitter):
             hero = self.reduces[0]
             space = flatten(reduce_index(hero, self.kept, self.reduced, self))
         else:
-            first = output_instrs(self.comp)[0]
+            first = self.outputs[0]
             space = flatten(self._own_index(first))
         if same(count, extent_of(space)):
             return regroup(space, dims, self)
         if not self.reduces:
             raise UnsupportedError(f"outputs differ in number of elements ({root.name})")
         raise UnsupportedError(f"an output is neither a row nor a value a row ({root.name})")
+
+    def _store_index(self, root: Access) -> Index:
+        return root.index if self.update is None else update_target(self.update, root.index)
 
     def _own_index(self, root: Instr) -> Index:
         if root not in self.fresh:
@@ -230,7 +249,7 @@ class _Analysis(Splitter):
                     found.append(atom.start)
 
     # --- results ---
-    def _program(self, roots: tuple[Access, ...]) -> Program:
+    def _program(self, roots: tuple[Access, ...], stores: tuple[Index, ...]) -> Program:
         if self.reduces:
             hero = self.reduces[0]
             space = flatten(reduce_index(hero, self.kept, self.reduced, self))
@@ -239,7 +258,8 @@ class _Analysis(Splitter):
         every = dict.fromkeys((*space, *(d for r in roots for d in flatten(r.index))))
         groups = tuple(_groups(list(every), self.runs))  # type: ignore[arg-type]
         return Program(
-            self.comp, roots, space, self.kept, self.reduced, self._levels(), groups, tuple(self.loads))
+            self.comp, roots, stores, space, self.kept, self.reduced, self._levels(), groups,
+            tuple(self.loads))
 
     def _levels(self) -> tuple[tuple[Instr, ...], ...]:
         level: dict[Instr, int] = {}

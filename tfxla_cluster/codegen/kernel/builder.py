@@ -78,14 +78,16 @@ class KernelBuilder:
         return self._shared(
             key, buffer.dtype, lambda out: Load(out, buffer, offset, mask, other), operands)
 
-    def shared(self, key: object, make: Callable[[], Var]) -> Var:
-        """The value `key` stands for in this or an enclosing block, else `make()`, remembered here."""
+    def recall(self, key: object) -> Var | None:
+        """What `remember` was told in this block or one around it."""
         for memo in reversed(self._memo):
             if key in memo:
                 return memo[key]
-        out = make()
-        self._memo[self._depth.get(out, len(self._blocks) - 1)][key] = out
-        return out
+        return None
+
+    def remember(self, key: object, value: Var) -> None:
+        """Lets `recall` find `value` (of the innermost block) until the block ends."""
+        self._memo[-1][key] = value
 
     def store(self, buffer: Buffer, offset: Var, value: Var, mask: Var | None = None) -> None:
         self._append(Store(buffer, offset, value, mask))

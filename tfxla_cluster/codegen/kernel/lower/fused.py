@@ -1,17 +1,76 @@
 """Entry points of the loop and reduction lowerings, for a single instruction and for a fusion."""
 from __future__ import annotations
 
-from ....errors import UnsupportedError
-from ....ir.node import Instr
+from ....fusion.moves import MOVES
+from ....fusion.program import analyse, output_instrs
+from ....ir.dim import product
+from ....ir.node import Computation, Instr
+from ....ir.opcode import OPCODES as TABLE
 from ....target import Target
 from ..unit import Unit
+from .loops import loop_kernel
+from .reductions import lower_reduction
+from .steps import single_step
 
-OPCODES: tuple[str, ...] = ()
+# reshape and bitcast too: the plan aliases them, but nothing else can where an alias will not do.
+OPCODES: tuple[str, ...] = (
+    *(name for name, row in TABLE.items() if row.category == "elementwise" and name != "stochastic-convert"),
+    *(name for name in MOVES if name not in ("parameter", "constant", "bitcast-convert")),
+    "reduce",
+)
 
 
 def lower_single(instr: Instr, target: Target) -> Unit:
-    raise UnsupportedError(f"{instr.opcode} of {instr.shape} has no kernel ({instr.name})")
+    """A kernel of one instruction: as a fusion that holds it alone."""
+    return lower_computation(wrap(instr), instr.name)
 
 
 def lower_fusion(instr: Instr, target: Target) -> Unit:
-    raise UnsupportedError(f"{instr.opcode} of {instr.shape} has no kernel ({instr.name})")
+    """A fusion of elementwise, move and reduce instructions."""
+    return lower_computation(instr.attrs["calls"], instr.name)
+
+
+def wrap(instr: Instr) -> Computation:
+    """A computation of `instr` alone: operand n is parameter n, scalar constants stay inside."""
+    inside: list[Instr] = []
+    operands: list[Instr] = []
+    for number, operand in enumerate(instr.operands):
+        constant = operand.opcode == "constant" and operand.shape.rank == 0
+        inside.append(operand if constant else Instr(
+            f"p{number}", "parameter", operand.shape, attrs={"parameter_number": number}))
+        operands.append(inside[-1])
+    body = instr.replace(operands=tuple(operands), control=())
+    inside.append(body)
+    root = body
+    if instr.shape.is_tuple:
+        parts = tuple(
+            Instr(f"{instr.name}.{n}", "get-tuple-element", shape, (body,), {"index": n})
+            for n, shape in enumerate(instr.shape.elements))
+        root = Instr("root", "tuple", instr.shape, parts)
+        inside.extend((*parts, root))
+    return Computation(f"{instr.name}_body", tuple(dict.fromkeys(inside)), root)
+
+
+def lower_computation(comp: Computation, name: str) -> Unit:
+    """The unit of a fused computation; UnsupportedError where it is not one loop program."""
+    outputs = output_instrs(comp)
+    if all(product(o.shape.dims) == 0 for o in outputs):
+        return Unit(())
+    update = _in_place(comp)
+    program = analyse(comp, update)
+    if program.levels:
+        return lower_reduction(program, name)
+    kernel = loop_kernel(program, name)
+    inplace = () if update is None else ((0, int(update.operands[0].attrs["parameter_number"])),)
+    return Unit((single_step(program, kernel),), (), inplace)
+
+
+def _in_place(comp: Computation) -> Instr | None:
+    """The root, if it updates a slice of a parameter that nothing else reads."""
+    root = comp.root
+    if root.opcode != "dynamic-update-slice" or root.operands[0].opcode != "parameter":
+        return None
+    target = root.operands[0]
+    if any(target in i.operands for i in comp.instrs if i is not root) or target in root.operands[1:]:
+        return None
+    return root

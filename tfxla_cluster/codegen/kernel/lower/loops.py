@@ -1,0 +1,73 @@
+"""Loop kernels: every output element is computed on its own; the innermost loop runs in lanes."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ....fusion.index import flatten
+from ....fusion.program import Group, Program
+from ....ir.dim import make, product, sample
+from ..builder import KernelBuilder
+from ..ir import Buffer, Kernel
+from .costs import weight
+from .emit import Emitter
+from .grid import BLOCK, Blocks, bind_rows, ceil_div, extent, rows_per_task, task_rows
+from .tiles import tile_group, tiled
+
+
+def open_kernel(program: Program, name: str) -> tuple[Emitter, list[Buffer]]:
+    """A builder with the program's parameters as inputs, and its outputs."""
+    b = KernelBuilder(name)
+    buffers = {p: b.input(p.shape.dtype) for p in program.comp.params}  # type: ignore[arg-type]
+    outputs = [b.output(r.instr.shape.dtype) for r in program.roots]  # type: ignore[arg-type]
+    return Emitter(b, program, buffers), outputs
+
+
+def store_roots(e: Emitter, numbers: Sequence[int], outputs: Sequence[Buffer]) -> None:
+    """Computes and stores the current element of the outputs with these numbers."""
+    values = [e.value(e.program.roots[n]) for n in numbers]
+    for n, value in zip(numbers, values):
+        e.b.store(outputs[n], e.number(flatten(e.program.stores[n])), value)
+
+
+def loop_kernel(program: Program, name: str) -> Kernel:
+    """One kernel over the space of the outputs."""
+    e, outputs = open_kernel(program, name)
+    groups, every = program.groups_of(program.space), range(len(outputs))
+    if not groups:
+        store_roots(e, every, outputs)
+        return e.b.finish(1, work(program))
+    crossing = tile_group(program, groups)
+    if crossing is not None:
+        return tiled(e, groups, crossing, lambda: store_roots(e, every, outputs), work(program))
+    inner = extent(groups[-1])
+    if len(groups) == 1 or sample(inner) >= 4 * BLOCK:
+        return _blocked(e, groups, outputs)
+    rows = product(extent(g) for g in groups[:-1])
+    step = rows_per_task(inner)
+    with task_rows(e.b, rows, step) as row:
+        bind_rows(e, groups[:-1], row)
+        with e.b.loop(e.b.index(0), e.b.size(inner), "vector") as i:
+            e.bind(groups[-1], i)
+            store_roots(e, every, outputs)
+    cost = make("mul", make("mul", step, inner), work(program))
+    return e.b.finish(ceil_div(rows, step), cost)
+
+
+def _blocked(e: Emitter, groups: Sequence[Group], outputs: Sequence[Buffer]) -> Kernel:
+    """A task is a block of the innermost loop of one row."""
+    b, blocks = e.b, Blocks(extent(groups[-1]), BLOCK)
+    rows = product(extent(g) for g in groups[:-1])
+    block = b.task
+    if rows != 1:
+        bind_rows(e, groups[:-1], b.op("divide", b.task, b.size(blocks.count)))
+        block = b.op("remainder", b.task, b.size(blocks.count))
+    start, stop = blocks.bounds(b, block)
+    with b.loop(start, stop, "vector") as i:
+        e.bind(groups[-1], i)
+        store_roots(e, range(len(outputs)), outputs)
+    return b.finish(make("mul", rows, blocks.count), BLOCK * work(e.program))
+
+
+def work(program: Program) -> int:
+    """Scalar operations an element, roughly."""
+    return 1 + sum(weight(i.opcode) for i in program.comp.instrs)

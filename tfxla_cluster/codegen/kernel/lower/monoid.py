@@ -1,0 +1,68 @@
+"""The neutral element of a reduction's combiner, where it is a known one."""
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from ....ir.dtype import DType
+from ....ir.node import Computation, Instr
+
+
+def identities(comp: Computation, count: int) -> tuple[Any, ...]:
+    """For each of `count` accumulators its neutral element, or None.
+
+    A combiner that computes each accumulator apart, with one add, multiply, minimum, maximum, and, or,
+    or xor, has one; for any other all are None (a partial neutral element would be of no use).
+    """
+    roots = comp.root.operands if comp.root.opcode == "tuple" else (comp.root,)
+    found = [_identity(root, comp.params[n], comp.params[n + count]) for n, root in enumerate(roots)]
+    return tuple(found) if all(f is not None for f in found) else (None,) * count
+
+
+def _identity(root: Instr, accumulator: Instr, value: Instr) -> Any:
+    if root.opcode not in NEUTRAL or root.shape.dtype != accumulator.shape.dtype:
+        return None
+    if {*root.operands} != {accumulator, value}:
+        return None
+    assert root.shape.dtype is not None
+    return NEUTRAL[root.opcode](root.shape.dtype)
+
+
+def _lowest(dtype: DType) -> Any:
+    if dtype.kind == "pred":
+        return False
+    return -np.inf if dtype.is_float else int(ml_dtypes.iinfo(dtype.numpy).min)
+
+
+def _highest(dtype: DType) -> Any:
+    if dtype.kind == "pred":
+        return True
+    return np.inf if dtype.is_float else int(ml_dtypes.iinfo(dtype.numpy).max)
+
+
+def _zero(dtype: DType) -> Any:
+    """-0.0 for floats: adding 0.0 to -0.0 would lose the sign."""
+    return {"pred": False, "float": -0.0, "complex": complex(-0.0, -0.0)}.get(dtype.kind, 0)
+
+
+def _one(dtype: DType) -> Any:
+    return {"pred": True, "float": 1.0, "complex": 1 + 0j}.get(dtype.kind, 1)
+
+
+def _ones(dtype: DType) -> Any:
+    if dtype.kind == "uint":
+        return int(ml_dtypes.iinfo(dtype.numpy).max)
+    return True if dtype.kind == "pred" else -1
+
+
+NEUTRAL = {
+    "add": _zero,
+    "multiply": _one,
+    "maximum": _lowest,
+    "minimum": _highest,
+    "and": _ones,
+    "or": lambda dtype: False if dtype.kind == "pred" else 0,
+    "xor": lambda dtype: False if dtype.kind == "pred" else 0,
+}
