@@ -97,7 +97,7 @@ _CALLS = {"PartitionedCall": ("f",), "StatefulPartitionedCall": ("f",), "If": ("
           "StatelessIf": ("then_branch", "else_branch"), "Case": ("branches",), "StatelessCase": ("branches",),
           "While": ("cond", "body"), "StatelessWhile": ("cond", "body"),
           "SymbolicGradient": ("f",), "RemoteCall": ("f",)}
-_SELECTOR_FIRST = ("If", "StatelessIf", "Case", "StatelessCase")
+SELECTOR_FIRST = ("If", "StatelessIf", "Case", "StatelessCase")
 _LOOPS = ("While", "StatelessWhile")
 MAX_DEPTH = 50
 
@@ -139,7 +139,7 @@ def _called_inputs(node: Any, library: Library, depth: int) -> frozenset[int]:
     needed = frozenset().union(*needs)
     if node.op in _LOOPS:
         return frozenset(i for i in needed if i in loop_invariant(callees[-1]))
-    return frozenset(i + 1 for i in needed) if node.op in _SELECTOR_FIRST else needed
+    return frozenset(i + 1 for i in needed) if node.op in SELECTOR_FIRST else needed
 
 
 def called_names(node: Any) -> list[str]:

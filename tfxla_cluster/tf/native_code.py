@@ -198,7 +198,10 @@ def _run(module: ll.Module, addresses: Mapping[str, int], dim: ll.Function) -> l
     with b.if_then(b.not_(c.failed(status))):
         parameters = b.inttoptr(c.load(entry, entry_word("parameters")), P64)
         with c.loop(c.load(entry, entry_word("parameter_count"))) as k:
-            c.store(c.api("TF_TensorData", c.load(tensors, c.load(parameters, k))), inputs, k)
+            source = c.load(parameters, k)
+            c.store(PTR(None), inputs, k)
+            with b.if_then(b.icmp_signed(">=", source, I64(0)), likely=True):
+                c.store(c.api("TF_TensorData", c.load(tensors, source)), inputs, k)
         execute = b.inttoptr(c.load(entry, entry_word("execute")), EXECUTE.as_pointer())
         record = b.inttoptr(c.load(entry, entry_word("record")), PTR)
         code = b.call(execute, (record, inputs, results, sizes))

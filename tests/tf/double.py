@@ -1,0 +1,88 @@
+"""A stand-in for the compiler in tests of the TensorFlow side: XLA itself, behind the runtime's calling convention.
+
+Test code only: `install()` sets `session.compile_hlo` to it.
+"""
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tests import oracle
+from tfxla_cluster.errors import UnsupportedError
+from tfxla_cluster.ir import dtype as dtypes
+from tfxla_cluster.ir.shape import Shape, array
+from tfxla_cluster.lower import wire
+from tfxla_cluster.tf import session
+
+_ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p),
+                          ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_int64))
+
+
+@dataclass
+class Double:
+    record: int
+    entry: int
+    outputs: tuple[Shape, ...]
+    sizes: tuple[Any, ...]
+    keep: object
+
+
+def _shape(data: bytes) -> Shape:
+    """xla.ShapeProto: element_type 2, dimensions 3, tuple_shapes 4, is_dynamic_dimension 6."""
+    kind, dims, elements, dynamic = 0, [], [], []
+    for number, value in wire.fields(data):
+        if number == 2:
+            kind = value
+        elif number == 3:
+            dims += wire._packed(value)
+        elif number == 4:
+            elements.append(_shape(value))
+        elif number == 6:
+            dynamic += wire._packed(value)
+    if any(dynamic):
+        raise UnsupportedError("a result has a size that is known only at run time")
+    if kind == 13:
+        return Shape("tuple", elements=tuple(elements))
+    return array(dtypes.BY_NUMBER[kind], tuple(dims))
+
+
+def _program_shape(proto: bytes) -> tuple[list[Shape], Shape]:
+    for number, value in wire.fields(proto):
+        if number == 4:
+            parts = list(wire.fields(value))
+            return [_shape(v) for n, v in parts if n == 1], next(_shape(v) for n, v in parts if n == 2)
+    raise AssertionError("no program shape")
+
+
+compiled: list[session.CompileRequest] = []
+
+
+def compile_hlo(proto: bytes, request: session.CompileRequest) -> Double:
+    parameters, result = _program_shape(proto)
+    outputs = result.elements if result.is_tuple else (result,)
+    compiled.append(request)
+
+    def run(record: int, inputs: Any, results: Any, sizes: Any) -> int:
+        args = [_view(inputs[k], shape).copy() for k, shape in enumerate(parameters)]
+        for k, value in enumerate(oracle.run(proto, args)):
+            _view(results[k], outputs[k])[...] = value
+        return 0
+
+    entry = _ENTRY(run)
+    return Double(1, ctypes.cast(entry, ctypes.c_void_p).value or 0, outputs, (), entry)
+
+
+def _view(address: int | None, shape: Shape) -> np.ndarray:
+    assert shape.dtype is not None
+    size = int(np.prod(shape.dims)) * shape.dtype.itemsize
+    if address is None or size == 0:
+        return np.zeros(shape.dims, shape.dtype.numpy)
+    raw = (ctypes.c_char * size).from_address(address)
+    return np.frombuffer(raw, shape.dtype.numpy).reshape(shape.dims)
+
+
+def install() -> None:
+    session.compile_hlo = compile_hlo

@@ -1,0 +1,103 @@
+"""From a registered function to a native Program: on a miss, lower at the sizes seen, compile, set guards."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from .. import trace
+from ..stats import add as count
+from ..errors import LoweringError, UnsupportedError
+from ..ir.dim import is_static
+from ..lower import bridge, sources
+from . import session
+from .native_op import InputView, Program
+from .native_records import UNREAD, Entry, Guard, Output
+from .variables import Interface
+
+
+def program(interface: Interface, kind: str = "must", name: str = "",
+            on_compile: Callable[[Entry], None] | None = None) -> Program:
+    """A Program that runs `interface.function`: op inputs are `interface.inputs` (of a variable its value), op
+    outputs its data outputs, then the new values of `interface.updated`.
+
+    The function and its callees have to be registered in the eager context whenever the program misses.
+    A refusal of the bridge raises tf.errors.InvalidArgumentError, one of the compiler UnsupportedError.
+    """
+
+    def compile(inputs: list[InputView]) -> Entry:
+        entry = compile_function(interface, inputs, kind, name or interface.function)
+        if on_compile is not None:
+            on_compile(entry)
+        return entry
+
+    return Program(name or interface.function, interface.input_types, interface.output_types, compile)
+
+
+def compile_function(interface: Interface, inputs: Sequence[InputView], kind: str, name: str) -> Entry:
+    """Lower and compile at the sizes of `inputs`; the entry's guards are these sizes and the values used."""
+    seen = dict(zip(interface.inputs, inputs))
+    args = [
+        bridge.Arg(seen[i].dtype, seen[i].dims, i in interface.resources, value=seen[i].array) if i in seen
+        else bridge.Arg(kind, (), is_resource=True) for i, kind in enumerate(interface.args)
+    ]
+    with trace.phase("lowering", function=name):
+        lowered = _lower(interface.function, args)
+    count("lowerings")
+    lines = sources.all_lines(interface.function)
+    request = session.CompileRequest(
+        name, kind, tuple(_words(interface, i) for i in lowered.parameters), lines,
+        tuple(f"{_words(interface, i)}: {_guard_text(v, lowered.constants.get(i))}" for i, v in seen.items()))
+    loaded = session.compile_hlo(lowered.proto, request)
+    return _entry(interface, inputs, lowered, loaded)
+
+
+def _lower(function: str, args: Sequence[bridge.Arg]) -> bridge.Lowered:
+    try:
+        return bridge.lower(function, args)
+    except LoweringError as error:
+        trace.record("unsupported", function=function, op=error.op, node=error.node, where=error.where,
+                     reason=error.message)
+        raise tf.errors.InvalidArgumentError(None, None, str(error)) from error
+
+
+def _entry(
+    interface: Interface, inputs: Sequence[InputView], lowered: bridge.Lowered, loaded: session.Loaded
+) -> Entry:
+    updates = dict(lowered.updates)
+    outputs = [_output(kind, loaded, result) for result, kind in enumerate(interface.outputs)]
+    position = {arg: k for k, arg in enumerate(interface.inputs)}
+    for arg in interface.updated:
+        kind, source = interface.args[arg], position[arg]
+        outputs.append(_output(kind, loaded, updates[arg]) if arg in updates else Output(kind, passes=source))
+    parameters = tuple(position.get(arg, UNREAD) for arg in lowered.parameters)
+    sizes = tuple((s.symbol, parameters[s.input], s.axis) for s in loaded.sizes)
+    values = {position[arg]: value for arg, value in lowered.constants.items()}
+    generic = {(source, axis) for _, source, axis in sizes}
+    guards = tuple(
+        Guard(view.dtype, tuple(-1 if (i, axis) in generic else d for axis, d in enumerate(view.dims)),
+              values.get(i))
+        for i, view in enumerate(inputs))
+    return Entry(guards, loaded.record, loaded.entry, parameters, tuple(outputs), len(loaded.outputs), sizes,
+                 keep=loaded)
+
+
+def _output(kind: int, loaded: session.Loaded, result: int) -> Output:
+    shape = loaded.outputs[result]
+    for dim in shape.dims:
+        if not is_static(dim) and dim.op == "bounded":  # type: ignore[union-attr]
+            raise UnsupportedError(f"result {result} has a size that is known only after it was computed (at most {dim.args[1]})")  # type: ignore[union-attr]
+    assert shape.dtype is not None, shape
+    return Output(kind, shape.dtype.itemsize, shape.dims, result)
+
+
+def _words(interface: Interface, arg: int) -> str:
+    name = interface.names[arg] if arg < len(interface.names) else str(arg)
+    return f"{'variable' if arg in interface.resources else 'argument'} '{name}'"
+
+
+def _guard_text(view: InputView, value: Any) -> str:
+    kind = tf.dtypes.as_dtype(view.dtype).name
+    text = f"{kind}[{','.join(map(str, view.dims))}]"
+    return text if value is None else f"{text} = {view.array().tolist()}"

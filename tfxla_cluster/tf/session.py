@@ -1,0 +1,46 @@
+"""The seam to the compiler: what the TensorFlow side asks for and what it gets. `api` sets `compile_hlo`."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from ..errors import InternalError
+from ..ir.shape import Shape
+
+
+@dataclass(frozen=True)
+class CompileRequest:
+    """One module to compile.
+
+    name: of the TensorFlow function or cluster, for dumps and messages. kind: 'must' (a jit_compile
+    function) or 'cluster'. inputs: what each HLO parameter is, in words ("argument 'x'", "variable 'w'").
+    lines: TF node -> the user's `file:line`. guards: named conditions of this compilation, for the trace.
+    """
+
+    name: str
+    kind: str
+    inputs: tuple[str, ...] = ()
+    lines: Mapping[str, str] = field(default_factory=dict)
+    guards: tuple[str, ...] = ()
+
+
+class Loaded(Protocol):
+    """An executable in memory. `record` and `entry` are addresses: `entry(record, inputs, outputs, sizes)`.
+
+    outputs: array shapes of the results in order; their dims may be expressions over the symbols of
+    `sizes`, whose items have `symbol`, `input` (HLO parameter) and `axis`. The object keeps the code alive.
+    """
+
+    record: int
+    entry: int
+    outputs: tuple[Shape, ...]
+    sizes: tuple[Any, ...]
+
+
+def _not_set(proto: bytes, request: CompileRequest) -> Loaded:
+    raise InternalError("tfxla_cluster is not enabled: no compiler is installed")
+
+
+# HloModuleProto bytes, request -> Loaded; raises UnsupportedError for what the compiler does not do yet.
+compile_hlo: Callable[[bytes, CompileRequest], Loaded] = _not_set
