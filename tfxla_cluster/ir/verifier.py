@@ -1,0 +1,92 @@
+"""The verifier: a module keeps the labelled rules of `rules.RULES`."""
+from __future__ import annotations
+
+from . import attributes
+from .infer import infer
+from .infer.common import same_shape
+from .node import Computation, Instr, Module
+from .opcode import OPCODES
+from .rules import broken, check
+from .shape import Shape
+from ..errors import VerifierError
+
+_TEXT_ONLY = attributes.COMMON
+
+
+def verify(module: Module) -> None:
+    """Raise VerifierError, naming the rule and the instruction, when `module` breaks a rule."""
+    names: set[str] = set()
+    for comp in module.computations():
+        check(comp.name not in names, "S5", f"two computations are called {comp.name}")
+        names.add(comp.name)
+        verify_computation(comp)
+    _verify_aliases(module)
+
+
+def verify_computation(comp: Computation) -> None:
+    """The rules of one computation, not of those it calls."""
+    seen: set[Instr] = set()
+    names: set[str] = set()
+    for instr in comp.instrs:
+        _verify_place(instr, seen, names, comp)
+        seen.add(instr)
+        names.add(instr.name)
+        verify_instruction(instr)
+    check(comp.root in seen, "S2", f"root %{comp.root.name} of {comp.name}")
+    numbers = [int(p.attrs["parameter_number"]) for p in comp.params]
+    check(numbers == list(range(len(numbers))), "S3", f"parameters of {comp.name} are numbered {numbers}")
+
+
+def _verify_place(instr: Instr, seen: set[Instr], names: set[str], comp: Computation) -> None:
+    for operand in instr.operands:
+        if operand not in seen:
+            broken("S1", f"operand %{operand.name} of %{instr.name} in {comp.name}")
+    for before in instr.control:
+        if before not in seen:
+            broken("S6", f"control predecessor %{before.name} of %{instr.name} in {comp.name}")
+    if instr.name in names:
+        broken("S4", f"%{instr.name} in {comp.name}")
+
+
+def verify_instruction(instr: Instr) -> None:
+    """Opcode, arity, attributes and shape of one instruction."""
+    row = OPCODES.get(instr.opcode)
+    if row is None:
+        broken("S7", f"%{instr.name} has the opcode '{instr.opcode}'")
+    if row.arity is not None and len(instr.operands) != row.arity:
+        broken("S8", f"%{instr.name}: {instr.opcode} takes {row.arity} operands, has {len(instr.operands)}")
+    _verify_attributes(instr)
+    try:
+        implied = infer(instr.opcode, [o.shape for o in instr.operands], instr.attrs, instr.shape)
+    except VerifierError as error:
+        raise VerifierError(error.rule, f"%{instr.name}: {error.message.split(') ', 1)[1]}") from None
+    if implied is not instr.shape and not same_shape(implied, instr.shape):
+        broken("A3", f"%{instr.name} says {instr.shape}, {instr.opcode} gives {implied}")
+
+
+def _verify_attributes(instr: Instr) -> None:
+    table = attributes.defaults(instr.opcode)
+    for name in instr.attrs:
+        if name not in table and name not in _TEXT_ONLY:
+            broken("A1", f"%{instr.name}: {instr.opcode} has no attribute '{name}'")
+    for name, default in table.items():
+        if default is not None and name not in instr.attrs:
+            broken("A2", f"%{instr.name}: {instr.opcode} lacks '{name}'")
+
+
+def _verify_aliases(module: Module) -> None:
+    params = module.entry.params
+    for alias in module.aliases:
+        exists = 0 <= alias.parameter < len(params)
+        out = _at(module.entry.root.shape, alias.output_index)
+        param = _at(params[alias.parameter].shape, alias.parameter_index) if exists else None
+        agree = out is not None and param is not None and same_shape(out, param)
+        check(agree, "S9", f"output {alias.output_index} with parameter {alias.parameter} {alias.parameter_index}")
+
+
+def _at(shape: Shape, path: tuple[int, ...]) -> Shape | None:
+    for step in path:
+        if not shape.is_tuple or not 0 <= step < len(shape.elements):
+            return None
+        shape = shape.elements[step]
+    return shape
