@@ -1,0 +1,64 @@
+"""The command `tfxla-inspect`."""
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tfxla_cluster.errors import TfxlaError
+
+from . import __version__, report
+
+_EPILOG = """\
+exit codes: 0 written; 2 wrong command line; 3 DIR is missing, empty, unreadable or no dump;
+6 the report cannot be written. Files of the dump that cannot be read are listed in the report."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; its exit code. Errors are one line on stderr."""
+    arguments = _parser().parse_args(argv)
+    try:
+        return _report(arguments)
+    except TfxlaError as error:
+        print(f"tfxla-inspect: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+
+
+def entry() -> None:
+    """The console script."""
+    sys.exit(main())
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("tfxla-inspect", description="Reads dump directories of tfxla_cluster and of XLA.")
+    parser.add_argument("--version", action="version", version=f"tfxla-inspect {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    one = commands.add_parser("report", help="make one HTML file of a dump directory", epilog=_EPILOG,
+                              description="Makes one self-contained HTML file of a dump directory.",
+                              formatter_class=argparse.RawDescriptionHelpFormatter)
+    one.add_argument("directory", metavar="DIR", type=Path, help="what --xla_dump_to named")
+    one.add_argument("-o", "--output", metavar="OUT.html", type=Path, required=True, help="the file to write")
+    one.add_argument("--max-mb", metavar="N", type=float, default=report.LIMIT / 2**20,
+                     help="most megabytes of embedded pages (default %(default)g); larger ones are left out, and listed")
+    one.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
+    return parser
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    started = time.monotonic()
+    show = sys.stderr.isatty() and not arguments.quiet
+    written = report.write(arguments.directory, arguments.output, int(arguments.max_mb * 2**20),
+                           _progress if show else lambda what: None)
+    if show:
+        _progress("")
+    if not arguments.quiet:
+        print(f"{arguments.output}: {written / 1e6:.1f} MB in {time.monotonic() - started:.1f} s")
+    return 0
+
+
+def _progress(what: str) -> None:
+    print(f"\r\033[K{what}", end="", file=sys.stderr, flush=True)

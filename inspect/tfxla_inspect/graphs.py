@@ -1,0 +1,126 @@
+"""Graphs as the columns that assets/graph.js draws: of HLO modules and of TensorFlow graphs."""
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tfxla_cluster.ir.opcode import OPCODES
+
+from .layout import layout
+from .model import where
+from .parsers.graphdef import Graph, Node, split_input
+from .parsers.hlo import Block, Hlo, Row
+
+# More nodes than this are not laid out as a whole: neighbourhoods and search stay.
+LAYOUT_LIMIT = 60_000
+_LAYOUTS = re.compile(r"\{[^{}]*\}|/\*.*?\*/")
+
+# What an instruction does: title and hue (-1 neutral).
+_GROUPS = (
+    ("parameter, constant", -1), ("contraction", 210), ("fusion with contraction", 225), ("reduction", 20),
+    ("fusion with reduction", 35), ("elementwise", 130), ("fusion, loop", 150), ("data movement", 55),
+    ("control flow", 285), ("tuple", -1), ("random, sort", 320), ("collective, host", 0), ("other", 95),
+)
+_NUMBER = {title: number for number, (title, _) in enumerate(_GROUPS)}
+_BY_CATEGORY = {
+    "elementwise": "elementwise", "leaf": "parameter, constant", "move": "data movement", "reduce": "reduction",
+    "contraction": "contraction", "control": "control flow", "random": "random, sort", "sort": "random, sort",
+    "tuple": "tuple", "collective": "collective, host", "host": "collective, host", "dynamic": "data movement",
+}
+
+
+def short_shape(shape: str) -> str:
+    """A shape without layouts, cut for a label."""
+    text = _LAYOUTS.sub("", shape)
+    return text if len(text) <= 90 else text[:60] + f" … ({text.count('[')} arrays)"
+
+
+def width(label: str, detail: str) -> int:
+    """Pixels of a node's box."""
+    return min(240, max(90, 7 * max(len(label), len(detail) * 4 // 5)))
+
+
+def hlo_graph(hlo: Hlo, sources: dict[str, Any], tabs: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """All instructions; every computation that runs as steps laid out, the others on demand."""
+    rows: list[Row] = []
+    bodies: dict[str, list[int]] = {}
+    operands: list[list[int]] = []
+    for block in hlo.blocks:
+        number = {row.name: len(rows) + n for n, row in enumerate(block.rows)}
+        bodies[block.name] = list(number.values())
+        operands.extend([number[o] for o in row.operands if o in number] for row in block.rows)
+        rows.extend(block.rows)
+    heroes = {block.name: _hero(block) for block in hlo.blocks}
+    group = [_NUMBER[_group(row, heroes)] for row in rows]
+    nodes = {
+        "name": [r.name for r in rows], "label": [r.name for r in rows], "kind": [r.opcode for r in rows],
+        "detail": [short_shape(r.shape) for r in rows], "group": group, "note": [r.op_name for r in rows],
+        "where": [where(sources, r.op_name) if r.op_name else "" for r in rows], "ins": operands,
+        "body": [r.called[0] if r.called else "" for r in rows],
+    }
+    views = [_view(b.name, bodies[b.name], nodes) for b in hlo.stepped() if len(b.rows) <= LAYOUT_LIMIT]
+    groups = [{"t": t, "hue": hue, "n": group.count(n)} for n, (t, hue) in enumerate(_GROUPS)]
+    return {"nodes": nodes, "groups": groups, "views": views, "bodies": bodies, "tabs": tabs, "words": {
+        "detail": "Shape", "group": "What it does", "note": "TensorFlow node",
+        "hint": "Click a colour to find its instructions. Click a node for its operands, its line and its kernel; "
+                "double click for its neighbourhood. ▾3: three edges too long to draw."}}
+
+
+def _hero(block: Block) -> str:
+    kinds = {OPCODES[row.opcode].category for row in block.rows if row.opcode in OPCODES}
+    if "contraction" in kinds:
+        return "fusion with contraction"
+    return "fusion with reduction" if "reduce" in kinds else "fusion, loop"
+
+
+def _group(row: Row, heroes: dict[str, str]) -> str:
+    if row.opcode == "fusion":
+        return heroes.get(row.called[0], "fusion, loop") if row.called else "fusion, loop"
+    opcode = OPCODES.get(row.opcode)
+    return _BY_CATEGORY.get(opcode.category, "other") if opcode else "other"
+
+
+def tf_graph(graph: Graph, reason: Callable[[Node], str], place: Callable[[Node], str]) -> dict[str, Any]:
+    """A TensorFlow graph, a colour a cluster; `reason`: why a node is in none, `place`: its user line."""
+    number = {node.name: n for n, node in enumerate(graph.nodes)}
+    clusters = list(dict.fromkeys(n.cluster for n in graph.nodes if n.cluster))
+    position = {name: n + 1 for n, name in enumerate(clusters)}
+    group = [position.get(n.cluster, 0) for n in graph.nodes]
+    nodes = {
+        "name": [n.name for n in graph.nodes], "label": [_label(n.name) for n in graph.nodes],
+        "kind": [n.op for n in graph.nodes], "detail": [n.dtype for n in graph.nodes], "group": group,
+        "note": [reason(n) for n in graph.nodes], "where": [place(n) for n in graph.nodes],
+        "ins": [[number[name] for name, _ in map(split_input, n.inputs) if name in number] for n in graph.nodes],
+        "body": [""] * len(graph.nodes),
+    }
+    whole = [_view("graph", list(range(len(graph.nodes))), nodes)] if 0 < len(graph.nodes) <= LAYOUT_LIMIT else []
+    groups = [{"t": "in no cluster", "hue": -1, "n": group.count(0)}]
+    groups += [{"t": name, "hue": hue(n), "n": group.count(n + 1)} for n, name in enumerate(clusters)]
+    return {"nodes": nodes, "groups": groups, "views": whole, "bodies": {}, "tabs": [("row", "nodes")], "words": {
+        "detail": "Type", "group": "Cluster", "note": "Why in no cluster",
+        "hint": "A colour a cluster; grey is in none. Click one to see only it. Click a node for its inputs, users "
+                "and the reason; double click for its neighbourhood. ▾3: three edges too long to draw."}}
+
+
+def hue(number: int) -> int:
+    """Hues far from one another for neighbouring numbers (golden angle)."""
+    return int(number * 137.508 + 210) % 360
+
+
+def _label(name: str) -> str:
+    parts = name.split("/")
+    return "/".join(parts[-2:]) if len(parts[-1]) < 12 else parts[-1]
+
+
+def _view(title: str, ids: list[int], nodes: dict[str, list[Any]]) -> dict[str, Any]:
+    """The layout of some nodes, coordinates rounded to pixels."""
+    at = {node: n for n, node in enumerate(ids)}
+    edges = [(at[a], at[b]) for b in ids for a in nodes["ins"][b] if a in at]
+    widths = [width(nodes["label"][i], f"{nodes['kind'][i]} {nodes['detail'][i]}") for i in ids]
+    made = layout(widths, edges)
+    return {
+        "t": title, "ids": ids, "w": widths, "x": [round(v) for v in made.x], "y": [round(v) for v in made.y],
+        "W": round(made.width), "H": round(made.height),
+        "edges": [[ids[a], ids[b], *(round(c) for point in points for c in point)] for a, b, points in made.edges],
+    }

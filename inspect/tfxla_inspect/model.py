@@ -1,0 +1,175 @@
+"""What a dump directory tells, tied together: traces, modules and the clusters and functions they are of."""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from .reading import Reader
+from .scan import Directory, File, ModuleFiles
+
+Record = dict[str, Any]
+# Stock XLA names a module after the cluster, or the function, that it compiled.
+_STOCK_CLUSTER = re.compile(r"(cluster_\d+(?:_\d+)*?)__Xla")
+_STOCK_FUNCTION = re.compile(r"a?_+inference_(.+?)_?\d*__XlaMustCompile")
+
+
+def word(record: Record, *keys: str) -> str:
+    """The first of the fields that is there, as text."""
+    for key in keys:
+        value = record.get(key)
+        if value is not None and value != "":
+            return value if isinstance(value, str) else str(value)
+    return ""
+
+
+def amount(record: Record, *keys: str) -> float | int | None:
+    """The first of the fields that is a number."""
+    for key in keys:
+        value = record.get(key)
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return value
+    return None
+
+
+def mapping(record: Record, key: str) -> dict[str, Any]:
+    value = record.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def words(record: Record, key: str) -> list[str]:
+    value = record.get(key)
+    return [str(v) for v in value] if isinstance(value, list) else []
+
+
+@dataclass(slots=True)
+class Module:
+    """A module of the dump with its records. `page`: its route in the report."""
+
+    files: ModuleFiles
+    page: str
+    compiles: list[Record] = field(default_factory=list)
+    lowering: Record = field(default_factory=dict)
+    timings: dict[str, Any] = field(default_factory=dict)
+    sources: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def compiled(self) -> Record:
+        """The record of the compilation itself (not of a cache hit), or {}."""
+        return next((r for r in self.compiles if not r.get("hit")), self.compiles[0] if self.compiles else {})
+
+    @property
+    def cluster(self) -> str:
+        """The cluster compiled, or ''."""
+        named = word(self.compiled, "cluster") or word(self.lowering, "cluster")
+        match = _STOCK_CLUSTER.match(self.files.name)
+        return named or (match[1] if match else "")
+
+    @property
+    def function(self) -> str:
+        named = word(self.compiled, "function") or word(self.lowering, "function")
+        match = _STOCK_FUNCTION.match(self.files.name)
+        return named or (match[1] if match else "")
+
+    @property
+    def title(self) -> str:
+        return self.cluster or self.function or self.files.name or f"module {self.files.id}"
+
+    @property
+    def phases(self) -> dict[str, float]:
+        """Phase -> milliseconds, empty where unknown."""
+        merged = {**mapping(self.lowering, "phases"), **mapping(self.compiled, "phases"),
+                  **mapping(self.timings, "phases")}
+        return {str(k): v for k, v in merged.items() if isinstance(v, (int, float)) and not isinstance(v, bool)}
+
+    @property
+    def milliseconds(self) -> float | None:
+        """Compile time in all, None where unknown."""
+        known = amount(self.timings, "total_ms")
+        if known is None:
+            known = amount(self.compiled, "ms", "total_ms")
+        return known if known is not None else sum(self.phases.values()) or None
+
+
+@dataclass(slots=True)
+class Dump:
+    """Everything known before the large texts are read. `records`: all trace records by kind;
+    `cluster_routes`: cluster -> where the report shows it in its TensorFlow graph."""
+
+    directory: Directory
+    modules: list[Module]
+    records: dict[str, list[Record]]
+    graphs: list[File]
+    cluster_routes: dict[str, str] = field(default_factory=dict)
+
+    def of(self, kind: str) -> list[Record]:
+        return self.records.get(kind, [])
+
+    def everything(self) -> Iterator[Record]:
+        """All records, by time."""
+        found = [r for records in self.records.values() for r in records]
+        return iter(sorted(found, key=lambda r: amount(r, "time") or 0))
+
+    def sources(self) -> dict[str, Any]:
+        """TF node -> frames, of all modules."""
+        merged: dict[str, Any] = {}
+        for module in self.modules:
+            merged.update(module.sources)
+        return merged
+
+    def module_of(self, cluster: str) -> Module | None:
+        return next((m for m in self.modules if m.cluster == cluster), None)
+
+
+def load(directory: Directory, reader: Reader) -> Dump:
+    """Read the traces and small JSON files of `directory`."""
+    records: dict[str, list[Record]] = {}
+    for file in directory.all("trace"):
+        for record in reader.json_lines(file):
+            kind = word(record, "kind") or "?"
+            records.setdefault(kind, []).append({"pid": file.groups.get("pid", ""), **record})
+    modules = _modules(directory, records, reader)
+    graphs = directory.all("graph") or directory.all("graph_before")
+    return Dump(directory, modules, records, graphs)
+
+
+def _modules(directory: Directory, records: dict[str, list[Record]], reader: Reader) -> list[Module]:
+    compiles, lowerings = _by_id(records.get("compile", [])), _by_id(records.get("lowering", []))
+    modules, seen = [], set()
+    for files in directory.modules:
+        page = f"m{files.id}"
+        while page in seen:
+            page += "x"
+        seen.add(page)
+        lowering = lowerings.get(files.id, [{}])[0]
+        modules.append(Module(files, page, compiles.get(files.id, []), lowering,
+                              reader.json(files.one("timings"), dict), reader.json(files.one("sources"), dict)))
+    return sorted(modules, key=lambda m: (-(m.milliseconds or 0), -m.files.bytes, m.files.id))
+
+
+def _by_id(records: list[Record]) -> dict[int, list[Record]]:
+    found: dict[int, list[Record]] = {}
+    for record in records:
+        number = record.get("id", record.get("module_id"))
+        if isinstance(number, int):
+            found.setdefault(number, []).append(record)
+    return found
+
+
+def frames(sources: dict[str, Any], node: str) -> list[dict[str, Any]]:
+    """The user's frames of a TF node, innermost first."""
+    value = sources.get(node)
+    return [f for f in value if isinstance(f, dict)] if isinstance(value, list) else []
+
+
+def place(frame: dict[str, Any]) -> str:
+    """'train.py:12' of a frame."""
+    file = word(frame, "file").replace("\\", "/").rpartition("/")[2]
+    return f"{file}:{word(frame, 'line')}"
+
+
+def where(sources: dict[str, Any], node: str) -> str:
+    """The innermost user line of a node: 'train.py:12  the line's text', '' where unknown."""
+    found = frames(sources, node)
+    return f"{place(found[0])}  {word(found[0], 'text')}".strip() if found else ""

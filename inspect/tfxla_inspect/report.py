@@ -1,0 +1,127 @@
+"""From a dump directory to one HTML file."""
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from tfxla_cluster.errors import InputFileError, OutputError
+
+from . import graph_page, start_page
+from .model import Dump, Record, amount, load, word
+from .module_page import ModulePages
+from .pack import LIMIT, Packer, document
+from .parsers import graphdef
+from .reading import Reader
+from .scan import File, scan
+from .site import Page
+from .start_page import GraphRow, ModuleRow
+
+_TRACE_ROWS = 200_000
+Progress = Callable[[str], None]
+
+
+def build(directory: Path, limit: int = LIMIT, progress: Progress = lambda what: None) -> str:
+    """The report of `directory` as HTML of at most some `limit` bytes of embedded pages.
+
+    Raises InputFileError when it is missing, empty or no dump; a file that cannot be read is a row
+    in the report.
+    """
+    found = scan(directory)
+    if found.is_foreign:
+        raise InputFileError(f"{directory}: holds no dump: none of its {len(found.files)} files has a known name",
+                             "Give the directory of --xla_dump_to")
+    reader = Reader(list(found.problems))
+    dump = load(found, reader)
+    packer = Packer(limit)
+    graph_pages, graph_rows = _graphs(dump, reader, packer, progress)
+    module_pages, module_rows = _modules(dump, reader, packer, progress)
+    pages = graph_pages + module_pages
+    trace = _trace(dump, packer)
+    pages += [trace] if trace else []
+    problems = reader.problems + [(f.name, "of no known kind") for f in found.files if f.kind == "unknown"]
+    start = start_page.build(dump, graph_rows, module_rows, problems, packer.left_out, "trace" if trace else "")
+    packer.limit = packer.used + 2**40  # the list of pages always goes in
+    site = packer.json([page.site() for page in pages], "pages")
+    return document(f"tfxla-inspect: {directory.name or directory}", start, packer, site)
+
+
+def write(directory: Path, output: Path, limit: int = LIMIT, progress: Progress = lambda what: None) -> int:
+    """Build the report and put it at `output`, whole or not at all; its bytes. OutputError if it cannot be."""
+    data = build(directory, limit, progress).encode("utf-8", "replace")
+    temporary = output.with_name(f".{output.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_bytes(data)
+        os.replace(temporary, output)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise OutputError(f"{output}: cannot be written: {error.strerror}") from None
+    return len(data)
+
+
+def _graphs(dump: Dump, reader: Reader, packer: Packer, progress: Progress) -> tuple[list[Page], list[GraphRow]]:
+    reasons = graph_page.Reasons(dump)
+    functions = {Path(word(r, "graph")).name: r for r in dump.of("function") if word(r, "graph")}
+    pages, rows = [], []
+    for number, file in enumerate(sorted(dump.graphs, key=lambda f: -f.bytes)):
+        progress(f"graph {number + 1} of {len(dump.graphs)}")
+        graph = graphdef.parse(reader.text(file))
+        if graph.truncated or not graph.nodes:
+            reader.problems.append((file.name, "breaks off inside a node" if graph.truncated else "no node in it"))
+        if not graph.nodes:
+            continue
+        row = _graph_row(f"g{number}", file, graph, functions.get(file.name, {}))
+        for node in graph.nodes:
+            if node.cluster:
+                dump.cluster_routes.setdefault(node.cluster, f"{row.page}/graph/%3F{node.cluster}")
+        page = Page(packer, row.page, "TensorFlow graphs", row.function or file.name,
+                    f"{row.nodes:,} nodes, {row.clusters:,} clusters")
+        graph_page.build(page, dump, graph, reasons)
+        pages.append(page)
+        rows.append(row)
+    return pages, rows
+
+
+def _graph_row(page: str, file: File, graph: graphdef.Graph, function: Record) -> GraphRow:
+    inside, computing = graph_page.coverage(graph)
+    left = Counter(n.op for n in graph.nodes if not n.cluster and not n.op.startswith("_"))
+    return GraphRow(page, file.name, word(function, "name"), len(graph.nodes), computing, inside,
+                    len({n.cluster for n in graph.nodes if n.cluster}), left)
+
+
+def _modules(dump: Dump, reader: Reader, packer: Packer, progress: Progress) -> tuple[list[Page], list[ModuleRow]]:
+    built, rows = [], []
+    for number, module in enumerate(dump.modules):
+        progress(f"module {number + 1} of {len(dump.modules)}")
+        page = Page(packer, module.page, "Modules", module.title)
+        pages = ModulePages(dump, module, reader, page)
+        pages.first()
+        kernels = next((tab.get("n", 0) for tab in page.tabs if tab["id"] == "kernels"), 0)
+        page.note = f"{pages.after.count or pages.before.count:,} instructions, {kernels:,} kernels"
+        rows.append(ModuleRow(module, pages.before.count, pages.after.count, kernels))
+        built.append(pages)
+    for number, pages in enumerate(built):
+        progress(f"texts of module {number + 1} of {len(built)}")
+        pages.second()
+    return [pages.page for pages in built], rows
+
+
+def _trace(dump: Dump, packer: Packer) -> Page | None:
+    records = list(dump.everything())
+    if not records:
+        return None
+    page = Page(packer, "trace", "Trace", "All trace records", f"{len(records):,} records")
+    first = next((t for r in records if (t := amount(r, "time"))), 0)
+    columns = [("Kind", "", 1), ("Seconds", "n", 1), ("Process", "", 1), ("Fields", "", 10)]
+    page.table("records", "Records", columns, (
+        (word(r, "kind"), round((amount(r, "time") or first) - first, 3), word(r, "pid"), _fields(r))
+        for r in records[:_TRACE_ROWS]))
+    return page
+
+
+def _fields(record: Record) -> str:
+    text = json.dumps({k: v for k, v in record.items() if k not in ("kind", "time", "pid", "thread")},
+                      ensure_ascii=False)
+    return text if len(text) <= 2000 else text[:2000] + " …"
