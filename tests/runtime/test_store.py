@@ -1,0 +1,151 @@
+"""The plan's JSON, the executable cache, and the store on disk under every kind of damage."""
+from __future__ import annotations
+
+import multiprocessing
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tfxla_cluster.errors import InputFileError
+from tfxla_cluster.ir import dim as dims
+from tfxla_cluster.runtime import persist, plan_json
+from tfxla_cluster.runtime.cache import Cache, key
+from tfxla_cluster.runtime.executable import Executable
+from tfxla_cluster.runtime.plan import (
+    BranchStep, CopyStep, LaunchPlan, LibraryStep, LoopStep, Ref, SizeSource, SizeStep, TfOpStep,
+)
+from tfxla_cluster.runtime.store import MAGIC, Store, pack
+
+from .hand import HandCode, kernel, sum_plan, vector
+
+N = dims.sym("n", 100)
+EVERY_STEP = LaunchPlan(
+    "every", (vector(N),), (vector(dims.bounded("k", 9)), vector(N * 2 + 1)),
+    (SizeSource("n", 0, 0), SizeSource("k", bound=9)),
+    (
+        kernel("add", [Ref("input", 0)], [Ref("temp", 0, N * 4)], N // 2, dims.make("max", N, 3), N % 7),
+        LibraryStep("lib", (Ref("const", 0),), (Ref("output", 1),), (N,), "l"),
+        TfOpStep("CollectiveReduce", (("group", 3), ("name", "x")), (Ref("input", 0),), (Ref("output", 0),)),
+        CopyStep(Ref("const", 1), Ref("temp"), dims.make("min", N, 8)),
+        SizeStep("k", Ref("temp", 0, 64)),
+        BranchStep(Ref("temp"), True, ((CopyStep(Ref("input"), Ref("output"), 4),), ())),
+        LoopStep((), Ref("temp"), (CopyStep(Ref("input"), Ref("output"), 4),)),
+    ),
+    (b"\x00\xff", b""), N * 8 + 64, ((1, 0),))
+
+
+def test_a_plan_survives_json() -> None:
+    assert plan_json.loads(plan_json.dumps(EVERY_STEP)) == EVERY_STEP
+    sections = persist.to_sections(EVERY_STEP, [b"obj"])
+    assert persist.from_sections(sections) == (EVERY_STEP, [b"obj"])
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 1}', plan_json.dumps(EVERY_STEP).replace('"mul"', '"pow"')])
+def test_a_text_that_is_no_plan(text: str) -> None:
+    with pytest.raises(InputFileError):
+        plan_json.loads(text)
+
+
+def test_a_plan_from_json_runs() -> None:
+    plan = plan_json.loads(plan_json.dumps(sum_plan(3, 5)))
+    a = np.arange(15, dtype=np.float32)
+    np.testing.assert_array_equal(Executable(plan, HandCode()).run([a, a])[0], (a + a) * a)
+
+
+# --- the cache in memory ---
+def guards(**changes: object) -> tuple[tuple[str, object], ...]:
+    return key({"module": "m", "shape": "f32[3]", "target": "znver3", **changes}.items())
+
+
+def test_cache_evicts_the_least_recently_used() -> None:
+    gone: list[object] = []
+    cache: Cache[int] = Cache(2, lambda k, v: gone.append(v))
+    cache.put(guards(shape="1"), 1)
+    cache.put(guards(shape="2"), 2)
+    assert cache.get(guards(shape="1")) == 1
+    cache.put(guards(shape="3"), 3)
+    assert gone == [2] and cache.get(guards(shape="2")) is None
+    assert cache.put(guards(shape="3"), 33) == 3  # the first stays
+    assert cache.clear() == 2 and len(cache) == 0 and sorted(gone) == [1, 2, 3]
+
+
+def test_cache_explains_a_miss() -> None:
+    cache: Cache[int] = Cache(8)
+    assert cache.explain_miss(guards()) == ["nothing is in the cache yet"]
+    cache.put(guards(shape="f32[9]", target="other"), 1)
+    cache.put(guards(), 2)
+    assert cache.explain_miss(guards(shape="f32[4]")) == ["shape: was f32[3], now f32[4]"]
+    assert cache.explain_miss(guards()[:2]) == ["target: was znver3, now absent"]
+
+
+# --- the store on disk ---
+SECTIONS = {"a": b"123", "b": b"", "c": os.urandom(1000)}
+
+
+def test_store_round_trip_and_miss(tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "s"))
+    assert store.get(guards(), "x").reason == "not in the store"
+    assert store.put(guards(), "x", SECTIONS)
+    assert store.get(guards(), "x").sections == SECTIONS
+    assert store.get(guards(target="skylake"), "x").sections is None
+    assert store.explain_miss(guards(target="skylake"), "x") == ["target: was znver3, now skylake"]
+    assert store.clear() == 1 and store.get(guards(), "x").sections is None
+
+
+def _damage(data: bytes) -> dict[str, bytes]:
+    other = pack(guards(shape="else"), SECTIONS)
+    return {
+        "empty": b"", "cut": data[:-1], "cut early": data[:5], "no header": data[:len(MAGIC) + 3],
+        "flipped": data[:-3] + bytes([data[-3] ^ 1]) + data[-2:], "version": data.replace(b"STORE-1", b"STORE-0"),
+        "header": data[:60] + b"}" + data[61:], "another key": other, "noise": os.urandom(300), "longer": data + b"x",
+    }
+
+
+@pytest.mark.parametrize("kind", list(_damage(pack(guards(), SECTIONS))))
+def test_a_damaged_entry_is_a_miss_with_a_reason(tmp_path: Path, kind: str) -> None:
+    store = Store(str(tmp_path))
+    store.put(guards(), "x", SECTIONS)
+    Path(store.path(guards(), "x")).write_bytes(_damage(pack(guards(), SECTIONS))[kind])
+    found = store.get(guards(), "x")
+    assert found.sections is None and "unusable" in found.reason
+    store.explain_miss(guards(), "x")
+    assert store.put(guards(), "x", SECTIONS) and store.get(guards(), "x").sections == SECTIONS
+
+
+def test_a_store_that_cannot_be_written_says_so_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("not a directory")
+    store = Store(str(tmp_path / "file" / "s"))
+    assert not store.put(guards(), "x", SECTIONS) and not store.put(guards(), "x", SECTIONS)
+    assert store.get(guards(), "x").sections is None
+    assert capfd.readouterr().err.count("cannot be written") == 1
+
+
+def test_read_only(tmp_path: Path) -> None:
+    Store(str(tmp_path)).put(guards(), "x", SECTIONS)
+    store = Store(str(tmp_path), read_only=True)
+    assert store.get(guards(), "x").sections == SECTIONS
+    assert not store.put(guards(shape="new"), "x", SECTIONS)
+
+
+def _write_many(directory: str) -> None:
+    for n in range(60):
+        Store(directory).put(guards(shape=n % 5), "x", {"n": bytes([n % 5]) * 100_000})
+
+
+def test_two_processes_write_and_a_third_is_killed(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    writers = [context.Process(target=_write_many, args=(str(tmp_path),)) for _ in range(3)]
+    for writer in writers:
+        writer.start()
+    store, seen = Store(str(tmp_path)), 0
+    while any(w.is_alive() for w in writers[:2]):
+        for n in range(5):
+            found = store.get(guards(shape=n), "x")
+            assert found.sections is not None or found.reason == "not in the store"
+            seen += found.sections is not None
+        writers[2].kill()
+    for writer in writers:
+        writer.join()
+    assert all(store.get(guards(shape=n), "x").sections == {"n": bytes([n]) * 100_000} for n in range(5))
