@@ -12,6 +12,7 @@ from ...ir import dim as dims_
 from ...ir.dim import Dim
 from ...ir.dtype import DType
 from ...target import Target
+from .builder import KernelBuilder
 from .contraction_ports import Ports
 from .ir import Buffer, Var
 
@@ -21,11 +22,15 @@ Index = tuple[Var, ...]
 @dataclass(frozen=True, slots=True)
 class Plain:
     """An operand that a product may read in place: with one free dim and one depth dim, element
-    (free, depth) lies at offset + free * stride + depth (major 'depth'), or offset + depth * stride + free."""
+    (free, depth) lies at offset + free * stride + depth (major 'depth') or offset + depth * stride + free."""
 
     buffer: Buffer
     offset: Var
     stride: Var
+
+    def at(self, b: KernelBuilder, outer: Var, inner: Var) -> Var:
+        """The element offset at an index of the strided and one of the contiguous dim."""
+        return b.add(self.offset, b.add(b.mul(outer, self.stride), inner))
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,11 +166,11 @@ class While:
 class Product:
     """`c[i, j] = (c[i, j] if accumulate else 0) + sum of a[i, k] * b[k, j] over k < depth`; i < rows, j < cols.
 
-    The sum runs in the order of k, in the dtype of the three buffers (one float dtype). Element offsets:
-    c[i, j]: c_offset + i * c_stride + j. a[i, k]: a_offset + i * a_stride + k ('row' major), or
-    a_offset + k * a_stride + i ('depth' major). b[k, j]: b_offset + k * b_stride + j, or where `packed`
-    b_offset + (j // panel) * b_stride + k * panel + j % panel. Whole panels of `panel` columns are read
-    of b and written of c: both must have room for them.
+    The sum runs in the order of k and is then added to c, in the dtype of the three buffers (one
+    float dtype). Element offsets: c[i, j]: c_offset + i * c_stride + j. a[i, k]: a_offset + i *
+    a_stride + k ('row' major), or a_offset + k * a_stride + i ('depth' major). b[k, j]: b_offset +
+    k * b_stride + j, or where `packed` b_offset + (j // panel) * b_stride + k * panel + j % panel.
+    Whole panels of `panel` columns are read of b and written of c: both must have room for them.
     """
 
     c: Buffer

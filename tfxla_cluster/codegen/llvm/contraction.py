@@ -81,6 +81,7 @@ def function_text(spec: Spec) -> str:
 def _tile_text(spec: Spec, rows: int) -> list[str]:
     """A function that runs one register tile of `rows` rows over the whole depth."""
     cells = [(i, v) for i in range(rows) for v in range(spec.tile.vectors)]
+    names = [f"{i}_{v}" for i, v in cells]
     b_step = str(spec.tile.panel) if spec.packed else "%b_stride"
     return [
         f"define internal void @{spec.name}.t{rows}(ptr noalias %c, i64 %c_stride, ptr noalias %a, "
@@ -88,21 +89,13 @@ def _tile_text(spec: Spec, rows: int) -> list[str]:
         "entry:",
         *_row_pointers(spec, "c", rows),
         *([] if spec.depth_major else _row_pointers(spec, "a", rows)),
-        "  br i1 %accumulate, label %resume, label %begin",
-        "resume:",
-        *(line for i, v in cells for line in _load(spec, f"%old_{i}_{v}", f"c{i}", v)),
-        "  br label %begin",
-        "begin:",
-        *(f"  %init_{i}_{v} = phi {spec.vector} [ zeroinitializer, %entry ], [ %old_{i}_{v}, %resume ]"
-          for i, v in cells),
         "  %any = icmp sgt i64 %depth, 0",
         "  br i1 %any, label %loop, label %done",
         "loop:",
-        "  %k = phi i64 [ 0, %begin ], [ %k_next, %loop ]",
-        "  %bk = phi ptr [ %b, %begin ], [ %bk_next, %loop ]",
-        *(["  %ak = phi ptr [ %a, %begin ], [ %ak_next, %loop ]"] if spec.depth_major else []),
-        *(f"  %acc_{i}_{v} = phi {spec.vector} [ %init_{i}_{v}, %begin ], [ %next_{i}_{v}, %loop ]"
-          for i, v in cells),
+        "  %k = phi i64 [ 0, %entry ], [ %k_next, %loop ]",
+        "  %bk = phi ptr [ %b, %entry ], [ %bk_next, %loop ]",
+        *(["  %ak = phi ptr [ %a, %entry ], [ %ak_next, %loop ]"] if spec.depth_major else []),
+        *(f"  %acc_{x} = phi {spec.vector} [ zeroinitializer, %entry ], [ %next_{x}, %loop ]" for x in names),
         *(line for v in range(spec.tile.vectors) for line in _load(spec, f"%b_{v}", "bk", v)),
         *(line for i in range(rows) for line in _row_step(spec, i)),
         f"  %bk_next = getelementptr {spec.scalar}, ptr %bk, i64 {b_step}",
@@ -111,9 +104,15 @@ def _tile_text(spec: Spec, rows: int) -> list[str]:
         "  %again = icmp slt i64 %k_next, %depth",
         "  br i1 %again, label %loop, label %done",
         "done:",
-        *(f"  %sum_{i}_{v} = phi {spec.vector} [ %init_{i}_{v}, %begin ], [ %next_{i}_{v}, %loop ]"
-          for i, v in cells),
-        *(line for i, v in cells for line in _store(spec, f"%sum_{i}_{v}", f"c{i}", v)),
+        *(f"  %sum_{x} = phi {spec.vector} [ zeroinitializer, %entry ], [ %next_{x}, %loop ]" for x in names),
+        "  br i1 %accumulate, label %resume, label %finish",
+        "resume:",
+        *(line for i, v in cells for line in _load(spec, f"%old_{i}_{v}", f"c{i}", v)),
+        *(f"  %both_{x} = fadd {spec.vector} %old_{x}, %sum_{x}" for x in names),
+        "  br label %finish",
+        "finish:",
+        *(f"  %total_{x} = phi {spec.vector} [ %sum_{x}, %done ], [ %both_{x}, %resume ]" for x in names),
+        *(line for i, v in cells for line in _store(spec, f"%total_{i}_{v}", f"c{i}", v)),
         "  ret void",
         "}",
     ]
@@ -202,6 +201,7 @@ def _dispatch(spec: Spec) -> list[str]:
     rows = spec.tile.rows
     arguments = (
         "ptr %ci, i64 %c_stride, ptr %ai, i64 %a_stride, ptr %bj, i64 %b_stride, i64 %depth, i1 %accumulate")
+    cases = " ".join(f"i64 {r}, label %run_{r}" for r in rows)
     lines = [f"  %count_{len(rows) - 1} = add i64 0, {rows[-1]}"]
     for n in range(len(rows) - 2, -1, -1):
         lines.append(f"  %fits_{n} = icmp sge i64 %left, {rows[n]}")
@@ -209,7 +209,7 @@ def _dispatch(spec: Spec) -> list[str]:
     lines += [
         f"  %twice = icmp eq i64 %left, {2 * rows[1]}",
         f"  %count = select i1 %twice, i64 {rows[1]}, i64 %count_0",
-        "  switch i64 %count, label %tile_done [ " + " ".join(f"i64 {r}, label %run_{r}" for r in rows) + " ]",
+        f"  switch i64 %count, label %tile_done [ {cases} ]",
     ]
     for r in rows:
         lines += [f"run_{r}:", f"  call void @{spec.name}.t{r}({arguments})", "  br label %tile_done"]

@@ -8,6 +8,7 @@ Every element's sum runs over depth blocks in order, whatever the tasks: results
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ....ir import dim as dims_
@@ -15,13 +16,16 @@ from ....ir.dim import Dim
 from ....target import Target
 from ..contraction import Contraction, Index, blocks, ceil_div, even_block, tile
 from ..contraction_ports import Ports
-from .contraction_walk import Span, fill, minimum, segments, subtract
 from ..ir import Buffer, Product, Var
-from .space import delinearize
 from ..unit import Unit, UnitKernel
+from .contraction_walk import Span, fill, minimum, segments, subtract
+from .space import delinearize
 
 _PAD = 16  # elements added to a packed row, so that rows do not share cache sets
-_DIRECT_ROWS = 96  # up to so many rows the right operand is read in place rather than packed first
+_GROUP, _PACK_DEPTH = 4, 128  # panels and depth that a packing task copies
+_FEW_ROWS = 32  # up to so many rows reading the right operand in place costs less than packing it
+_LOCAL_ROWS = 192  # up to so many rows are one block, whose tasks pack the right operand themselves
+_TASKS = 8  # blocks shrink until there are so many tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,53 +81,98 @@ def build(c: Contraction, target: Target) -> Unit:
 
 
 def _choose(c: Contraction, target: Target) -> _Plan:
+    """Choices by sizes (the traced ones where a dim varies: they cost speed only when sizes differ)."""
     most, panel = blocks(c.dtype, target), tile(c.dtype, target).panel
-    rows, cols, depth = map(dims_.product, (c.rows, c.cols, c.depth))
-    whole = isinstance(cols, int) and cols % panel == 0
-    few = isinstance(rows, int) and rows <= _DIRECT_ROWS
-    rhs = "shared" if not few else "direct" if c.rhs.plain and c.rhs.major == "free" and whole else "local"
-    narrow = isinstance(cols, int) and cols <= 64
-    lhs_direct = c.lhs.plain is not None and (narrow or few and c.lhs.major == "depth")
+    batch, rows, cols, depth = (dims_.sample(dims_.product(d)) for d in (c.batch, c.rows, c.cols, c.depth))
+    static_cols = dims_.product(c.cols)
+    whole = isinstance(static_cols, int) and static_cols % panel == 0
+    in_place = c.rhs.plain is not None and c.rhs.major == "free" and whole
+    small = depth * cols * c.dtype.itemsize <= target.l2_bytes // 2
+    if in_place and (rows <= _FEW_ROWS or small and rows <= 2 * _FEW_ROWS):
+        rhs = "direct"
+    else:
+        rhs = "local" if rows <= _LOCAL_ROWS else "shared"
+    # Twelve rows of a power-of-two stride do not fit into the ways of L1; six do.
+    rows_fit = target.vector_bits <= 256 or cols <= 2 * panel
+    lhs_direct = c.lhs.plain is not None and (
+        c.lhs.major == "depth" and rows_fit or c.lhs.major == "free" and (cols <= 2 * panel or rows <= 64))
+    most_rows = _LOCAL_ROWS if rhs == "local" else most.rows
     most_cols = most.cols if rhs == "shared" else most.cols // 2
-    return _Plan(c, panel, most.rows, most_cols, most.depth, rhs, lhs_direct)
+    parts = batch * -(-cols // most_cols)
+    while rhs == "shared" and most_rows > 24 and parts * -(-rows // most_rows) < _TASKS:
+        most_rows //= 2
+    while rhs != "shared" and most_cols > 2 * panel and batch * -(-cols // most_cols) < _TASKS:
+        most_cols //= 2
+    return _Plan(c, panel, most_rows, most_cols, most.depth, rhs, lhs_direct)
 
 
 # --- step 1: the right operand into panels ---
 def _pack(plan: _Plan) -> UnitKernel:
-    """One task packs one panel over the whole depth."""
+    """One task packs some panels over a block of the depth."""
     c, (batch, _, cols, depth) = plan.c, plan.extents
     p = Ports(f"{c.name}.pack")
     b = p.b
     temp = p.write("temp", 0, c.dtype)
-    g, panel = delinearize(b, b.task, (batch, plan.panels))
-    base = b.mul(b.task, b.mul(b.size(depth), b.index(plan.panel)))
-    start = b.mul(panel, b.index(plan.panel))
-    stop = minimum(b, b.add(start, b.index(plan.panel)), b.size(cols))
-    _pack_panel(plan, p, tuple(delinearize(b, g, c.batch)), Span(c.cols, start, stop),
-                Span(c.depth, b.index(0), b.size(depth)), temp, base)
-    cost = dims_.make("mul", depth, 2 * plan.panel)
-    return p.kernel(dims_.make("mul", batch, plan.panels), cost)
+    width = _GROUP * plan.panel
+    counts = (batch, ceil_div(cols, width), ceil_div(depth, _PACK_DEPTH))
+    g, group, part = delinearize(b, b.task, counts)
+    stride = b.mul(b.size(depth), b.index(plan.panel))
+    base = b.mul(b.mul(g, b.size(plan.panels)), stride)
+    col_span, depth_span = _block(p, c.cols, group, width), _block(p, c.depth, part, _PACK_DEPTH)
+    _pack_panels(plan, p, tuple(delinearize(b, g, c.batch)), col_span, depth_span, temp, base, stride)
+    return p.kernel(dims_.product(counts), 2 * width * _PACK_DEPTH)
 
 
-def _pack_panel(
-    plan: _Plan, p: Ports, g: Index, cols: Span, depth: Span, target: Buffer, base: Var
+def _pack_panels(
+    plan: _Plan, p: Ports, g: Index, cols: Span, depth: Span, target: Buffer, base: Var, stride: Var
 ) -> None:
-    """Copy columns `cols` (at most a panel) of depths `depth` to target[base + k * panel + j]; fill up with 0."""
+    """Copy columns `cols` (whole panels from a panel's start on) of depths `depth` to
+    target[base + (j // width) * stride + k * width + j % width]; zeros fill the last panel."""
+    b, side, width = p.b, plan.c.rhs, p.b.index(plan.panel)
+    first = b.op("divide", cols.start, width)
+    last = b.op("divide", b.add(cols.stop, b.index(plan.panel - 1)), width)
+
+    def panel(j: Var) -> tuple[Span, Var]:
+        start = b.mul(j, width)
+        span = Span(cols.dims, start, minimum(b, b.add(start, width), cols.stop))
+        return span, b.add(base, b.mul(j, stride))
+
+    if side.major == "free":
+        with b.loop(depth.start, depth.stop) as k:
+            index = tuple(delinearize(b, k, depth.dims))
+            with b.loop(first, last) as j:
+                span, start = panel(j)
+                place = b.add(start, b.mul(k, width))
+
+                def row(prefix: Index, low: Var, high: Var, offset: Var) -> None:
+                    with b.loop(low, high, "vector") as t:
+                        b.store(target, b.add(b.add(place, offset), t), side.value(p, g, (*prefix, t), index))
+
+                segments(b, span, row)
+    else:
+        with b.loop(first, last) as j:
+            span, start = panel(j)
+
+            def put(i: Var, k: Var, value: Var) -> None:
+                b.store(target, b.add(start, b.add(b.mul(b.add(depth.start, k), width), i)), value)
+
+            fill(p, side, plan.c.dtype, g, span, depth, put)
+    _pad_panel(plan, p, cols, depth, target, lambda: panel(b.op("subtract", last, b.index(1))))
+
+
+def _pad_panel(
+    plan: _Plan, p: Ports, cols: Span, depth: Span, target: Buffer, panel: Callable[[], tuple[Span, Var]]
+) -> None:
+    """Zeros in the columns of the last panel that lie past the operand."""
     b, width = p.b, p.b.index(plan.panel)
 
-    def put(j: Var, k: Var, value: Var) -> None:
-        b.store(target, b.add(b.add(base, b.mul(k, width)), j), value)
-
-    fill(p, plan.c.rhs, plan.c.dtype, g, cols, depth, put)
-    count = _extent(p, cols)
-    whole = b.compare(count, width, "EQ")
-
     def pad() -> tuple[Var, ...]:
-        with b.loop(b.index(0), _extent(p, depth)) as k, b.loop(count, width, "vector") as j:
-            put(j, k, b.const(0, plan.c.dtype))
+        span, start = panel()
+        with b.loop(depth.start, depth.stop) as k, b.loop(_extent(p, span), width, "vector") as i:
+            b.store(target, b.add(start, b.add(b.mul(k, width), i)), b.const(0, plan.c.dtype))
         return ()
 
-    b.cond(whole, lambda: (), pad)
+    b.cond(b.compare(b.op("remainder", cols.stop, width), b.index(0), "EQ"), lambda: (), pad)
 
 
 def _extent(p: Ports, span: Span) -> Var:
@@ -152,7 +201,8 @@ def _multiply(plan: _Plan) -> UnitKernel:
         sizes = (_extent(p, row_span), _extent(p, col_span), _extent(p, depth_span))
         b.product(Product(
             target, target_offset, target_stride, *a, *right, *sizes,
-            b.compare(step, b.index(0), "GT"), "row" if c.lhs.major == "depth" else "depth", plan.rhs != "direct", plan.panel))
+            b.compare(step, b.index(0), "GT"), a_major="row" if c.lhs.major == "depth" else "depth",
+            packed=plan.rhs != "direct", panel=plan.panel))
     if not plan.writes_place:
         _finish(plan, p, g, row_span, col_span, target, target_stride)
     work = dims_.product((plan.row_block, plan.col_block, depth))
@@ -194,7 +244,7 @@ def _lhs_block(
         assert side.plain is not None
         plain = side.plain(p, g)
         first, second = (rows, depth) if by_depth else (depth, rows)
-        return plain.buffer, b.add(plain.offset, b.add(b.mul(first.start, plain.stride), second.start)), plain.stride
+        return plain.buffer, plain.at(b, first.start, second.start), plain.stride
     stride = b.index(plan.most_depth + _PAD if by_depth else plan.most_rows)
 
     def put(i: Var, k: Var, value: Var) -> None:
@@ -214,18 +264,16 @@ def _rhs_block(
     if plan.rhs == "direct":
         assert c.rhs.plain is not None
         plain = c.rhs.plain(p, g)
-        return plain.buffer, b.add(plain.offset, b.add(b.mul(depth.start, plain.stride), cols.start)), plain.stride
+        return plain.buffer, plain.at(b, depth.start, cols.start), plain.stride
     if packed is None:
         stride = b.mul(b.size(plan.extents[3]), width)
         panel = b.add(b.mul(g_flat, b.size(plan.panels)), b.op("divide", cols.start, width))
         offset = b.add(b.mul(panel, stride), b.mul(depth.start, width))
         return p.read("temp", 0, c.dtype), offset, stride
     stride = b.index(plan.panel * plan.most_depth)
-    first = b.op("divide", cols.start, width)
-    with b.loop(first, b.op("divide", b.add(cols.stop, b.index(plan.panel - 1)), width)) as j:
-        start = b.mul(j, width)
-        panel = Span(c.cols, start, minimum(b, b.add(start, width), cols.stop))
-        _pack_panel(plan, p, g, panel, depth, packed, b.mul(subtract(b, j, first), stride))
+    # The panels of the block begin at offset 0 of the scratch.
+    first = b.op("add", b.mul(b.op("divide", cols.start, width), stride), b.mul(depth.start, width))
+    _pack_panels(plan, p, g, cols, depth, packed, subtract(b, b.index(0), first), stride)
     return packed, b.index(0), stride
 
 

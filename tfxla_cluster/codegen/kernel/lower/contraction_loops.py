@@ -9,10 +9,10 @@ from ....ir import dim as dims_
 from ....target import Target
 from ..contraction import Contraction, Index, blocks, ceil_div
 from ..contraction_ports import Ports
-from .contraction_walk import Span, maximum, minimum, segments, subtract
 from ..ir import Var
-from .space import delinearize
 from ..unit import Unit
+from .contraction_walk import Span, maximum, minimum, segments
+from .space import delinearize
 
 _DOT_COLS = 16  # columns a task of reductions computes
 

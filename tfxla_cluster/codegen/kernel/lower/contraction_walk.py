@@ -55,7 +55,8 @@ def segments(b: KernelBuilder, span: Span, body: Callable[[Index, Var, Var, Var]
 
 
 def fill(
-    p: Ports, side: Side, dtype: DType, g: Index, free: Span, depth: Span, put: Callable[[Var, Var, Var], None]
+    p: Ports, side: Side, dtype: DType, g: Index, free: Span, depth: Span,
+    put: Callable[[Var, Var, Var], None],
 ) -> None:
     """Evaluate a block of an operand: `put(i, k, value)` for free position i and depth position k.
 

@@ -13,11 +13,11 @@ from ....ir.shape import Shape
 from ....target import Target
 from ..builder import KernelBuilder
 from ..contraction import Contraction, Index, Plain, Side
-from .contraction_build import build
-from .contraction_loops import build_loops, transposed
 from ..contraction_ports import Ports
 from ..ir import Buffer, Var
 from ..unit import Unit
+from .contraction_build import build
+from .contraction_loops import build_loops, transposed
 
 
 @dataclass(frozen=True, slots=True)
