@@ -10,7 +10,7 @@ import numpy as np
 
 from tfxla_cluster.codegen.kernel import abi
 from tfxla_cluster.codegen.kernel.ir import Kernel
-from tfxla_cluster.codegen.llvm.compile import compile_kernel
+from tfxla_cluster.codegen.llvm.compile import assemble, compile_kernel
 from tfxla_cluster.codegen.llvm.loader import Library
 from tfxla_cluster.ir import dim
 from tfxla_cluster.target import Target
@@ -22,14 +22,34 @@ def host_target(vector_bits: int = 256) -> Target:
     return Target("cpu", llvm.get_host_cpu_name(), features.flatten(), vector_bits)
 
 
+# Kernels run with denormals flushed to zero, as the runtime and TensorFlow's threads have it.
+_FLUSHED = """
+define void @flushed(ptr %context, ptr %inputs, ptr %outputs, ptr %sizes) {
+  %slot = alloca i32
+  %other = alloca i32
+  call void @llvm.x86.sse.stmxcsr(ptr %slot)
+  %old = load i32, ptr %slot
+  %new = or i32 %old, 32832
+  store i32 %new, ptr %other
+  call void @llvm.x86.sse.ldmxcsr(ptr %other)
+  call void @kernel(ptr %context, ptr %inputs, ptr %outputs, ptr %sizes)
+  call void @llvm.x86.sse.ldmxcsr(ptr %slot)
+  ret void
+}
+declare void @kernel(ptr, ptr, ptr, ptr)
+declare void @llvm.x86.sse.stmxcsr(ptr)
+declare void @llvm.x86.sse.ldmxcsr(ptr)
+"""
+
+
 class Loaded:
     """A compiled kernel; call it with arrays. Outputs are written in place and must be contiguous."""
 
     def __init__(self, kernel: Kernel, target: Target | None = None) -> None:
         self.kernel, self.target = kernel, target or host_target()
         self.code = compile_kernel(kernel, self.target, "kernel")
-        self.library = Library([self.code.object], self.target)
-        self.function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)(self.library.address("kernel"))
+        self.library = Library([self.code.object, assemble(_FLUSHED, self.target)], self.target)
+        self.function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)(self.library.address("flushed"))
         scratch = abi.scratch_layout(kernel)[1]
         self._scratch = np.empty(scratch + abi.SCRATCH_ALIGN, np.uint8)
 

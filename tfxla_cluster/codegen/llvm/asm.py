@@ -229,11 +229,6 @@ class Asm:
             return self.splat(self.literal(f"i{BITS[x.type]}", number), x.lanes)
         return self.cast("bitcast", x, f"i{BITS[x.type]}")
 
-    def reshape_bits(self, x: Reg, type: str, lanes: int) -> Reg:
-        """A bitcast that may change the number of lanes."""
-        return self._pure(
-            f"bitcast {type_text(x.type, x.lanes)} {x.text} to {type_text(type, lanes)}", type, lanes, x.level)
-
     def intrinsic(self, name: str, *operands: Operand, tail: str = "") -> Reg:
         """A pure intrinsic whose result has its operands' type, e.g. 'llvm.fma'."""
         regs = self.match(*operands)
@@ -295,17 +290,6 @@ class Asm:
     def store(self, value: Reg, pointer: Reg, align: int) -> None:
         kind = type_text(value.type, value.lanes)
         self.line(f"store {kind} {value.text}, ptr {pointer.text}, align {align}")
-
-    def call_here(self, name: str, type: str, lanes: int, args: Sequence[Reg]) -> Reg:
-        """A call that reads memory or has an effect, in the current scope."""
-        kinds = [type_text(r.type, r.lanes) for r in args]
-        self.declare(name, type_text(type, lanes), kinds)
-        text = ", ".join(f"{k} {r.text}" for k, r in zip(kinds, args))
-        call = f"call {type_text(type, lanes)} @{name}({text})"
-        if type == "void":
-            self.line(call)
-            return self.poison("i1", 1)
-        return self._here(call, type, lanes)
 
     def alloca(self, bytes: int) -> Reg:
         """A 64-byte aligned stack slot, allocated once in the entry block."""

@@ -9,6 +9,7 @@ from ...errors import UnsupportedError
 from ...ir.dtype import DType
 from . import integer
 from .asm import Asm, Reg
+from .complex_ops import COMPLEX_FUNCTIONS, absolute
 from .convert import bitcast_convert, convert, reduce_precision
 from .math import FLOAT_FUNCTIONS
 
@@ -41,6 +42,8 @@ def emit(
     if function is not None:
         return function(asm, attrs, operands, out)
     dtype, regs = operands[0].dtype, [o.parts[0] for o in operands]
+    if dtype.kind == "complex":
+        return _complex_function(asm, opcode, operands)
     if dtype.is_float and opcode in FLOAT_FUNCTIONS:
         return (FLOAT_FUNCTIONS[opcode](asm, *regs),)
     if dtype.is_integer and opcode in integer.INTEGER_FUNCTIONS:
@@ -50,11 +53,27 @@ def emit(
     raise UnsupportedError(f"no machine code for {opcode} on {dtype.name}")
 
 
+def _complex_function(asm: Asm, opcode: str, operands: Sequence[Operands]) -> tuple[Reg, ...]:
+    if opcode == "abs":
+        real, imag = operands[0].parts
+        return (absolute(asm, (real, imag)),)
+    if opcode not in COMPLEX_FUNCTIONS:
+        raise UnsupportedError(f"no machine code for {opcode} on {operands[0].dtype.name}")
+    return COMPLEX_FUNCTIONS[opcode](asm, *(o.parts for o in operands))
+
+
 def supported(opcode: str, dtype: DType) -> bool:
     """True when `emit` has a rule for the opcode on operands of `dtype`."""
     table = (FLOAT_FUNCTIONS if dtype.is_float else integer.INTEGER_FUNCTIONS if dtype.is_integer
-             else integer.PRED_FUNCTIONS if dtype.kind == "pred" else {})
-    return opcode in _GENERAL or opcode in table
+             else integer.PRED_FUNCTIONS if dtype.kind == "pred" else {**COMPLEX_FUNCTIONS, "abs": absolute})
+    return opcode in _GENERAL and _allowed(opcode, dtype) or opcode in table
+
+
+def _allowed(opcode: str, dtype: DType) -> bool:
+    """Whether HLO has the general opcode on operands of `dtype`."""
+    kinds = {"clamp": ("int", "uint", "float"), "is-finite": ("float",), "reduce-precision": ("float",),
+             "complex": ("float",), "real": ("float", "complex"), "imag": ("float", "complex")}
+    return dtype.kind in kinds.get(opcode, (dtype.kind,))
 
 
 def index_division(asm: Asm, opcode: str, a: Reg, b: Reg) -> Reg:

@@ -1,9 +1,12 @@
-"""Float opcodes: the table of functions on one f32 or f64 register."""
+"""Float opcodes: the table of functions on f32 or f64 registers."""
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from ..asm import Reg
-from . import basic, exponential
+from . import basic, exponential, logarithm, power, trigonometric
 
-FLOAT_FUNCTIONS: dict[str, Callable[..., Reg]] = {**basic.FUNCTIONS, **exponential.FUNCTIONS}
+FLOAT_FUNCTIONS: dict[str, Callable[..., Reg]] = {
+    **basic.FUNCTIONS, **exponential.FUNCTIONS, **logarithm.FUNCTIONS, **trigonometric.FUNCTIONS,
+    **power.FUNCTIONS,
+}

@@ -1,0 +1,76 @@
+"""Kernels of one operation, their HLO text, and inputs that hurt."""
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from tests.codegen.run_kernel import Loaded
+from tfxla_cluster.codegen.kernel.builder import KernelBuilder
+from tfxla_cluster.ir.dim import sym
+from tfxla_cluster.ir.dtype import DTYPES, PRED, DType
+
+N = sym("n", 10)
+
+
+@functools.lru_cache(maxsize=4)
+def elementwise(opcode: str, operands: tuple[str, ...], out: str, attrs: tuple[tuple[str, Any], ...] = ()) -> Loaded:
+    """One vector loop that applies `opcode` to n elements of each input."""
+    b = KernelBuilder(opcode)
+    inputs = [b.input(DTYPES[name]) for name in operands]
+    target = b.output(DTYPES[out])
+    with b.loop(b.index(0), b.size(N), "vector") as i:
+        b.store(target, i, b.op(opcode, *[b.load(x, i) for x in inputs], dtype=DTYPES[out], **dict(attrs)))
+    return Loaded(b.finish(1))
+
+
+def apply(opcode: str, out: str, *arrays: np.ndarray, **attrs: Any) -> np.ndarray:
+    """`opcode` on arrays of one length."""
+    from tfxla_cluster.ir.dtype import from_numpy
+
+    names = tuple(from_numpy(a.dtype).name for a in arrays)
+    result = np.zeros(len(arrays[0]), DTYPES[out].numpy)
+    elementwise(opcode, names, out, tuple(sorted(attrs.items())))(arrays, [result], {"n": len(arrays[0])})
+    return result
+
+
+def hlo(opcode: str, out: str, *operands: str, count: int, attrs: str = "") -> str:
+    """An HLO module of that one instruction."""
+    parameters = "\n".join(f"  p{i} = {t}[{count}] parameter({i})" for i, t in enumerate(operands))
+    names = ", ".join(f"p{i}" for i in range(len(operands)))
+    tail = f", {attrs}" if attrs else ""
+    return f"HloModule m\nENTRY e {{\n{parameters}\n  ROOT r = {out}[{count}] {opcode}({names}){tail}\n}}"
+
+
+def hostile(dtype: DType, count: int = 600, seed: int = 0) -> np.ndarray:
+    """Values of `dtype`: the corners of its range, specials, and random ones; no denormals."""
+    rng = np.random.default_rng(seed)
+    if dtype is PRED:
+        return rng.integers(0, 2, count).astype(bool)
+    if dtype.is_integer:
+        return _integers(dtype, count, rng)
+    if dtype.kind == "complex":
+        part = DTYPES["f32" if dtype.bits == 64 else "f64"]
+        real, imag = hostile(part, count, seed + 1), hostile(part, count, seed + 2)
+        return (real + 1j * imag).astype(dtype.numpy)
+    special = [0.0, -0.0, np.nan, np.inf, -np.inf, 1, -1, 0.5, -0.5, 1.5, 2.5, -2.5, 3, 7, 100, -100]
+    spread = np.concatenate([special, rng.standard_normal(count), rng.uniform(-30, 30, count)])
+    with np.errstate(all="ignore"):
+        values = spread.astype(np.float32 if dtype.bits < 64 else np.float64).astype(dtype.numpy)
+    order = rng.permutation(len(values))[:count]
+    return np.concatenate([values[:16], values[order]])[:count]
+
+
+def _integers(dtype: DType, count: int, rng: np.random.Generator) -> np.ndarray:
+    bits = dtype.bits
+    low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if dtype.kind == "int" else (0, (1 << bits) - 1)
+    corners = [low, high, low + 1, high - 1, 0, 1, 2, 3, max(low, -1), max(low, -2), bits, bits - 1]
+    corners = [min(max(c, low), high) for c in corners]
+    wide = [int(v) for v in rng.integers(low, high, count // 2, dtype=np.int64 if low else np.uint64)]
+    near = [int(v) for v in rng.integers(max(low, -9), min(high, 9), count)]
+    pool = np.array(corners + wide + near, dtype=object)
+    chosen = np.concatenate([pool[:12], pool[rng.integers(0, len(pool), count)]])[:count]
+    if bits == 4:
+        return chosen.astype(np.int8).astype(dtype.numpy)
+    return chosen.astype(dtype.numpy)
