@@ -39,7 +39,7 @@ OPCODES: dict[str, Opcode] = {
         *_rows("elementwise", None, "map"),
         *_rows("leaf", 0, "parameter constant iota partition-id replica-id"),
         *_rows("move", 1, """
-            bitcast broadcast reshape reverse slice transpose dynamic-reshape optimization-barrier"""),
+            bitcast broadcast reshape reverse slice transpose dynamic-reshape opt-barrier"""),
         *_rows("move", 2, "pad"),
         *_rows("move", None, "concatenate dynamic-slice dynamic-update-slice"),
         *_rows("move", 2, "gather"),

@@ -157,7 +157,7 @@ class Structure(Core):
         return self.add_op("after-all", *tokens)
 
     def optimization_barrier(self, x: Instr) -> Instr:
-        return self.add_op("optimization-barrier", x)
+        return self.add_op("opt-barrier", x)
 
     def custom_call(self, target: str, operands: Sequence[Instr], shape: Shape | str, **attrs: Any) -> Instr:
         return self.add_op("custom-call", *operands, shape=as_shape(shape), custom_call_target=target, **attrs)

@@ -72,6 +72,6 @@ def _same(case: Case) -> Shape:
 
 RULES: dict[str, Rule] = {
     "while": _while, "conditional": _conditional, "call": _call, "fusion": _fusion, "map": _map,
-    "tuple": _tuple, "get-tuple-element": _get_tuple_element, "optimization-barrier": _same,
+    "tuple": _tuple, "get-tuple-element": _get_tuple_element, "opt-barrier": _same,
     "add-dependency": _same,
 }
