@@ -20,6 +20,7 @@ from ..ir.node import Computation, Instr, Module
 from ..ir.shape import Shape
 from . import schedule
 from .buffers import Affinity, Assignment, Buffer, assign, capacity
+from .kernel_use import read_inputs
 from .liveness import Effect, Liveness, overlaps
 from .plan import (
     BranchStep, CopyStep, KernelStep, LaunchPlan, LoopStep, Ref, SizeSource, SizeStep, Step,
@@ -187,9 +188,11 @@ class _Emitter:
         def numbers(refs: Sequence[UnitRef]) -> Buffers:
             return tuple(lookup[r.kind][r.index] for r in refs)
 
-        kernel, reads, writes = step.kernel, numbers(step.inputs), numbers(step.outputs)
+        kernel, inputs, writes = step.kernel, numbers(step.inputs), numbers(step.outputs)
+        used = read_inputs(kernel)
+        reads = tuple(b for n, b in enumerate(inputs) if n in used)
         emitted = KernelStep(
-            self.symbols[kernel], tuple(map(_virtual, reads)), tuple(map(_virtual, writes)), kernel.sizes,
+            self.symbols[kernel], tuple(map(_virtual, inputs)), tuple(map(_virtual, writes)), kernel.sizes,
             kernel.tasks, kernel.cost, scratch_layout(kernel)[1], instr.name)
         self._steps.append(emitted)
         kills = tuple(b for b in writes if b not in written)

@@ -10,7 +10,7 @@ from ..ir.node import Computation, Instr
 from ..ir.shape import Shape
 
 # The result lies in the first operand's buffers.
-SAME_BUFFERS = frozenset("reshape bitcast copy optimization-barrier domain add-dependency".split())
+SAME_BUFFERS = frozenset("reshape bitcast copy opt-barrier domain add-dependency".split())
 # Results that need no buffers of their own.
 VIEWS = SAME_BUFFERS | frozenset(
     "tuple get-tuple-element after-all parameter constant partition-id replica-id".split())
