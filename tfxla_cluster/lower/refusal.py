@@ -12,6 +12,7 @@ _ATTRIBUTES = re.compile(r"Requested Attributes: ([^)]*)\)")
 _NODE = re.compile(r"\{\{node ([^}]+)\}\}")
 _CONSTANT = re.compile(r"Input (\d+) to node `([^`]+)` with op (\w+) must be a compile-time constant")
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+_DEFINED = re.compile(r" \(defined @ [^)]*\)")
 _GRAPH = re.compile(r"trying to compile graph (\S+?)\[")
 
 # Op -> what a user can write instead.
@@ -74,7 +75,7 @@ def _unwrap(text: str) -> str:
 def _first_lines(text: str) -> str:
     """What comes before stack traces and advice."""
     head = re.split(r"\n\nStack trace|\nThe op is created at|\n\t \[\[|\n\ttf2xla conversion", text)[0]
-    return " ".join(head.split())[:600]
+    return " ".join(_DEFINED.sub("", head).split())[:600]
 
 
 def _last_user_frame(text: str) -> str:

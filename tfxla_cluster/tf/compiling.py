@@ -57,8 +57,8 @@ def _lower(function: str, args: Sequence[bridge.Arg]) -> bridge.Lowered:
     try:
         return bridge.lower(function, args)
     except LoweringError as error:
-        trace.record("unsupported", function=function, op=error.op, node=error.node, where=error.where,
-                     reason=error.message)
+        trace.record("error", what=f"lowering {function}", error="InvalidArgumentError", message=error.message,
+                     where=error.where, op=error.op, node=error.node)
         raise tf.errors.InvalidArgumentError(None, None, str(error)) from error
 
 

@@ -24,13 +24,15 @@ from ..stats import add as count
 from . import compiling, native_op, variables
 
 MUST_COMPILE = "_XlaMustCompile"
+# In the names of functions that `jit` makes: they run natively without `enable()` too.
+JIT_PREFIX = "tfxla_jit_"
 
 
 class Route:
     """How calls of one must-compile function run. `fallback` is the reason when stock XLA runs it."""
 
     def __init__(self, name: bytes, definition: Any, inputs: Sequence[Any]) -> None:
-        self.name, self.fallback = name, ""
+        self.name, self.fallback, self.closed = name, "", False
         dtypes = {i: _value_dtype(t) for i, t in enumerate(inputs) if t.dtype == tf.resource}
         self.interface = variables.interface(definition, bridge.library, {i: d for i, d in dtypes.items() if d})
         self.program = compiling.program(self.interface, "must", name.decode())
@@ -64,6 +66,7 @@ class Route:
 
     def close(self) -> None:
         """Free the wrapper and the executables."""
+        self.closed = True
         ctx = context.context()
         if self.wrapper and ctx.has_function(self.wrapper):
             ctx.remove_function(self.wrapper)
@@ -83,9 +86,15 @@ class Hook:
         self.lock = threading.RLock()
         self.dropped: deque[Route] = deque()
         self.originals: dict[str, Any] = {}
+        self.everything = False
 
-    def install(self) -> None:
+    def install(self, selected_only: bool = False) -> None:
+        """Route must-compile functions, of `jit` only or all. Functions traced earlier are covered."""
         with self.lock:
+            if not selected_only and not self.everything:
+                self.everything = True
+                for name in [n for n, route in self.routes.items() if route is None]:
+                    del self.routes[name]
             if self.originals:
                 return
             native_op.ensure_registered()
@@ -100,7 +109,10 @@ class Hook:
             for name, original in self.originals.items():
                 setattr(context.Context, name, original)
             self.originals.clear()
-            self.dropped.extend(r for r in self.routes.values() if r is not None)
+            self.everything = False
+            for route in filter(None, self.routes.values()):
+                route.closed = True
+                self.dropped.append(route)
             self.routes.clear()
             self._free_dropped()
 
@@ -125,6 +137,7 @@ class Hook:
             # Called from __del__ at any point of any thread: no lock may be taken here.
             route = routes.pop(name, None)
             if route is not None:
+                route.closed = True
                 dropped.append(route)
             return original(ctx, name)
 
@@ -139,8 +152,10 @@ class Hook:
             if name in self.routes:
                 return self.routes[name]
             self._free_dropped()
-            definition = ctx.get_function_def(name)
-            made = self._make_route(name, definition, inputs) if is_must_compile(definition) else None
+            made = None
+            if self.everything or JIT_PREFIX.encode() in name:
+                definition = ctx.get_function_def(name)
+                made = self._make_route(name, definition, inputs) if is_must_compile(definition) else None
             self.routes[name] = made
             return made
 
@@ -151,7 +166,7 @@ class Hook:
             _say_fallback(name.decode(), f"internal error: {type(error).__name__}: {error}")
             return None
         count("functions")
-        trace.record("function", name=name.decode(), kind_of="must_compile", variables=len(route.interface.resources),
+        trace.record("function", name=name.decode(), route="must_compile", variables=len(route.interface.resources),
                      updated=len(route.interface.updated))
         return route
 
@@ -203,7 +218,7 @@ def _restore_name(route: Route, message: str) -> str:
 
 def _say_fallback(name: str, reason: str) -> None:
     count("fallbacks", reason=reason)
-    trace.record("fallback", function=name, reason=reason, to="xla")
+    trace.record("fallback", what=name, reason=reason, to="xla")
     trace.once(f"fallback:{name}", f"function {name} is compiled by stock XLA: {reason}")
 
 

@@ -29,21 +29,25 @@ _VALUE_ATTRS = ("dtype", "T")
 class Interface:
     """How a FunctionDef becomes an op on tensors.
 
-    function: the FunctionDef's name. names: of its arguments. args: TF dtype number per argument (of a variable: of its value).
-    resources: arguments that are variables. inputs: arguments the op takes, in order (of variables their
-    values; one that is never used is left out). outputs: dtype number per function output that is no resource.
-    updated: variables whose new value the op returns after the outputs. handles: output that is a resource ->
-    the argument it is.
+    function: the FunctionDef's name. args: TF dtype number per argument (of a variable: of its value).
+    resources: arguments that are variables. outputs: dtype number per function output that is no resource.
+    updated: variables whose new value the op returns after the outputs. names: of the arguments, for messages.
+    inputs: arguments the op takes, in order (of variables their values); all, unless some variable is never
+    used. handles: function output that is a resource -> the argument it is.
     """
 
     function: str
-    names: tuple[str, ...]
     args: tuple[int, ...]
     resources: frozenset[int]
-    inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     updated: tuple[int, ...]
-    handles: Mapping[int, int]
+    names: tuple[str, ...] = ()
+    inputs: tuple[int, ...] = None  # type: ignore[assignment]
+    handles: Mapping[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.inputs is None:
+            object.__setattr__(self, "inputs", tuple(range(len(self.args))))
 
     @property
     def input_types(self) -> tuple[int, ...]:
