@@ -1,10 +1,10 @@
-"""HLO text -> executable with one unit an instruction (no passes, no fusion): the runtime alone under test."""
+"""HLO text -> executable with one unit an instruction (no passes, no fusion), to test the runtime alone."""
 from __future__ import annotations
 
 import hashlib
 
-from tfxla_cluster.codegen.kernel.key import key
 from tfxla_cluster.codegen.kernel.ir import Kernel
+from tfxla_cluster.codegen.kernel.key import key
 from tfxla_cluster.codegen.kernel.lower import lower
 from tfxla_cluster.codegen.kernel.unit import UnitKernel
 from tfxla_cluster.codegen.llvm.compile import compile_kernels

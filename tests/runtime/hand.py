@@ -137,7 +137,9 @@ def vector(n: Dim) -> Shape:
     return array(F32, (n,))
 
 
-def kernel(symbol: str, inputs: list[Ref], outputs: list[Ref], per_task: Dim, tasks: Dim, cost: Dim = 1) -> KernelStep:
+def kernel(
+    symbol: str, inputs: list[Ref], outputs: list[Ref], per_task: Dim, tasks: Dim, cost: Dim = 1
+) -> KernelStep:
     return KernelStep(symbol, tuple(inputs), tuple(outputs), (per_task,), tasks, cost, instr=symbol)
 
 

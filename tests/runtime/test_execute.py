@@ -1,13 +1,14 @@
 """The interpreter and the pool: hand-made plans, every kind of step, many threads, forks."""
 from __future__ import annotations
 
-import os
 import resource
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
-from .hand import HandCode, kernel, sum_plan, vector
 
 from tfxla_cluster.errors import InternalError, TfxlaError, UsageError
 from tfxla_cluster.ir import dim as dims
@@ -16,8 +17,17 @@ from tfxla_cluster.ir.shape import array
 from tfxla_cluster.runtime import native
 from tfxla_cluster.runtime.executable import Executable, trim_memory
 from tfxla_cluster.runtime.plan import (
-    BranchStep, CopyStep, KernelStep, LaunchPlan, LoopStep, Ref, SizeSource, SizeStep,
+    BranchStep,
+    CopyStep,
+    KernelStep,
+    LaunchPlan,
+    LoopStep,
+    Ref,
+    SizeSource,
+    SizeStep,
 )
+
+from .hand import HandCode, kernel, sum_plan, vector
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +51,8 @@ def test_two_kernels_and_a_temporary(code: HandCode, tasks: int, per_task: int) 
 def test_constants_and_copies(code: HandCode) -> None:
     data = random(600_000)
     n = len(data)
-    steps = (CopyStep(Ref("const", 1), Ref("output", 0), 4 * n), CopyStep(Ref("input", 0), Ref("output", 1), 4))
+    steps = (CopyStep(Ref("const", 1), Ref("output", 0), 4 * n),
+             CopyStep(Ref("input", 0), Ref("output", 1), 4))
     plan = LaunchPlan("c", (vector(1),), (vector(n), vector(1)), (), steps, (b"abcd", data.tobytes()), 0)
     big, small = Executable(plan, code).run([random(1, 3)])
     np.testing.assert_array_equal(big, data)
@@ -49,7 +60,8 @@ def test_constants_and_copies(code: HandCode) -> None:
 
 
 @pytest.mark.parametrize("value,is_pred,expected", [
-    (0, False, 0), (1, False, 1), (2, False, 2), (-1, False, 2), (9, False, 2), (True, True, 0), (False, True, 1)])
+    (0, False, 0), (1, False, 1), (2, False, 2), (-1, False, 2), (9, False, 2),
+    (True, True, 0), (False, True, 1)])
 def test_branch(code: HandCode, value: int, is_pred: bool, expected: int) -> None:
     branches = tuple((CopyStep(Ref("const", n), Ref("output", 0), 4),) for n in range(3))
     step = BranchStep(Ref("input", 0), is_pred, branches[:2] if is_pred else branches)
@@ -80,7 +92,8 @@ def test_symbolic_sizes(code: HandCode) -> None:
     temp = Ref("temp", 0, n * 4 // 64 * 64 + 64)
     steps = (kernel("add", [Ref("input", 0), Ref("input", 1)], [temp], n, 1, n),
              kernel("mul", [temp, Ref("input", 1)], [Ref("output", 0)], n, 1, n))
-    plan = LaunchPlan("s", (vector(n), vector(n)), (vector(n),), (SizeSource("n", 0, 0),), steps, (), n * 8 + 128)
+    sizes = (SizeSource("n", 0, 0),)
+    plan = LaunchPlan("s", (vector(n), vector(n)), (vector(n),), sizes, steps, (), n * 8 + 128)
     executable = Executable(plan, code)
     for size in (0, 1, 17, 100_003, 5, 1_000_003):
         a, b = random(size), random(size, 1)
@@ -163,12 +176,15 @@ def test_denormals_flush_and_the_caller_keeps_its_mode(code: HandCode) -> None:
     plan = sum_plan(1, 3)
     (out,) = Executable(plan, code).run([tiny, np.ones(3, np.float32) * np.float32(1e-30)])
     assert (tiny * np.float32(1.0) != 0).all()
-    (out,) = Executable(LaunchPlan("t", (vector(3),), (vector(3),), (),
-                                   (kernel("twice", [Ref("input", 0)], [Ref("output", 0)], 3, 1),), (), 0), code).run([tiny])
+    steps = (kernel("twice", [Ref("input", 0)], [Ref("output", 0)], 3, 1),)
+    (out,) = Executable(LaunchPlan("t", (vector(3),), (vector(3),), (), steps, (), 0), code).run([tiny])
     assert (out == 0).all()
 
 
-def _hammer(executables: list[tuple[Executable, list[np.ndarray], np.ndarray]], rounds: int, bad: list[int]) -> None:
+Case = tuple[Executable, list[np.ndarray], np.ndarray]
+
+
+def _hammer(executables: list[Case], rounds: int, bad: list[int]) -> None:
     for n in range(rounds):
         executable, inputs, expected = executables[n % len(executables)]
         if not np.array_equal(executable.run(inputs)[0], expected):
@@ -201,11 +217,12 @@ def test_many_threads_share_four_executables(code: HandCode) -> None:
 def test_executables_come_and_go_while_others_run(code: HandCode) -> None:
     bad: list[int] = []
     stop = threading.Event()
+    a, b = random(150), random(150, 1)
 
     def churn() -> None:
         while not stop.is_set():
             executable = Executable(sum_plan(3, 50), code)
-            _hammer([(executable, [random(150), random(150, 1)], (random(150) + random(150, 1)) * random(150, 1))], 3, bad)
+            _hammer([(executable, [a, b], (a + b) * b)], 3, bad)
 
     threads = [threading.Thread(target=churn) for _ in range(4)]
     for thread in threads:
@@ -216,18 +233,28 @@ def test_executables_come_and_go_while_others_run(code: HandCode) -> None:
     assert not bad
 
 
-def test_a_forked_child_runs_and_shares(code: HandCode) -> None:
-    a, b = random(500_500), random(500_500, 1)
-    executable = Executable(sum_plan(500, 1001), code)
-    executable.run([a, b])
-    child = os.fork()
-    if child == 0:
-        right = native.runtime().setting("workers").value == 0
-        for _ in range(20):
-            right &= bool(np.array_equal(executable.run([a, b])[0], (a + b) * b))
-        os._exit(0 if right else 1)
-    assert os.waitpid(child, 0)[1] == 0
-    np.testing.assert_array_equal(executable.run([a, b])[0], (a + b) * b)
+_FORK = """
+import os, numpy as np
+from tests.runtime.hand import HandCode, sum_plan
+from tfxla_cluster.runtime import native
+from tfxla_cluster.runtime.executable import Executable
+a, b = np.random.default_rng(0).normal(size=(2, 500_500)).astype(np.float32)
+executable = Executable(sum_plan(500, 1001), HandCode())
+native.runtime().setting("threads").value = 3
+right = lambda: np.array_equal(executable.run([a, b])[0], (a + b) * b)
+assert right() and native.runtime().setting("workers").value == 2
+child = os.fork()
+if child == 0:
+    fresh = native.runtime().setting("workers").value == 0
+    os._exit(0 if fresh and all(right() for _ in range(20)) else 1)
+assert os.waitpid(child, 0)[1] == 0
+assert right()
+"""
+
+
+def test_a_forked_child_runs_and_starts_its_own_workers() -> None:
+    """In a process of its own: other tests have threads that do not survive a fork."""
+    subprocess.run([sys.executable, "-c", _FORK], check=True, timeout=60, cwd=Path(__file__).parents[2])
 
 
 def test_more_threads_than_cores(code: HandCode) -> None:

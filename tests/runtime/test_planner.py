@@ -240,7 +240,7 @@ def test_a_carried_array_is_updated_in_place() -> None:
     planned, _ = plan_of(parse(ROWS))
     (loop,) = [s for s in planned.plan.steps if isinstance(s, LoopStep)]
     assert not [s for s in walk(loop.body) if isinstance(s, CopyStep) and s.bytes == 1600]
-    assert [s.bytes for s in copies(planned.plan) if s.bytes == 1600] == [1600]  # the input, which must live on
+    assert [s.bytes for s in copies(planned.plan) if s.bytes == 1600] == [1600]  # of the input
 
 
 def test_invariant_state_is_not_copied() -> None:
@@ -294,7 +294,7 @@ def test_packing_never_overlaps(seed: int) -> None:
     rng = np.random.default_rng(seed)
     sizes = [int(s) for s in rng.integers(1, 5000, 60)]
     begin = rng.integers(0, 100, 60)
-    spans = [(int(b), int(b + l)) for b, l in zip(begin, rng.integers(1, 30, 60))]
+    spans = [(int(b), int(b + life)) for b, life in zip(begin, rng.integers(1, 30, 60))]
     offsets, total = buffers._pack(sizes, spans)
     for i in range(60):
         assert offsets[i] % 64 == 0 and offsets[i] + sizes[i] <= total

@@ -14,7 +14,15 @@ from tfxla_cluster.runtime import persist, plan_json
 from tfxla_cluster.runtime.cache import Cache, key
 from tfxla_cluster.runtime.executable import Executable
 from tfxla_cluster.runtime.plan import (
-    BranchStep, CopyStep, LaunchPlan, LibraryStep, LoopStep, Ref, SizeSource, SizeStep, TfOpStep,
+    BranchStep,
+    CopyStep,
+    LaunchPlan,
+    LibraryStep,
+    LoopStep,
+    Ref,
+    SizeSource,
+    SizeStep,
+    TfOpStep,
 )
 from tfxla_cluster.runtime.store import MAGIC, Store, pack
 
@@ -42,7 +50,10 @@ def test_a_plan_survives_json() -> None:
     assert persist.from_sections(sections) == (EVERY_STEP, [b"obj"])
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 1}', plan_json.dumps(EVERY_STEP).replace('"mul"', '"pow"')])
+_BAD_OPERATION = plan_json.dumps(EVERY_STEP).replace('"mul"', '"pow"')
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 1}', _BAD_OPERATION])
 def test_a_text_that_is_no_plan(text: str) -> None:
     with pytest.raises(InputFileError):
         plan_json.loads(text)
@@ -98,8 +109,9 @@ def _damage(data: bytes) -> dict[str, bytes]:
     other = pack(guards(shape="else"), SECTIONS)
     return {
         "empty": b"", "cut": data[:-1], "cut early": data[:5], "no header": data[:len(MAGIC) + 3],
-        "flipped": data[:-3] + bytes([data[-3] ^ 1]) + data[-2:], "version": data.replace(b"STORE-1", b"STORE-0"),
-        "header": data[:60] + b"}" + data[61:], "another key": other, "noise": os.urandom(300), "longer": data + b"x",
+        "flipped": data[:-3] + bytes([data[-3] ^ 1]) + data[-2:], "another key": other,
+        "version": data.replace(b"STORE-1", b"STORE-0"), "header": data[:60] + b"}" + data[61:],
+        "noise": os.urandom(300), "longer": data + b"x",
     }
 
 
@@ -114,7 +126,7 @@ def test_a_damaged_entry_is_a_miss_with_a_reason(tmp_path: Path, kind: str) -> N
     assert store.put(guards(), "x", SECTIONS) and store.get(guards(), "x").sections == SECTIONS
 
 
-def test_a_store_that_cannot_be_written_says_so_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_unwritable_store_says_so_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("not a directory")
     store = Store(str(tmp_path / "file" / "s"))
     assert not store.put(guards(), "x", SECTIONS) and not store.put(guards(), "x", SECTIONS)
@@ -135,7 +147,7 @@ def _write_many(directory: str) -> None:
 
 
 def test_two_processes_write_and_a_third_is_killed(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("fork")
+    context = multiprocessing.get_context("spawn")
     writers = [context.Process(target=_write_many, args=(str(tmp_path),)) for _ in range(3)]
     for writer in writers:
         writer.start()

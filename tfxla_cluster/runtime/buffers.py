@@ -51,7 +51,8 @@ class Assignment:
 
 
 def assign(
-    buffers: Sequence[Buffer], liveness: Liveness, affinities: Iterable[Affinity], effects: Mapping[int, Effect]
+    buffers: Sequence[Buffer], liveness: Liveness, affinities: Iterable[Affinity],
+    effects: Mapping[int, Effect],
 ) -> Assignment:
     groups = _Groups(buffers, liveness, effects)
     ranked = sorted(affinities, key=lambda a: (a.inplace, -a.depth, -dims.sample(buffers[a.target].bytes)))
@@ -114,7 +115,8 @@ def _layout(groups: _Groups, roots: Sequence[int]) -> tuple[dict[int, Dim], Dim]
     used = [r for r in temps if groups.range[r] and groups.bytes[r] != 0]
     offsets: dict[int, Dim] = dict.fromkeys(temps, 0)
     static = [r for r in used if isinstance(groups.bytes[r], int)]
-    packed, total = _pack([int(groups.bytes[r]) for r in static], [_hull(groups.range[r]) for r in static])  # type: ignore[call-overload]
+    sizes = [dims.sample(groups.bytes[r]) for r in static]
+    packed, total = _pack(sizes, [_hull(groups.range[r]) for r in static])
     offsets.update(zip(static, packed))
     symbolic = [r for r in used if not isinstance(groups.bytes[r], int)]
     slots = _slots([(r, groups.bytes[r], groups.range[r]) for r in symbolic])

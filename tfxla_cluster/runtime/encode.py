@@ -10,8 +10,18 @@ from ..errors import InternalError, UnsupportedError
 from ..ir.dim import Dim, DimExpr
 from .layout import EXPRESSIONS, PLACE_KINDS, STEPS
 from .plan import (
-    BranchStep, CopyStep, KernelStep, LaunchPlan, LibraryStep, LoopStep, Ref, SizeStep, Step, TfOpStep,
-    refs, walk,
+    BranchStep,
+    CopyStep,
+    KernelStep,
+    LaunchPlan,
+    LibraryStep,
+    LoopStep,
+    Ref,
+    SizeStep,
+    Step,
+    TfOpStep,
+    refs,
+    walk,
 )
 
 
@@ -125,7 +135,8 @@ class _Writer:
 
     def steps(self, steps: tuple[Step, ...]) -> None:
         for step in steps:
-            self._WRITERS[type(step)](self, step)
+            write: Callable[[_Writer, Step], None] = self._WRITERS[type(step)]  # type: ignore[assignment]
+            write(self, step)
 
     def _kernel(self, step: KernelStep) -> None:
         self._launch(step.symbol, step, step.tasks, step.cost, step.scratch_bytes)
@@ -133,17 +144,20 @@ class _Writer:
     def _library(self, step: LibraryStep) -> None:
         self._launch(step.routine, step, 1, 1, 0)
 
-    def _launch(self, symbol: str, step: KernelStep | LibraryStep, tasks: Dim, cost: Dim, scratch: int) -> None:
+    def _launch(
+        self, symbol: str, step: KernelStep | LibraryStep, tasks: Dim, cost: Dim, scratch: int
+    ) -> None:
         address = self.address(symbol)
         if not address:
             raise InternalError(f"no machine code for '{symbol}', which {step.instr or 'a step'} calls")
         inline = all(isinstance(size, int) for size in step.sizes)
         count = -len(step.sizes) if inline else len(step.sizes)
         self.words += [STEPS["kernel"], address, len(step.inputs), len(step.outputs), count]
-        self.words += [self.values.slot(tasks), self.values.slot(cost), scratch, self._ordinal(step.instr or symbol)]
+        self.words += [self.values.slot(tasks), self.values.slot(cost), scratch]
+        self.words.append(self._ordinal(step.instr or symbol))
         for ref in (*step.inputs, *step.outputs):
             self.words += self._place(ref)
-        self.words += [int(s) if inline else self.values.slot(s) for s in step.sizes]  # type: ignore[call-overload]
+        self.words += [s if isinstance(s, int) and inline else self.values.slot(s) for s in step.sizes]
 
     def _copy(self, step: CopyStep) -> None:
         self.words += [STEPS["copy"], *self._place(step.source), *self._place(step.target)]

@@ -8,13 +8,12 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
 from ..errors import InternalError, TfxlaError, UsageError
-from ..ir.dim import DimExpr, evaluate
+from ..ir.dim import evaluate
 from ..ir.shape import Shape
 from . import native
 from .encode import Encoded, encode
@@ -93,13 +92,15 @@ def bind_sizes(plan: LaunchPlan, inputs: Sequence[np.ndarray]) -> np.ndarray:
         raise UsageError(f"{plan.name} takes {len(plan.inputs)} inputs, got {len(inputs)}")
     for number, (given, shape) in enumerate(zip(inputs, plan.inputs)):
         if given.dtype != shape.dtype.numpy or given.ndim != shape.rank:  # type: ignore[union-attr]
-            raise UsageError(f"input {number} of {plan.name} must be {shape}, got {given.dtype}{list(given.shape)}")
+            got = f"{given.dtype}{list(given.shape)}"
+            raise UsageError(f"input {number} of {plan.name} must be {shape}, got {got}")
     sizes = [0 if s.is_produced else inputs[s.input].shape[s.axis] for s in plan.sizes]
     env = {s.symbol: n for s, n in zip(plan.sizes, sizes)}
     for number, (given, shape) in enumerate(zip(inputs, plan.inputs)):
         wanted = tuple(evaluate(d, env) for d in shape.dims)
         if given.shape != wanted:
-            raise UsageError(f"input {number} of {plan.name} must have shape {list(wanted)}, got {list(given.shape)}")
+            raise UsageError(
+                f"input {number} of {plan.name} must have shape {list(wanted)}, got {list(given.shape)}")
     return np.array(sizes or [0], np.int64)
 
 
@@ -130,7 +131,7 @@ class _Body:
     def fields(self) -> dict[str, int]:
         e, plan = self.encoded, self.plan
         argument_word = len(e.values)
-        scratch_word = -(-(argument_word + e.argument_words) // 8) * 8  # blocks and headers are 64-byte aligned
+        scratch_word = -(-(argument_word + e.argument_words) // 8) * 8  # 64-byte aligned
         return {
             "program": e.program.ctypes.data, "values": e.values.ctypes.data, "value_count": len(e.values),
             "size_count": len(plan.sizes), "expressions": e.expressions.ctypes.data,
@@ -148,7 +149,7 @@ def may_share(plan: LaunchPlan) -> bool:
     for step in walk(plan.steps):
         if isinstance(step, CopyStep):
             return True
-        if isinstance(step, KernelStep) and not (step.tasks == 1):
+        if isinstance(step, KernelStep) and step.tasks != 1:
             known = isinstance(step.tasks, int) and isinstance(step.cost, int)
             if not known or step.tasks * step.cost >= DEFAULTS["parallel_cost"]:  # type: ignore[operator]
                 return True
@@ -160,7 +161,7 @@ _bodies: dict[int, _Body] = {}
 _retired: deque[int] = deque()
 _slabs: list[np.ndarray] = []
 _free_records: list[int] = []
-_constants: "weakref.WeakValueDictionary[tuple[int, bytes], np.ndarray]" = weakref.WeakValueDictionary()
+_constants: weakref.WeakValueDictionary[tuple[int, bytes], np.ndarray] = weakref.WeakValueDictionary()
 
 
 def _new_record(body: _Body) -> int:
@@ -257,7 +258,7 @@ def _pointers(addresses: Sequence[int]) -> ctypes.Array[ctypes.c_void_p]:
     return (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
 
 
-def _entry_function() -> "ctypes._FuncPointer":
+def _entry_function() -> ctypes._FuncPointer:
     return _ENTRY_TYPE(entry())
 
 

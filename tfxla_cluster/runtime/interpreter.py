@@ -74,9 +74,8 @@ class _Blocks:
 
     def _emit_release(self, module: ir.Module) -> Function:
         f = Function(module, "block_release", 1)
-        with f.count(0, SLOTS) as i:
-            with f.if_(f.compare_swap(Word(f, self._slots) + i * 8, 0, f.args[0])):
-                f.return_()
+        with f.count(0, SLOTS) as i, f.if_(f.compare_swap(Word(f, self._slots) + i * 8, 0, f.args[0])):
+            f.return_()
         f.call("free", f.args[0])
         f.return_()
         return f
@@ -202,7 +201,8 @@ class _Interpreter:
             f.break_if(block.get().compare("==", 0))
             values = block.get() + 8 * BLOCK_HEADER
             count = f.load(record, RECORD["size_count"])
-            f.call("memcpy", values, f.load(record, RECORD["values"]), f.load(record, RECORD["value_count"]) * 8)
+            template, words = f.load(record, RECORD["values"]), f.load(record, RECORD["value_count"])
+            f.call("memcpy", values, template, words * 8)
             with f.if_(count.compare(">", 0)):
                 f.call("memcpy", values, sizes, count * 8)
                 f.call(self.evaluate, f.load(record, RECORD["expressions"]),
@@ -240,7 +240,7 @@ class _Interpreter:
     def _end(self, f: Function) -> None:
         f.return_(STATUS_OK)
 
-    def _kernel(self, f: Function, run: "_Run") -> None:
+    def _kernel(self, f: Function, run: _Run) -> None:
         started = run.start_timer()
         n_in, n_out, n_sizes = run.word(2), run.word(3), run.word(4)
         places = n_in + n_out
@@ -267,7 +267,7 @@ class _Interpreter:
         sizes_words = f.select(inline, f.word(0) - n_sizes, n_sizes)
         run.skip(places * 2 + sizes_words + 9)
 
-    def _copy(self, f: Function, run: "_Run") -> None:
+    def _copy(self, f: Function, run: _Run) -> None:
         started = run.start_timer()
         source, target, length = run.place(1), run.place(3), f.load(run.values, run.word(5))
         with f.if_(source.compare("!=", target)):
@@ -290,7 +290,7 @@ class _Interpreter:
         run.stop_timer(started, run.word(6))
         run.skip(f.word(7))
 
-    def _size(self, f: Function, run: "_Run") -> None:
+    def _size(self, f: Function, run: _Run) -> None:
         f.store(run.values, run.word(3), f.load_narrow(run.place(1), 32))
         first = run.word(4)
         expressions = f.load(run.record, RECORD["expressions"]) + first * 32
@@ -298,7 +298,7 @@ class _Interpreter:
         run.skip(f.word(6))
 
 
-def _branch(f: Function, run: "_Run") -> None:
+def _branch(f: Function, run: _Run) -> None:
     """A pred: true is branch 0; an s32 out of range runs the last."""
     at, count = run.place(1), run.word(4)
     chosen = f.local(0)
@@ -312,7 +312,7 @@ def _branch(f: Function, run: "_Run") -> None:
     run.jump(f.load(run.at(chosen.get() + 5)))
 
 
-def _unless(f: Function, run: "_Run") -> None:
+def _unless(f: Function, run: _Run) -> None:
     held = f.load_narrow(run.place(1), 8).compare("!=", 0)
     with f.if_(held):
         run.skip(f.word(4))

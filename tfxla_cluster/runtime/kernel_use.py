@@ -10,9 +10,9 @@ def read_inputs(kernel: Kernel) -> frozenset[int]:
     found: set[int] = set()
     for stmt in walk(kernel.body):
         if isinstance(stmt, Load):
-            used = (stmt.buffer,)
+            used = [stmt.buffer]
         elif isinstance(stmt, Product):
-            used = (stmt.a, stmt.b)
+            used = [stmt.a, stmt.b]
         else:
             continue
         found.update(b.index for b in used if b.role == "in")

@@ -44,7 +44,7 @@ class _Summary:
 
 
 class Liveness:
-    """`segments[buffer]`: its live range, intervals from early to late. `ticks[id(step)]`: a leaf's read tick."""
+    """`segments[buffer]`: its live range, early to late. `ticks[id(step)]`: when a leaf reads."""
 
     def __init__(self, steps: Sequence[Step], table: Mapping[int, Effect], live_out: Iterable[int]) -> None:
         self._table = table

@@ -78,8 +78,9 @@ def _load(code: bytes) -> Runtime:
     engine.finalize_object()
     address = engine.get_function_address
     pool = ctypes.CFUNCTYPE(ctypes.c_int64)(address("pool_address"))()
-    entries = ("tfxla_execute", "pool_launch", "block_trim", "record_retire")
-    loaded = Runtime(*map(address, entries), pool)
+    loaded = Runtime(
+        address("tfxla_execute"), address("pool_launch"), address("block_trim"), address("record_retire"),
+        pool)
     for name, value in DEFAULTS.items():
         loaded.setting(name).value = value
     loaded.setting("threads").value = flags.get("tfxla_threads") or host.usable_cores()
@@ -93,7 +94,8 @@ def _process_symbol(name: str) -> int:
     try:
         return ctypes.cast(getattr(ctypes.CDLL(None), name), ctypes.c_void_p).value or 0
     except AttributeError:
-        raise InternalError(f"this C library has no function '{name}'", "Linux with glibc is needed") from None
+        problem = f"this C library has no function '{name}'"
+        raise InternalError(problem, "Linux with glibc is needed") from None
 
 
 def _register_after_fork(child: int) -> None:

@@ -19,7 +19,7 @@ def to_sections(plan: LaunchPlan, objects: Sequence[bytes]) -> dict[str, bytes]:
 
 
 def from_sections(sections: Mapping[str, bytes]) -> tuple[LaunchPlan, list[bytes]]:
-    """The plan and the object files; KeyError, ValueError, TypeError or InputFileError where they are not that."""
+    """The plan and the object files; KeyError, ValueError, TypeError, InputFileError for other contents."""
     plan = from_data(json.loads(sections["plan.json"]), _numbered(sections, "constant"))
     return plan, _numbered(sections, "object")
 

@@ -77,7 +77,7 @@ class BranchStep:
 
     selector: Ref
     is_pred: bool
-    branches: tuple[tuple["Step", ...], ...]
+    branches: tuple[tuple[Step, ...], ...]
     instr: str = ""
 
 
@@ -85,9 +85,9 @@ class BranchStep:
 class LoopStep:
     """Run `condition`, then while the pred at `flag` is true, `body` and `condition` again."""
 
-    condition: tuple["Step", ...]
+    condition: tuple[Step, ...]
     flag: Ref
-    body: tuple["Step", ...]
+    body: tuple[Step, ...]
     instr: str = ""
 
 

@@ -17,7 +17,17 @@ from ..ir import dtype as dtypes
 from ..ir.dim import Dim, DimExpr
 from ..ir.shape import Shape, array
 from .plan import (
-    BranchStep, CopyStep, KernelStep, LaunchPlan, LibraryStep, LoopStep, Ref, SizeSource, SizeStep, Step, TfOpStep,
+    BranchStep,
+    CopyStep,
+    KernelStep,
+    LaunchPlan,
+    LibraryStep,
+    LoopStep,
+    Ref,
+    SizeSource,
+    SizeStep,
+    Step,
+    TfOpStep,
 )
 
 FORMAT = 1
@@ -61,7 +71,7 @@ def to_data(plan: LaunchPlan) -> dict[str, Any]:
 
 
 def from_data(data: dict[str, Any], constants: Sequence[bytes]) -> LaunchPlan:
-    """Raises InputFileError (another format, wrong constants), ValueError, KeyError or TypeError (not a plan)."""
+    """Raises InputFileError (another format, wrong constants); ValueError, KeyError, TypeError (no plan)."""
     if data["format"] != FORMAT:
         raise InputFileError(f"launch plan of format {data['format']}, expected {FORMAT}")
     if [len(c) for c in constants] != data["constant_bytes"]:
@@ -74,7 +84,9 @@ def from_data(data: dict[str, Any], constants: Sequence[bytes]) -> LaunchPlan:
 
 
 def _dim(dim: Dim) -> Any:
-    return dim if isinstance(dim, int) else [dim.op, *(a if isinstance(a, str) else _dim(a) for a in dim.args)]  # type: ignore[arg-type]
+    if isinstance(dim, int):
+        return dim
+    return [dim.op, *(a if isinstance(a, str) else _dim(a) for a in dim.args)]  # type: ignore[arg-type]
 
 
 def _read_dim(data: Any) -> Dim:

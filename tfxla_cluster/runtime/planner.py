@@ -23,7 +23,15 @@ from .buffers import Affinity, Assignment, Buffer, assign, capacity
 from .kernel_use import read_inputs
 from .liveness import Effect, Liveness, overlaps
 from .plan import (
-    BranchStep, CopyStep, KernelStep, LaunchPlan, LoopStep, Ref, SizeSource, SizeStep, Step,
+    BranchStep,
+    CopyStep,
+    KernelStep,
+    LaunchPlan,
+    LoopStep,
+    Ref,
+    SizeSource,
+    SizeStep,
+    Step,
 )
 from .schedule import SAME_BUFFERS, VIEWS, element_slice, leaves, unchanged
 
@@ -337,7 +345,9 @@ def _place_step(step: Step, assignment: Assignment) -> Step | None:
 
     if isinstance(step, CopyStep):
         same = assignment.group_of[step.source.index] == assignment.group_of[step.target.index]
-        return None if same or step.bytes == 0 else replace(step, source=at(step.source), target=at(step.target))
+        if same or step.bytes == 0:
+            return None
+        return replace(step, source=at(step.source), target=at(step.target))
     if isinstance(step, KernelStep):
         return replace(step, inputs=tuple(map(at, step.inputs)), outputs=tuple(map(at, step.outputs)))
     if isinstance(step, LoopStep):
@@ -358,7 +368,9 @@ def _safe_aliases(
     ranges: dict[int, list[tuple[int, int]]] = {}
     for buffer, group in enumerate(assignment.group_of):
         ranges.setdefault(group, []).extend(live.segments.get(buffer, ()))
-    handed = {(a.source, assignment.group_of[a.target]): live.ticks[a.step] for a in emitter.affinities if a.inplace}
+    handed = {
+        (a.source, assignment.group_of[a.target]): live.ticks[a.step]
+        for a in emitter.affinities if a.inplace}
     first = {}
     for number in range(len(module.entry.params)):
         first[number] = sum(len(leaves(p.shape)) for p in module.entry.params[:number])

@@ -10,10 +10,10 @@ from ..ir.node import Computation, Instr
 from ..ir.shape import Shape
 
 # The result lies in the first operand's buffers.
-SAME_BUFFERS = frozenset("reshape bitcast copy opt-barrier domain add-dependency".split())
+SAME_BUFFERS = frozenset(["reshape", "bitcast", "copy", "opt-barrier", "domain", "add-dependency"])
 # Results that need no buffers of their own.
 VIEWS = SAME_BUFFERS | frozenset(
-    "tuple get-tuple-element after-all parameter constant partition-id replica-id".split())
+    ["tuple", "get-tuple-element", "after-all", "parameter", "constant", "partition-id", "replica-id"])
 
 
 def leaves(shape: Shape) -> list[Shape]:
@@ -31,7 +31,7 @@ def element_slice(instr: Instr) -> slice:
 
 
 def unchanged(body: Computation) -> frozenset[int]:
-    """Flattened state arrays that `body` (one parameter, a root of the same shape) hands through as they are."""
+    """Flattened state arrays that `body` (one parameter, a root like it) hands through as they are."""
     origin = _origins(body, [list(range(len(leaves(p.shape)))) for p in body.params])
     return frozenset(n for n, source in enumerate(origin) if source == n)
 

@@ -1,9 +1,9 @@
 """A keyed store of blobs on disk or any fsspec URL: executables, and whatever else is worth keeping.
 
 An entry is one file, written whole under a temporary name and renamed, so that a reader never sees
-half of one and two writers may race. It holds a checksum, a header (the key,
-names of the sections) and the sections. Anything wrong with it is a miss with a reason, never an exception; what cannot be
-written is said once. Nothing read here is executed before its checksum and key agree, or unpickled.
+half of one and two writers may race. It holds a checksum, a header (the key, names of the sections) and
+the sections. Anything wrong with it is a miss with a reason, never an exception; what cannot be written
+is said once. Nothing read here is executed before its checksum and key agree, or unpickled.
 """
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Store:
             data = self._fs.cat_file(self.path(key, kind))
         except FileNotFoundError:
             return Lookup(None, "not in the store")
-        except Exception as error:  # an fsspec backend raises what it likes; a store never stops a program
+        except Exception as error:  # noqa: BLE001 - fsspec backends differ; a store never stops a program
             return self._failed("read", error)
         try:
             return Lookup(unpack(data, key))
@@ -70,7 +70,7 @@ class Store:
             self._fs.pipe_file(temporary, pack(key, sections))
             self._fs.mv(temporary, path)
             return True
-        except Exception as error:  # as in `get`
+        except Exception as error:  # noqa: BLE001 - as in `get`
             self._failed("written", error)
             self._remove(temporary)
             return False
@@ -81,7 +81,7 @@ class Store:
         try:
             names = self._fs.glob(f"{self._root}/{self._prefix}_{kind}_*.bin")[:_EXPLAINED]
             present = [k for k in (self._key_of(name) for name in names) if k]
-        except Exception as error:  # as in `get`
+        except Exception as error:  # noqa: BLE001 - as in `get`
             return [self._failed("listed", error).reason]
         if not present:
             return ["nothing of this kind is in the store"]
@@ -101,7 +101,7 @@ class Store:
         try:
             names = [*self._fs.glob(f"{self._root}/{self._prefix}_*.bin"),
                      *self._fs.glob(f"{self._root}/.{self._prefix}_*.tmp")]
-        except Exception as error:  # as in `get`
+        except Exception as error:  # noqa: BLE001 - as in `get`
             self._failed("listed", error)
             return 0
         return sum(self._remove(name) for name in names)

@@ -20,51 +20,51 @@ class Word:
 
     __slots__ = ("fn", "value")
 
-    def __init__(self, fn: "Function", value: Any) -> None:
+    def __init__(self, fn: Function, value: Any) -> None:
         self.fn, self.value = fn, value
 
-    def _binary(self, name: str, other: Value) -> "Word":
+    def _binary(self, name: str, other: Value) -> Word:
         return Word(self.fn, getattr(self.fn.b, name)(self.value, self.fn.raw(other)))
 
-    def __add__(self, other: Value) -> "Word":
+    def __add__(self, other: Value) -> Word:
         return self._binary("add", other)
 
-    def __sub__(self, other: Value) -> "Word":
+    def __sub__(self, other: Value) -> Word:
         return self._binary("sub", other)
 
-    def __mul__(self, other: Value) -> "Word":
+    def __mul__(self, other: Value) -> Word:
         return self._binary("mul", other)
 
-    def __and__(self, other: Value) -> "Word":
+    def __and__(self, other: Value) -> Word:
         return self._binary("and_", other)
 
-    def __or__(self, other: Value) -> "Word":
+    def __or__(self, other: Value) -> Word:
         return self._binary("or_", other)
 
-    def __lshift__(self, other: Value) -> "Word":
+    def __lshift__(self, other: Value) -> Word:
         return self._binary("shl", other)
 
-    def __rshift__(self, other: Value) -> "Word":
+    def __rshift__(self, other: Value) -> Word:
         return self._binary("lshr", other)
 
-    def udiv(self, other: Value) -> "Word":
+    def udiv(self, other: Value) -> Word:
         return self._binary("udiv", other)
 
     def compare(self, operator: str, other: Value) -> Any:
         """An i1; `operator` is '==', '!=', '<', '<=', '>' or '>=' (signed)."""
         return self.fn.b.icmp_signed(operator, self.value, self.fn.raw(other))
 
-    def min(self, other: Value) -> "Word":
+    def min(self, other: Value) -> Word:
         return self.fn.select(self.compare("<", other), self, other)
 
-    def max(self, other: Value) -> "Word":
+    def max(self, other: Value) -> Word:
         return self.fn.select(self.compare(">", other), self, other)
 
 
 class Local:
     """A variable of the function (a stack slot until mem2reg)."""
 
-    def __init__(self, fn: "Function", slot: Any) -> None:
+    def __init__(self, fn: Function, slot: Any) -> None:
         self._fn, self._slot = fn, slot
 
     def get(self) -> Word:
@@ -155,7 +155,7 @@ class Function:
         return self.b.extract_value(pair, 1)
 
     # --- calls ---
-    def call(self, callee: "Function | str | Word", *args: Value) -> Word:
+    def call(self, callee: Function | str | Word, *args: Value) -> Word:
         """Call a function of this module, one of the process by name, or one at an address."""
         values = [self.raw(a) for a in args]
         if isinstance(callee, Function):
