@@ -1,4 +1,5 @@
 """`python -m tfxla_inspect`."""
+
 from .cli import entry
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
 """The command `tfxla-inspect`."""
+
 from __future__ import annotations
 
 import argparse
@@ -34,16 +35,27 @@ def entry() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("tfxla-inspect", description="Reads dump directories of tfxla_cluster and of XLA.")
+    parser = argparse.ArgumentParser(
+        "tfxla-inspect", description="Reads dump directories of tfxla_cluster and of XLA."
+    )
     parser.add_argument("--version", action="version", version=f"tfxla-inspect {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    one = commands.add_parser("report", help="make one HTML file of a dump directory", epilog=_EPILOG,
-                              description="Makes one self-contained HTML file of a dump directory.",
-                              formatter_class=argparse.RawDescriptionHelpFormatter)
+    one = commands.add_parser(
+        "report",
+        help="make one HTML file of a dump directory",
+        epilog=_EPILOG,
+        description="Makes one self-contained HTML file of a dump directory.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     one.add_argument("directory", metavar="DIR", type=Path, help="what --xla_dump_to named")
     one.add_argument("-o", "--output", metavar="OUT.html", type=Path, required=True, help="the file to write")
-    one.add_argument("--max-mb", metavar="N", type=float, default=report.LIMIT / 2**20,
-                     help="most megabytes of embedded pages (default %(default)g); larger ones are left out, and listed")
+    one.add_argument(
+        "--max-mb",
+        metavar="N",
+        type=float,
+        default=report.LIMIT / 2**20,
+        help="most megabytes of embedded pages (default %(default)g); larger ones are left out, and listed",
+    )
     one.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
     return parser
 
@@ -51,8 +63,12 @@ def _parser() -> argparse.ArgumentParser:
 def _report(arguments: argparse.Namespace) -> int:
     started = time.monotonic()
     show = sys.stderr.isatty() and not arguments.quiet
-    written = report.write(arguments.directory, arguments.output, int(arguments.max_mb * 2**20),
-                           _progress if show else lambda what: None)
+    written = report.write(
+        arguments.directory,
+        arguments.output,
+        int(arguments.max_mb * 2**20),
+        _progress if show else lambda what: None,
+    )
     if show:
         _progress("")
     if not arguments.quiet:

@@ -1,16 +1,15 @@
 """The folded TensorFlow graph as one picture: a box a cluster, a box for the left-out nodes of an op."""
+
 from __future__ import annotations
 
 from collections import Counter
 
-from .graphs import hue
+from .graphs import PLUMBING, hue
 from .layout import NODE_HEIGHT, layout
 from .markup import Html, el
 from .parsers.graphdef import Graph, Node, split_input
 
 _MOST_BOXES = 60
-# Plumbing of every function: arguments, results, placeholders.
-_PLUMBING = frozenset(("_Arg", "_Retval", "NoOp", "_DeviceArg", "_DeviceRetval"))
 
 
 def cluster_map(graph: Graph) -> Html:
@@ -29,16 +28,37 @@ def cluster_map(graph: Graph) -> Html:
     clusters = list(dict.fromkeys(n.cluster for n in graph.nodes if n.cluster))
     parts = [_edge(made.x, made.y, a, b, points, edges[a, b]) for a, b, points in made.edges]
     parts += [_edge(made.x, made.y, a, b, [], edges[a, b], long=True) for a, b in made.stubs]
-    parts += [_box(name, sizes[name], made.x[n], made.y[n], widths[n],
-                   hue(clusters.index(name)) if name in clusters else -1) for n, name in enumerate(names)]
+    parts += [
+        _box(
+            name,
+            sizes[name],
+            made.x[n],
+            made.y[n],
+            widths[n],
+            hue(clusters.index(name)) if name in clusters else -1,
+        )
+        for n, name in enumerate(names)
+    ]
     wide, high = round(made.width) + 10, round(made.height) + 10
-    return el("div", el("svg", *parts, viewBox=f"0 0 {wide} {high}", width=wide, height=high, role="img",
-                        aria_label="Clusters and the ops between them"), class_="picture")
+    # Shrunk to the page, but never below where the names can be read.
+    fit = f"width:max({wide * 0.6:.0f}px, min({wide}px, 100%))"
+    return el(
+        "div",
+        el(
+            "svg",
+            *parts,
+            viewBox=f"0 0 {wide} {high}",
+            style=fit,
+            role="img",
+            aria_label="Clusters and the ops between them",
+        ),
+        class_="picture",
+    )
 
 
 def _boxes(graph: Graph) -> dict[str, str]:
     """Node -> box: its cluster, else its op; only the largest boxes, the others are 'others'."""
-    found = {node.name: _home(node) for node in graph.nodes if node.op not in _PLUMBING}
+    found = {node.name: _home(node) for node in graph.nodes if node.op not in PLUMBING}
     kept = {name for name, _ in Counter(found.values()).most_common(_MOST_BOXES)}
     return {node: home if home in kept else "others" for node, home in found.items()}
 
@@ -50,16 +70,44 @@ def _home(node: Node) -> str:
 def _box(name: str, count: int, x: float, y: float, width: float, colour: int) -> Html:
     fill = "fill:var(--node)" if colour < 0 else f"fill:hsl({colour} var(--node-s) var(--node-l))"
     what = "nodes, in no cluster" if colour < 0 else "nodes"
-    return el("g", el("title", f"{name}: {count} {what}"),
-              el("rect", x=round(x - width / 2), y=round(y - NODE_HEIGHT / 2), width=round(width),
-                 height=NODE_HEIGHT, rx=5, style=fill),
-              el("text", name, x=round(x), y=round(y - 2)),
-              el("text", f"{count:,} {'node' if count == 1 else 'nodes'}", x=round(x), y=round(y + 12),
-                 class_="small"))
+    return el(
+        "g",
+        el("title", f"{name}: {count} {what}"),
+        el(
+            "rect",
+            x=round(x - width / 2),
+            y=round(y - NODE_HEIGHT / 2),
+            width=round(width),
+            height=NODE_HEIGHT,
+            rx=5,
+            style=fill,
+        ),
+        el("text", name, x=round(x), y=round(y - 2)),
+        el(
+            "text",
+            f"{count:,} {'node' if count == 1 else 'nodes'}",
+            x=round(x),
+            y=round(y + 12),
+            class_="small",
+        ),
+    )
 
 
-def _edge(x: list[float], y: list[float], a: int, b: int, points: list[tuple[float, float]], count: int,
-          long: bool = False) -> Html:
-    path = f"M{x[a]:.0f} {y[a]:.0f}" + "".join(f"L{px:.0f} {py:.0f}" for px, py in points) + f"L{x[b]:.0f} {y[b]:.0f}"
-    return el("path", el("title", f"{count} edges"), d=path, class_="edge long" if long else "edge",
-              stroke_width=min(1 + count / 20, 5))
+def _edge(
+    x: list[float],
+    y: list[float],
+    a: int,
+    b: int,
+    points: list[tuple[float, float]],
+    count: int,
+    long: bool = False,
+) -> Html:
+    path = [(x[a], y[a]), *points, (x[b], y[b])]
+    d = "M" + "L".join(f"{px:.0f} {py:.0f}" for px, py in path)
+    return el(
+        "path",
+        el("title", f"{count} edges"),
+        d=d,
+        class_="edge long" if long else "edge",
+        stroke_width=min(1 + count / 20, 5),
+    )

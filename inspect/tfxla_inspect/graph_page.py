@@ -1,17 +1,15 @@
 """A TensorFlow graph's page: clusters as a picture, the whole graph, what is in no cluster and why."""
+
 from __future__ import annotations
 
 from collections import Counter
 
 from .cluster_map import cluster_map
-from .graphs import tf_graph
+from .graphs import PLUMBING, tf_graph
 from .markup import Html, el, join, link, number, table
 from .model import Dump, Record, where, word
 from .parsers.graphdef import Graph, Node
 from .site import UNKNOWN, Page
-
-_PLUMBING = {"_Arg": "an argument of the function", "_Retval": "a result of the function", "NoOp": "computes nothing",
-             "_DeviceArg": "an argument of the function", "_DeviceRetval": "a result of the function"}
 
 
 class Reasons:
@@ -26,7 +24,7 @@ class Reasons:
             return ""
         record = self.by_node.get(node.name, {})
         said = ": ".join(filter(None, (word(record, "rule"), word(record, "reason"))))
-        return said or _PLUMBING.get(node.op, UNKNOWN)
+        return said or PLUMBING.get(node.op, UNKNOWN)
 
     def place(self, node: Node) -> str:
         return word(self.by_node.get(node.name, {}), "where") or where(self.sources, node.name)
@@ -36,30 +34,62 @@ def build(page: Page, dump: Dump, graph: Graph, reasons: Reasons) -> None:
     """Fill the page of one graph."""
     page.html("clusters", "Clusters", _clusters(dump, graph))
     page.data("graph", "Graph", "graph", tf_graph(graph, reasons.reason, reasons.place), n=len(graph.nodes))
-    outside = [n for n in graph.nodes if not n.cluster and n.op not in _PLUMBING]
-    columns = [("Node", "", 5), ("Op", "", 2), ("Type", "", 1), ("Why in no cluster", "", 5), ("User line", "", 4)]
-    page.table("left", "In no cluster", columns, (
-        (n.name, n.op, n.dtype, reasons.reason(n), reasons.place(n)) for n in outside))
-    columns = [("Node", "", 5), ("Op", "", 2), ("Type", "", 1), ("Cluster", "", 2), ("Device", "", 2), ("Inputs", "", 5)]
-    page.table("nodes", "Nodes", columns, (
-        (n.name, n.op, n.dtype, n.cluster, n.device.rpartition("/")[2], ", ".join(n.inputs)) for n in graph.nodes))
+    outside = [n for n in graph.nodes if not n.cluster and n.op not in PLUMBING]
+    columns = [
+        ("Node", "", 5),
+        ("Op", "", 2),
+        ("Type", "", 1),
+        ("Why in no cluster", "", 5),
+        ("User line", "", 4),
+    ]
+    page.table(
+        "left",
+        "In no cluster",
+        columns,
+        ((n.name, n.op, n.dtype, reasons.reason(n), reasons.place(n)) for n in outside),
+    )
+    columns = [
+        ("Node", "", 5),
+        ("Op", "", 2),
+        ("Type", "", 1),
+        ("Cluster", "", 2),
+        ("Device", "", 2),
+        ("Inputs", "", 5),
+    ]
+    page.table(
+        "nodes",
+        "Nodes",
+        columns,
+        (
+            (n.name, n.op, n.dtype, n.cluster, n.device.rpartition("/")[2], ", ".join(n.inputs))
+            for n in graph.nodes
+        ),
+    )
 
 
 def coverage(graph: Graph) -> tuple[int, int]:
     """Nodes in clusters, and nodes that compute something."""
-    return sum(bool(n.cluster) for n in graph.nodes), sum(n.op not in _PLUMBING for n in graph.nodes)
+    return sum(bool(n.cluster) for n in graph.nodes), sum(n.op not in PLUMBING for n in graph.nodes)
 
 
 def _clusters(dump: Dump, graph: Graph) -> Html:
     inside, computing = coverage(graph)
     share = f" ({100 * inside / computing:.1f} %)" if computing else ""
-    parts: list[object] = [el("p", f"{inside:,} of {computing:,} nodes that compute something are in clusters{share}. "
-                                   "Lines carry values; dashed ones go back or far.")]
+    parts: list[object] = [
+        el(
+            "p",
+            f"{inside:,} of {computing:,} nodes that compute something are in clusters{share}. "
+            "Lines carry values; dashed ones go back or far.",
+        )
+    ]
     if graph.truncated:
         parts.append(el("p", "The file breaks off inside a node: what follows it is missing.", class_="bad"))
     parts += [cluster_map(graph), el("h3", "Clusters"), _cluster_table(dump, graph)]
-    left = Counter(n.op for n in graph.nodes if not n.cluster and n.op not in _PLUMBING)
-    parts += [el("h3", "Ops in no cluster"), table(("Op", "Nodes"), [(op, number(n)) for op, n in left.most_common(60)], (1,))]
+    left = Counter(n.op for n in graph.nodes if not n.cluster and n.op not in PLUMBING)
+    parts += [
+        el("h3", "Ops in no cluster"),
+        table(("Op", "Nodes"), [(op, number(n)) for op, n in left.most_common(60)], (1,)),
+    ]
     return join(parts)
 
 
@@ -71,7 +101,12 @@ def _cluster_table(dump: Dump, graph: Graph) -> Html:
     rows = []
     for name, ops in sorted(members.items(), key=lambda m: -sum(m[1].values())):
         module = dump.module_of(name)
-        rows.append((link(f"{module.page}/summary", name) if module else name, number(sum(ops.values())),
-                     ", ".join(f"{op} {n}" for op, n in ops.most_common(8)),
-                     "compiled" if module else "not compiled in this dump"))
+        rows.append(
+            (
+                link(f"{module.page}/summary", name) if module else name,
+                number(sum(ops.values())),
+                ", ".join(f"{op} {n}" for op, n in ops.most_common(8)),
+                "compiled" if module else "not compiled in this dump",
+            )
+        )
     return table(("Cluster", "Nodes", "Ops", "Module"), rows, (1,))

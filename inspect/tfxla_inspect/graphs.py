@@ -1,4 +1,5 @@
 """Graphs as the columns that assets/graph.js draws: of HLO modules and of TensorFlow graphs."""
+
 from __future__ import annotations
 
 import re
@@ -14,19 +15,46 @@ from .parsers.hlo import Block, Hlo, Row
 
 # More nodes than this are not laid out as a whole: neighbourhoods and search stay.
 LAYOUT_LIMIT = 60_000
+# Ops that every function has and that compute nothing.
+PLUMBING = {
+    "_Arg": "an argument of the function",
+    "_Retval": "a result of the function",
+    "NoOp": "computes nothing",
+    "_DeviceArg": "an argument of the function",
+    "_DeviceRetval": "a result of the function",
+}
 _LAYOUTS = re.compile(r"\{[^{}]*\}|/\*.*?\*/")
 
 # What an instruction does: title and hue (-1 neutral).
 _GROUPS = (
-    ("parameter, constant", -1), ("contraction", 210), ("fusion with contraction", 225), ("reduction", 20),
-    ("fusion with reduction", 35), ("elementwise", 130), ("fusion, loop", 150), ("data movement", 55),
-    ("control flow", 285), ("tuple", -1), ("random, sort", 320), ("collective, host", 0), ("other", 95),
+    ("parameter, constant", -1),
+    ("contraction", 210),
+    ("fusion with contraction", 225),
+    ("reduction", 20),
+    ("fusion with reduction", 35),
+    ("elementwise", 130),
+    ("fusion, loop", 150),
+    ("data movement", 55),
+    ("control flow", 285),
+    ("tuple", -1),
+    ("random, sort", 320),
+    ("collective, host", 0),
+    ("other", 95),
 )
 _NUMBER = {title: number for number, (title, _) in enumerate(_GROUPS)}
 _BY_CATEGORY = {
-    "elementwise": "elementwise", "leaf": "parameter, constant", "move": "data movement", "reduce": "reduction",
-    "contraction": "contraction", "control": "control flow", "random": "random, sort", "sort": "random, sort",
-    "tuple": "tuple", "collective": "collective, host", "host": "collective, host", "dynamic": "data movement",
+    "elementwise": "elementwise",
+    "leaf": "parameter, constant",
+    "move": "data movement",
+    "reduce": "reduction",
+    "contraction": "contraction",
+    "control": "control flow",
+    "random": "random, sort",
+    "sort": "random, sort",
+    "tuple": "tuple",
+    "collective": "collective, host",
+    "host": "collective, host",
+    "dynamic": "data movement",
 }
 
 
@@ -38,7 +66,7 @@ def short_shape(shape: str) -> str:
 
 def width(label: str, detail: str) -> int:
     """Pixels of a node's box."""
-    return min(240, max(90, 7 * max(len(label), len(detail) * 4 // 5)))
+    return min(260, max(90, 10 + max(7 * len(label), 6 * len(detail))))
 
 
 def hlo_graph(hlo: Hlo, sources: dict[str, Any], tabs: Sequence[tuple[str, str]]) -> dict[str, Any]:
@@ -53,18 +81,33 @@ def hlo_graph(hlo: Hlo, sources: dict[str, Any], tabs: Sequence[tuple[str, str]]
         rows.extend(block.rows)
     heroes = {block.name: _hero(block) for block in hlo.blocks}
     group = [_NUMBER[_group(row, heroes)] for row in rows]
-    nodes = {
-        "name": [r.name for r in rows], "label": [r.name for r in rows], "kind": [r.opcode for r in rows],
-        "detail": [short_shape(r.shape) for r in rows], "group": group, "note": [r.op_name for r in rows],
-        "where": [where(sources, r.op_name) if r.op_name else "" for r in rows], "ins": operands,
+    nodes: dict[str, list[Any]] = {
+        "name": [r.name for r in rows],
+        "label": [r.name for r in rows],
+        "kind": [r.opcode for r in rows],
+        "detail": [short_shape(r.shape) for r in rows],
+        "group": group,
+        "note": [r.op_name for r in rows],
+        "where": [where(sources, r.op_name) if r.op_name else "" for r in rows],
+        "ins": operands,
         "body": [r.called[0] if r.called else "" for r in rows],
     }
     views = [_view(b.name, bodies[b.name], nodes) for b in hlo.stepped() if len(b.rows) <= LAYOUT_LIMIT]
     groups = [{"t": t, "hue": hue, "n": group.count(n)} for n, (t, hue) in enumerate(_GROUPS)]
-    return {"nodes": nodes, "groups": groups, "views": views, "bodies": bodies, "tabs": tabs, "words": {
-        "detail": "Shape", "group": "What it does", "note": "TensorFlow node",
-        "hint": "Click a colour to find its instructions. Click a node for its operands, its line and its kernel; "
-                "double click for its neighbourhood. ▾3: three edges too long to draw."}}
+    return {
+        "nodes": nodes,
+        "groups": groups,
+        "views": views,
+        "bodies": bodies,
+        "tabs": tabs,
+        "words": {
+            "detail": "Shape",
+            "group": "What it does",
+            "note": "TensorFlow node",
+            "hint": "Click a colour to find its instructions. Click a node for its operands, its line and its kernel; "
+            "double click for its neighbourhood. ▾3: three edges too long to draw.",
+        },
+    }
 
 
 def _hero(block: Block) -> str:
@@ -87,20 +130,39 @@ def tf_graph(graph: Graph, reason: Callable[[Node], str], place: Callable[[Node]
     clusters = list(dict.fromkeys(n.cluster for n in graph.nodes if n.cluster))
     position = {name: n + 1 for n, name in enumerate(clusters)}
     group = [position.get(n.cluster, 0) for n in graph.nodes]
-    nodes = {
-        "name": [n.name for n in graph.nodes], "label": [_label(n.name) for n in graph.nodes],
-        "kind": [n.op for n in graph.nodes], "detail": [n.dtype for n in graph.nodes], "group": group,
-        "note": [reason(n) for n in graph.nodes], "where": [place(n) for n in graph.nodes],
-        "ins": [[number[name] for name, _ in map(split_input, n.inputs) if name in number] for n in graph.nodes],
+    nodes: dict[str, list[Any]] = {
+        "name": [n.name for n in graph.nodes],
+        "label": [_label(n.name, n.op) for n in graph.nodes],
+        "kind": [n.op for n in graph.nodes],
+        "detail": [n.dtype for n in graph.nodes],
+        "group": group,
+        "note": [reason(n) for n in graph.nodes],
+        "where": [place(n) for n in graph.nodes],
+        "ins": [
+            [number[name] for name, _ in map(split_input, n.inputs) if name in number] for n in graph.nodes
+        ],
         "body": [""] * len(graph.nodes),
     }
-    whole = [_view("graph", list(range(len(graph.nodes))), nodes)] if 0 < len(graph.nodes) <= LAYOUT_LIMIT else []
+    everything = list(range(len(graph.nodes)))
+    computing = [n for n in everything if graph.nodes[n].op not in PLUMBING]
+    views = [("without arguments and results", computing), ("all nodes", everything)]
+    whole = [_view(title, ids, nodes) for title, ids in views if 0 < len(ids) <= LAYOUT_LIMIT]
     groups = [{"t": "in no cluster", "hue": -1, "n": group.count(0)}]
     groups += [{"t": name, "hue": hue(n), "n": group.count(n + 1)} for n, name in enumerate(clusters)]
-    return {"nodes": nodes, "groups": groups, "views": whole, "bodies": {}, "tabs": [("row", "nodes")], "words": {
-        "detail": "Type", "group": "Cluster", "note": "Why in no cluster",
-        "hint": "A colour a cluster; grey is in none. Click one to see only it. Click a node for its inputs, users "
-                "and the reason; double click for its neighbourhood. ▾3: three edges too long to draw."}}
+    return {
+        "nodes": nodes,
+        "groups": groups,
+        "views": whole,
+        "bodies": {},
+        "tabs": [("row", "nodes")],
+        "words": {
+            "detail": "Type",
+            "group": "Cluster",
+            "note": "Why in no cluster",
+            "hint": "A colour a cluster; grey is in none. Click one to see only it. Click a node for its inputs, users "
+            "and the reason; double click for its neighbourhood. ▾3: three edges too long to draw.",
+        },
+    }
 
 
 def hue(number: int) -> int:
@@ -108,9 +170,10 @@ def hue(number: int) -> int:
     return int(number * 137.508 + 210) % 360
 
 
-def _label(name: str) -> str:
+def _label(name: str, op: str) -> str:
+    """The last part of a node's name; the last two where that one is short or only repeats the op."""
     parts = name.split("/")
-    return "/".join(parts[-2:]) if len(parts[-1]) < 12 else parts[-1]
+    return "/".join(parts[-2:]) if len(parts[-1]) < 12 or parts[-1].startswith(op) else parts[-1]
 
 
 def _view(title: str, ids: list[int], nodes: dict[str, list[Any]]) -> dict[str, Any]:
@@ -120,7 +183,14 @@ def _view(title: str, ids: list[int], nodes: dict[str, list[Any]]) -> dict[str, 
     widths = [width(nodes["label"][i], f"{nodes['kind'][i]} {nodes['detail'][i]}") for i in ids]
     made = layout(widths, edges)
     return {
-        "t": title, "ids": ids, "w": widths, "x": [round(v) for v in made.x], "y": [round(v) for v in made.y],
-        "W": round(made.width), "H": round(made.height),
-        "edges": [[ids[a], ids[b], *(round(c) for point in points for c in point)] for a, b, points in made.edges],
+        "t": title,
+        "ids": ids,
+        "w": widths,
+        "x": [round(v) for v in made.x],
+        "y": [round(v) for v in made.y],
+        "W": round(made.width),
+        "H": round(made.height),
+        "edges": [
+            [ids[a], ids[b], *(round(c) for point in points for c in point)] for a, b, points in made.edges
+        ],
     }

@@ -1,29 +1,42 @@
 """The kernels of a module: a table, facts, and every text there is of each."""
+
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import quote
 
 from .graphs import short_shape
 from .model import Module, amount, frames, place, word, words
 from .parsers import kernels
 from .parsers.hlo import Hlo, Row
 from .reading import Reader, rows
-from .site import Page, cut_lines, table_data
+from .site import Page, cut_lines, route, table_data
 
 # Kind of file, title of its button, language of assets/text.js.
 _TEXTS = (
-    ("llvm", "LLVM IR", "llvm"), ("llvm_before", "LLVM IR as emitted", "llvm"), ("assembly", "Assembly", "asm"),
-    ("kernel_ir", "Kernel IR", "kernel"), ("triton", "Triton", "none"), ("ttir", "Triton IR", "none"),
-    ("ttgir", "Triton GPU IR", "none"), ("ptx", "PTX", "asm"),
+    ("llvm", "LLVM IR", "llvm"),
+    ("llvm_before", "LLVM IR as emitted", "llvm"),
+    ("assembly", "Assembly", "asm"),
+    ("kernel_ir", "Kernel IR", "kernel"),
+    ("triton", "Triton", "none"),
+    ("ttir", "Triton IR", "none"),
+    ("ttgir", "Triton GPU IR", "none"),
+    ("ptx", "PTX", "asm"),
 )
-_COLUMNS = [("Symbol", "", 5), ("Instruction", "", 4), ("Opcode", "", 2), ("Bytes", "b", 1), ("Operations", "n", 1),
-            ("Tasks", "", 1), ("Shape", "", 4)]
+_COLUMNS = [
+    ("Symbol", "", 5),
+    ("Instruction", "", 4),
+    ("Opcode", "", 2),
+    ("Bytes", "b", 1),
+    ("Operations", "n", 1),
+    ("Tasks", "", 1),
+    ("Shape", "", 4),
+]
 
 
 def kernel_tab(page: Page, module: Module, reader: Reader, after: Hlo) -> None:
     """Add the tab 'kernels' to a module's page."""
-    listed = {word(r, "symbol"): r for r in rows(reader.json(module.files.one("kernels"), list)) if word(r, "symbol")}
+    found = rows(reader.json(module.files.one("kernels"), list))
+    listed = {word(r, "symbol"): r for r in found if word(r, "symbol")}
     texts, symbols = [], dict.fromkeys(listed)
     for kind, title, language in _TEXTS:
         whole, where = kernels.join(_parts(module, kind, reader))
@@ -40,11 +53,25 @@ def kernel_tab(page: Page, module: Module, reader: Reader, after: Hlo) -> None:
         record = listed.get(symbol, {})
         instr = word(record, "instr") or kernels.stock_symbol(symbol)
         row = by_name.get(instr)
-        table.append((symbol, instr, row.opcode if row else word(record, "opcode"), amount(record, "bytes"),
-                      amount(record, "flops"), word(record, "tasks"), short_shape(row.shape) if row else ""))
+        table.append(
+            (
+                symbol,
+                instr,
+                row.opcode if row else word(record, "opcode"),
+                amount(record, "bytes"),
+                amount(record, "flops"),
+                word(record, "tasks"),
+                short_shape(row.shape) if row else "",
+            )
+        )
         facts[symbol] = _facts(page.page, module, record, instr, row)
-    page.data("kernels", "Kernels", "kernels",
-              {"table": table_data(_COLUMNS, table), "texts": texts, "facts": facts}, n=len(table))
+    page.data(
+        "kernels",
+        "Kernels",
+        "kernels",
+        {"table": table_data(_COLUMNS, table), "texts": texts, "facts": facts},
+        n=len(table),
+    )
 
 
 def _parts(module: Module, kind: str, reader: Reader) -> list[tuple[str, str]]:
@@ -60,23 +87,29 @@ def _facts(page: str, module: Module, record: dict[str, Any], instr: str, row: R
     """[title, value] pairs: what the kernel computes and the user's lines it came from."""
     facts: list[list[Any]] = []
     if row is not None:
-        facts.append(["Instruction", {"t": f"{instr} = {row.opcode}, in the graph", "h": f"{page}/graph/{quote(instr, safe='')}"}])
+        facts.append(["Instruction", route(page, "graph", instr, f"{instr} = {row.opcode}, in the graph")])
     fused = words(record, "instrs")
     if len(fused) > 1:
-        facts.append(["Fused", f"{len(fused)}: " + ", ".join(fused[:40]) + (", …" if len(fused) > 40 else "")])
-    lines = _lines(module, words(record, "sources") or ([row.op_name] if row and row.op_name else []))
-    facts.append(["User lines", lines or "unknown"])
+        facts.append(
+            ["Fused", f"{len(fused)}: " + ", ".join(fused[:40]) + (", …" if len(fused) > 40 else "")]
+        )
     nodes = words(record, "sources") or ([row.op_name] if row and row.op_name else [])
+    facts.append(["User lines", _lines(page, module, nodes) or "unknown"])
     if nodes:
-        facts.append(["TensorFlow nodes", ", ".join(nodes[:20]) + (f", and {len(nodes) - 20} more" if len(nodes) > 20 else "")])
+        more = f", and {len(nodes) - 20} more" if len(nodes) > 20 else ""
+        facts.append(["TensorFlow nodes", ", ".join(nodes[:20]) + more])
     known = {"symbol", "instr", "opcode", "instrs", "sources", "bytes", "flops", "tasks"}
-    facts += [[key, str(value)] for key, value in record.items() if key not in known and value not in (None, "")]
+    facts += [
+        [key, str(value)] for key, value in record.items() if key not in known and value not in (None, "")
+    ]
     return facts
 
 
-def _lines(module: Module, nodes: list[str]) -> list[str]:
-    found: dict[str, None] = {}
+def _lines(page: str, module: Module, nodes: list[str]) -> list[dict[str, str]]:
+    """The user's lines of some nodes, each once, as links into the tab 'lines'."""
+    found: dict[str, dict[str, str]] = {}
     for node in nodes:
         for frame in frames(module.sources, node)[:1]:
-            found[f"{place(frame)}  {word(frame, 'text')}"] = None
-    return list(found)
+            text = f"{place(frame)}  {word(frame, 'text')}"
+            found[text] = route(page, "lines", place(frame), text)
+    return list(found.values())

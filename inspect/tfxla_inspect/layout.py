@@ -4,6 +4,7 @@ Made for instruction graphs of training steps, where half of the edges span doze
 general engine ends: an edge over more than MAX_SPAN ranks is no line but a stub at both ends.
 The order of the nodes given (the schedule) breaks every tie, so that two passes of one module look alike.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -136,8 +137,7 @@ def _order(graph: _Graph) -> None:
         down = sweep % 2 == 0
         neighbours = graph.above if down else graph.below
         for layer in graph.layers if down else reversed(graph.layers):
-            keys = {n: sum(place[m] for m in neighbours[n]) / len(neighbours[n]) if neighbours[n] else place[n]
-                    for n in layer}
+            keys = {n: _mean(place, neighbours[n], place[n]) for n in layer}
             layer.sort(key=keys.__getitem__)
             _spread(layer, place)
 
@@ -163,11 +163,14 @@ def _coordinates(graph: _Graph) -> list[float]:
         numbers = range(len(graph.layers)) if down else reversed(range(len(graph.layers)))
         for number in numbers:
             layer = graph.layers[number]
-            wanted = [sum(x[m] for m in neighbours[n]) / len(neighbours[n]) if neighbours[n] else x[n]
-                      for n in layer]
+            wanted = [_mean(x, neighbours[n], x[n]) for n in layer]
             for node, value in zip(layer, _fit(wanted, gaps[number])):
                 x[node] = value
     return x
+
+
+def _mean(values: Sequence[float], nodes: Sequence[int], default: float) -> float:
+    return sum(values[n] for n in nodes) / len(nodes) if nodes else default
 
 
 def _staggered(layer: list[int]) -> int:
@@ -176,10 +179,14 @@ def _staggered(layer: list[int]) -> int:
 
 
 def _gaps(graph: _Graph, layer: list[int]) -> list[float]:
-    """Least distance from each node's predecessor in the layer (0 for the first)."""
+    """Least distance from each node's predecessor in the layer (0 for the first). On staggered lines
+    neighbours stand `lines` places apart, and the widest node sets the distance."""
     lines = _staggered(layer)
+    if lines > 1:
+        step = (max(graph.widths[n] for n in layer) + NODE_GAP) / lines
+        return [0.0] + [step] * (len(layer) - 1)
     half = [graph.widths[n] / 2 + NODE_GAP / 2 for n in layer]
-    return [0.0, *((a + b) / lines for a, b in zip(half, half[1:]))]
+    return [0.0, *(a + b for a, b in zip(half, half[1:]))]
 
 
 def _fit(wanted: list[float], gaps: list[float]) -> list[float]:

@@ -1,4 +1,5 @@
 """HTML from Python values: everything is escaped, nothing else is trusted."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -13,14 +14,20 @@ class Html(str):
 
 def el(tag: str, *children: object, **attributes: object) -> Html:
     """An element; `class_` for class. Children that are no Html are escaped; None is dropped."""
-    written = "".join(f' {name.rstrip("_").replace("_", "-")}="{escape(str(value))}"'
-                      for name, value in attributes.items() if value is not None)
+    written = "".join(
+        f' {name.rstrip("_").replace("_", "-")}="{escape(str(value))}"'
+        for name, value in attributes.items()
+        if value is not None
+    )
     return Html(f"<{tag}{written}>{join(children)}</{tag}>")
 
 
 def join(parts: Iterable[object]) -> Html:
-    return Html("".join(part if isinstance(part, Html) else escape(clean(str(part)))
-                        for part in parts if part is not None))
+    return Html(
+        "".join(
+            part if isinstance(part, Html) else escape(clean(str(part))) for part in parts if part is not None
+        )
+    )
 
 
 def clean(text: str) -> str:
@@ -36,17 +43,31 @@ def link(page: str, text: object) -> Html:
 def table(head: Sequence[str], rows: Iterable[Sequence[object]], numeric: Iterable[int] = ()) -> Html:
     """A small table; columns in `numeric` are set right."""
     right = set(numeric)
-    cells = [[el("td", cell, class_="num" if n in right else None) for n, cell in enumerate(row)] for row in rows]
-    return el("table", el("thead", el("tr", *(el("th", h, class_="num" if n in right else None)
-                                              for n, h in enumerate(head)))),
-              el("tbody", *(el("tr", *row) for row in cells)))
+    cells = [
+        [el("td", cell, class_="num" if n in right else None) for n, cell in enumerate(row)] for row in rows
+    ]
+    return el(
+        "table",
+        el(
+            "thead",
+            el("tr", *(el("th", h, class_="num" if n in right else None) for n, h in enumerate(head))),
+        ),
+        el("tbody", *(el("tr", *row) for row in cells)),
+    )
 
 
 def number(value: object) -> str:
     """1234567 as '1,234,567'; '' where there is none."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return ""
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}" if abs(value) < 100 else f"{value:,.0f}"
+    return (
+        f"{value:,}" if isinstance(value, int) else f"{value:,.2f}" if abs(value) < 100 else f"{value:,.0f}"
+    )
+
+
+def plural(count: int, noun: str) -> str:
+    """'1 kernel', '2 kernels'."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
 def size(value: object) -> str:

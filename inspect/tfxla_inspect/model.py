@@ -1,4 +1,5 @@
 """What a dump directory tells, tied together: traces, modules and the clusters and functions they are of."""
+
 from __future__ import annotations
 
 import re
@@ -79,9 +80,14 @@ class Module:
     @property
     def phases(self) -> dict[str, float]:
         """Phase -> milliseconds, empty where unknown."""
-        merged = {**mapping(self.lowering, "phases"), **mapping(self.compiled, "phases"),
-                  **mapping(self.timings, "phases")}
-        return {str(k): v for k, v in merged.items() if isinstance(v, (int, float)) and not isinstance(v, bool)}
+        merged = {
+            **mapping(self.lowering, "phases"),
+            **mapping(self.compiled, "phases"),
+            **mapping(self.timings, "phases"),
+        }
+        return {
+            str(k): v for k, v in merged.items() if isinstance(v, (int, float)) and not isinstance(v, bool)
+        }
 
     @property
     def milliseconds(self) -> float | None:
@@ -143,8 +149,16 @@ def _modules(directory: Directory, records: dict[str, list[Record]], reader: Rea
             page += "x"
         seen.add(page)
         lowering = lowerings.get(files.id, [{}])[0]
-        modules.append(Module(files, page, compiles.get(files.id, []), lowering,
-                              reader.json(files.one("timings"), dict), reader.json(files.one("sources"), dict)))
+        modules.append(
+            Module(
+                files,
+                page,
+                compiles.get(files.id, []),
+                lowering,
+                reader.json(files.one("timings"), dict),
+                reader.json(files.one("sources"), dict),
+            )
+        )
     return sorted(modules, key=lambda m: (-(m.milliseconds or 0), -m.files.bytes, m.files.id))
 
 

@@ -1,4 +1,5 @@
 """A module's page: summary, optimised IR as graph and text, decisions, plan, buffers, kernels, lines."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -13,7 +14,7 @@ from .parsers import buffers, hlo
 from .phases import phase_bar, phase_legend
 from .reading import Reader, rows
 from .scan import KINDS
-from .site import UNKNOWN, Page
+from .site import UNKNOWN, Page, route
 
 _TITLES = {kind.name: kind.title for kind in KINDS}
 
@@ -54,19 +55,38 @@ class ModulePages:
             ("Number in file names", self.files.id),
             ("Function", module.function or "unknown"),
             ("Cluster", link(graph, module.cluster) if graph else module.cluster or "none: a whole function"),
-            ("Instructions", f"{self.before.count:,} as lowered, {self.after.count:,} after passes and fusion, "
-                             f"{len(self.after.entry.rows) if self.after.entry else 0:,} in the entry"),
-            ("Kernels", " of which native ".join(filter(None, (word(compiled, "kernels"), word(compiled, "native"))))
-             or UNKNOWN),
+            (
+                "Instructions",
+                f"{self.before.count:,} as lowered, {self.after.count:,} after passes and fusion, "
+                f"{len(self.after.entry.rows) if self.after.entry else 0:,} in the entry",
+            ),
+            (
+                "Kernels",
+                ", of them native: ".join(
+                    filter(None, (word(compiled, "kernels"), word(compiled, "native")))
+                ),
+            ),
             ("Compile time", milliseconds(module.milliseconds) or UNKNOWN),
             ("Why compiled", word(compiled, "reason") or "unknown"),
             ("Files", f"{len(self.files.files):,}, {size(self.files.bytes)}"),
         ]
-        parts: list[object] = [el("dl", *(el(tag, value) for title, value in facts
-                                          for tag, value in (("dt", title), ("dd", value))))]
+        parts: list[object] = [
+            el(
+                "dl",
+                *(
+                    el(tag, value)
+                    for title, value in facts
+                    if value != ""
+                    for tag, value in (("dt", title), ("dd", value))
+                ),
+            )
+        ]
         if module.phases:
-            parts += [el("h3", "Phases"), phase_bar(module.phases, module.milliseconds or 0),
-                      phase_legend(module.phases)]
+            parts += [
+                el("h3", "Phases"),
+                phase_bar(module.phases, module.milliseconds or 0),
+                phase_legend(module.phases),
+            ]
         parts += self._key_part() + [el("h3", "Instructions before and after"), self._opcodes()]
         return join(parts)
 
@@ -74,19 +94,33 @@ class ModulePages:
         guards = mapping(self.module.compiled, "guards")
         parts: list[object] = []
         if guards:
-            parts += [el("h3", "Key of the executable"),
-                      table(("Guard", "Value"), [(k, v if isinstance(v, str) else str(v)) for k, v in guards.items()])]
+            parts += [
+                el("h3", "Key of the executable"),
+                table(
+                    ("Guard", "Value"), [(k, v if isinstance(v, str) else str(v)) for k, v in guards.items()]
+                ),
+            ]
         hits = [r for r in self.module.compiles if r is not self.module.compiled]
         if hits:
             counted = Counter((word(r, "hit") or "compiled", word(r, "reason")) for r in hits)
-            parts += [el("h3", "Asked for again"), table(("Answer", "Reason", "Times"),
-                                                         [(*k, n) for k, n in counted.items()], (2,))]
+            parts += [
+                el("h3", "Asked for again"),
+                table(("Answer", "Reason", "Times"), [(*k, n) for k, n in counted.items()], (2,)),
+            ]
         return parts
 
     def _opcodes(self) -> Html:
         before, after = self.before.opcodes(), self.after.opcodes()
         names = sorted(before | after, key=lambda k: (-max(before[k], after[k]), k))
-        shown = [(k, number(before[k]), number(after[k]), f"{after[k] - before[k]:+,}") for k in names]
+        shown = [
+            (
+                k,
+                number(before[k]),
+                number(after[k]),
+                f"{after[k] - before[k]:+,}" if after[k] != before[k] else "",
+            )
+            for k in names
+        ]
         return table(("Opcode", "As lowered", "Optimised", "Difference"), shown, (1, 2, 3))
 
     def _graph(self) -> None:
@@ -94,16 +128,21 @@ class ModulePages:
             self.page.missing("graph", "Graph", "The dump holds no readable optimised HLO of this module.")
             return
         tabs = [("text", "text"), ("kernel", "kernels"), ("decisions", "fusion")]
-        self.page.data("graph", "Graph", "graph", hlo_graph(self.after, self.module.sources, tabs),
-                       n=self.after.count)
+        self.page.data(
+            "graph", "Graph", "graph", hlo_graph(self.after, self.module.sources, tabs), n=self.after.count
+        )
 
     def _text(self, tab: str, title: str, text: str, kind: str) -> None:
         if text:
             self.page.text(tab, title, text, "hlo")
         elif self.files.one(kind):
-            self.page.missing(tab, title, "The file is empty or cannot be read; see 'Not read' on the start page.")
+            self.page.missing(
+                tab, title, "The file is empty or cannot be read; see 'Not read' on the start page."
+            )
         else:
-            self.page.missing(tab, title, "The dump holds no such text (killed before, or --xla_dump_hlo_as_text off).")
+            self.page.missing(
+                tab, title, "The dump holds no such text (killed before, or --xla_dump_hlo_as_text off)."
+            )
 
     def _decisions(self) -> None:
         found = rows(self.reader.json(self.files.one("decisions"), list))
@@ -111,17 +150,41 @@ class ModulePages:
         if not found:
             self.page.missing("fusion", "Fusion decisions", f"Fusion decisions are {UNKNOWN}.")
             return
-        columns = [("Producer", "", 3), ("Consumer", "", 3), ("Fused", "", 1), ("Rule", "", 2), ("Reason", "", 6)]
-        self.page.table("fusion", "Fusion decisions", columns, (
-            (word(r, "a", "producer"), word(r, "b", "consumer"), "yes" if r.get("ok") else "no", word(r, "rule"),
-             word(r, "reason")) for r in found))
+        columns = [
+            ("Producer", "", 3),
+            ("Consumer", "", 3),
+            ("Fused", "", 1),
+            ("Rule", "", 2),
+            ("Reason", "", 6),
+        ]
+        self.page.table(
+            "fusion",
+            "Fusion decisions",
+            columns,
+            (
+                (
+                    word(r, "a", "producer"),
+                    word(r, "b", "consumer"),
+                    "yes" if r.get("ok") else "no",
+                    word(r, "rule"),
+                    word(r, "reason"),
+                )
+                for r in found
+            ),
+        )
 
     def _plan(self) -> None:
         plan = self.reader.json(self.files.one("plan"), dict)
         thunks = self.reader.text(self.files.one("thunks"))
         if plan:
-            columns = [("Step", "", 1), ("Runs", "", 4), ("Instruction", "", 3), ("Reads", "", 4), ("Writes", "", 3),
-                       ("Tasks", "", 1)]
+            columns = [
+                ("Step", "", 1),
+                ("Runs", "", 4),
+                ("Instruction", "", 3),
+                ("Reads", "", 4),
+                ("Writes", "", 3),
+                ("Tasks", "", 1),
+            ]
             self.page.table("plan", "Launch plan", columns, _steps(plan.get("steps"), self.page.page))
         elif thunks:
             self.page.text("plan", "Thunk sequence", thunks, "none")
@@ -133,67 +196,125 @@ class ModulePages:
         if not found:
             self.page.missing("buffers", "Buffers", "The dump holds no buffer assignment of this module.")
             return
-        columns = [("Allocation", "n", 1), ("Kind", "", 2), ("Allocation bytes", "b", 1), ("Offset", "n", 1),
-                   ("Bytes", "b", 1), ("Instruction", "", 4), ("Shape", "", 4)]
+        columns = [
+            ("Allocation", "n", 1),
+            ("Kind", "", 2),
+            ("Allocation bytes", "b", 1),
+            ("Offset", "n", 1),
+            ("Bytes", "b", 1),
+            ("Instruction", "", 4),
+            ("Shape", "", 4),
+        ]
         cells: list[tuple[Any, ...]] = []
         for a in found:
             values = a.values or [(a.what, 0, 0, "")]
-            cells += [(a.number, a.kind, a.bytes, offset, amount, name, short_shape(shape))
-                      for name, amount, offset, shape in values]
+            cells += [
+                (a.number, a.kind, a.bytes, offset, amount, name, short_shape(shape))
+                for name, amount, offset, shape in values
+            ]
         self.page.table("buffers", "Buffers", columns, cells)
 
     def _lines(self) -> None:
         """User lines with the instructions that came from each, most first."""
         sources = self.module.sources
         if not sources:
-            self.page.missing("lines", "Source lines", f"The user's lines are {UNKNOWN} (only TensorFlow's own file).")
+            self.page.missing(
+                "lines", "Source lines", f"The user's lines are {UNKNOWN} (only TensorFlow's own file)."
+            )
             return
         counted: Counter[str] = Counter(row.op_name for block in self.after.blocks for row in block.rows)
         by_line: dict[tuple[str, str], list[str]] = {}
         for node in sources:
             if found := frames(sources, node):
                 by_line.setdefault((place(found[0]), word(found[0], "text")), []).append(node)
-        cells = [(where, text, len(nodes), sum(counted[n] for n in nodes),
-                  {"t": "in graph", "h": f"{self.page.page}/graph/%3F{where}"}, ", ".join(nodes))
-                 for (where, text), nodes in by_line.items()]
-        columns = [("Line", "", 2), ("Text", "", 6), ("Nodes", "n", 1), ("Instructions", "n", 1), ("Show", "", 1),
-                   ("TensorFlow nodes", "", 4)]
+        cells = [
+            (
+                where,
+                text,
+                len(nodes),
+                sum(counted[n] for n in nodes),
+                route(self.page.page, "graph", f"?{where}", "in graph"),
+                ", ".join(nodes),
+            )
+            for (where, text), nodes in by_line.items()
+        ]
+        columns = [
+            ("Line", "", 2),
+            ("Text", "", 6),
+            ("Nodes", "n", 1),
+            ("Instructions", "n", 1),
+            ("Show", "", 1),
+            ("TensorFlow nodes", "", 4),
+        ]
         self.page.table("lines", "Source lines", columns, sorted(cells, key=lambda c: -c[3]))
 
     def _passes(self) -> None:
         found = sorted(self.files.all("pass"), key=lambda f: int(f.groups["step"]))
         if not found:
-            self.page.missing("passes", "Passes", "No HLO between passes in the dump: run with "
-                                                  "--xla_dump_hlo_pass_re=.* to have it.")
+            self.page.missing(
+                "passes",
+                "Passes",
+                "No HLO between passes in the dump: run with --xla_dump_hlo_pass_re=.* to have it.",
+            )
             return
-        cells, lines = [], []
+        cells: list[tuple[Any, ...]] = []
+        lines: list[str] = []
         previous: list[str] = []
         for file in found:
             text = self.reader.text(file).splitlines()
             gone, new = _difference(previous, text) if previous else ([], [])
             start = len(lines) + 1
-            lines += [f"@ {file.groups['step']} {file.groups['pipeline']}: after {file.groups['after']}", *gone, *new]
-            cells.append((file.groups["step"], file.groups["pipeline"], file.groups["after"], file.groups["before"],
-                          sum(" = " in line for line in text), len(gone), len(new),
-                          {"t": "changes", "h": f"{self.page.page}/changes/L{start}"}))
+            lines += [
+                f"@ {file.groups['step']} {file.groups['pipeline']}: after {file.groups['after']}",
+                *gone,
+                *new,
+            ]
+            cells.append(
+                (
+                    file.groups["step"],
+                    file.groups["pipeline"],
+                    file.groups["after"],
+                    file.groups["before"],
+                    sum(" = " in line for line in text),
+                    len(gone),
+                    len(new),
+                    route(self.page.page, "changes", f"L{start}", "changes"),
+                )
+            )
             previous = text
-        columns = [("Step", "", 1), ("Pipeline", "", 3), ("After", "", 3), ("Before", "", 3), ("Instructions", "n", 1),
-                   ("Lines gone", "n", 1), ("Lines new", "n", 1), ("Show", "", 1)]
+        columns = [
+            ("Step", "", 1),
+            ("Pipeline", "", 3),
+            ("After", "", 3),
+            ("Before", "", 3),
+            ("Instructions", "n", 1),
+            ("Lines gone", "n", 1),
+            ("Lines new", "n", 1),
+            ("Show", "", 1),
+        ]
         self.page.table("passes", "Passes", columns, cells)
         self.page.text("changes", "Changes", "\n".join(lines), "diff")
 
     def _files(self) -> None:
         columns = [("File", "", 8), ("Kind", "", 3), ("Bytes", "b", 1)]
-        self.page.table("files", "Files", columns, (
-            (f.name, _TITLES.get(f.kind, "not known"), f.bytes)
-            for f in sorted(self.files.files, key=lambda f: -f.bytes)))
+        self.page.table(
+            "files",
+            "Files",
+            columns,
+            (
+                (f.name, _TITLES.get(f.kind, "not known"), f.bytes)
+                for f in sorted(self.files.files, key=lambda f: -f.bytes)
+            ),
+        )
 
 
 def _difference(old: list[str], new: list[str]) -> tuple[list[str], list[str]]:
     """Lines that only `old`, and only `new`, has (as bags), marked as in a diff; 2,000 of each at most."""
     before, after = Counter(old), Counter(new)
     gone, came = before - after, after - before
-    return [f"- {line}" for line in old if line in gone][:2000], [f"+ {line}" for line in new if line in came][:2000]
+    return [f"- {line}" for line in old if line in gone][:2000], [
+        f"+ {line}" for line in new if line in came
+    ][:2000]
 
 
 def _steps(steps: Any, page: str, prefix: str = "") -> Iterator[tuple[Any, ...]]:
@@ -201,8 +322,11 @@ def _steps(steps: Any, page: str, prefix: str = "") -> Iterator[tuple[Any, ...]]
     for number_, step in enumerate(rows(steps) if isinstance(steps, list) else []):
         at = f"{prefix}{number_}"
         symbol = word(step, "symbol")
-        what: Any = {"t": symbol, "h": f"{page}/kernels/{symbol}"} if symbol else (
-            word(step, "routine", "op") or word(step, "type").removesuffix("Step").lower())
+        what: Any = (
+            route(page, "kernels", symbol)
+            if symbol
+            else (word(step, "routine", "op") or word(step, "type").removesuffix("Step").lower())
+        )
         target = [step["target"]] if isinstance(step.get("target"), dict) else step.get("outputs")
         source = [step["source"]] if isinstance(step.get("source"), dict) else step.get("inputs")
         yield at, what, word(step, "instr"), _refs(source), _refs(target), _dim(step.get("tasks"))
@@ -215,8 +339,10 @@ def _steps(steps: Any, page: str, prefix: str = "") -> Iterator[tuple[Any, ...]]
 
 def _refs(value: Any) -> str:
     found = rows(value) if isinstance(value, list) else []
-    return ", ".join(f"{word(r, 'kind')}{'@' + _dim(r.get('offset')) if r.get('kind') == 'temp' else word(r, 'index')}"
-                     for r in found)
+    return ", ".join(
+        f"{word(r, 'kind')}{'@' + _dim(r.get('offset')) if r.get('kind') == 'temp' else word(r, 'index')}"
+        for r in found
+    )
 
 
 def _dim(value: Any) -> str:

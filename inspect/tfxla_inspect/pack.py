@@ -1,4 +1,5 @@
 """One HTML file: the start page as it stands, every other page's data as gzip in base64, opened on demand."""
+
 from __future__ import annotations
 
 import base64
@@ -13,8 +14,10 @@ from typing import Any
 # Above this a browser needs seconds before the page reacts (measured: 50 MB 0.12 s, 300 MB 2.8 s).
 LIMIT = 50 * 1024 * 1024
 _SCRIPTS = ("base.js", "table.js", "text.js", "layered.js", "graph.js", "kernels.js", "app.js")
-_POLICY = ("default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{hash}'; img-src data:; "
-           "base-uri 'none'; form-action 'none'")
+_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{hash}'; img-src data:; "
+    "base-uri 'none'; form-action 'none'"
+)
 
 
 @dataclass(slots=True)
@@ -50,27 +53,29 @@ def document(title: str, start: str, packer: Packer, site: str) -> str:
     """The whole file. `start` is HTML made by `markup`; `site` the key of the block that lists the pages."""
     script = "\n".join(asset(name) for name in _SCRIPTS)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return "\n".join((
-        "<!doctype html>",
-        '<html lang="en"><head><meta charset="utf-8">',
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY.format(hash=digest)}">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        '<meta name="referrer" content="no-referrer">',
-        f"<title>{escape(title)}</title>",
-        f"<style>{asset('report.css')}</style></head>",
-        f'<body data-site="{escape(site)}">',
-        '<a class="skip" href="#start">Skip to content</a>',
-        f'<nav id="nav" aria-label="Pages"><a class="home" href="#start">{escape(title)}</a>'
-        '<input id="filter" type="search" placeholder="Filter pages" aria-label="Filter pages">'
-        '<div id="pages"></div><p class="hint">Keys: <kbd>/</kbd> search, <kbd>[</kbd> <kbd>]</kbd> tabs, '
-        "<kbd>h</kbd> start</p></nav>",
-        f'<main id="start" tabindex="-1">{start}</main>',
-        '<main id="page" tabindex="-1" hidden></main>',
-        *packer.blocks,
-        f"<script>{script}</script>",
-        "</body></html>",
-        "",
-    ))
+    return "\n".join(
+        (
+            "<!doctype html>",
+            '<html lang="en"><head><meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY.format(hash=digest)}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            '<meta name="referrer" content="no-referrer">',
+            f"<title>{escape(title)}</title>",
+            f"<style>{asset('report.css')}</style></head>",
+            f'<body data-site="{escape(site)}">',
+            '<a class="skip" href="#start">Skip to content</a>',
+            f'<nav id="nav" aria-label="Pages"><a class="home" href="#start">{escape(title)}</a>'
+            '<input id="filter" type="search" placeholder="Filter pages" aria-label="Filter pages">'
+            '<div id="pages"></div><p class="hint">Keys: <kbd>/</kbd> search, <kbd>[</kbd> <kbd>]</kbd> tabs, '
+            "<kbd>h</kbd> start</p></nav>",
+            f'<main id="start" tabindex="-1">{start}</main>',
+            '<main id="page" tabindex="-1" hidden></main>',
+            *packer.blocks,
+            f"<script>{script}</script>",
+            "</body></html>",
+            "",
+        )
+    )
 
 
 def asset(name: str) -> str:

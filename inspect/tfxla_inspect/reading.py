@@ -1,4 +1,5 @@
 """Reading files of a dump in bounded memory, with a reason instead of an exception."""
+
 from __future__ import annotations
 
 import gzip
@@ -41,7 +42,7 @@ class Reader:
             data = stream.read(self.limit + 1)
         if len(data) > self.limit:
             self.problems.append((file.name, f"only its first {self.limit:,} bytes are shown"))
-            return bytes(data[:self.limit])
+            return bytes(data[: self.limit])
         return bytes(data)
 
     def json(self, file: File | None, wanted: type) -> Any:

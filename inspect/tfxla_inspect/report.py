@@ -1,4 +1,5 @@
 """From a dump directory to one HTML file."""
+
 from __future__ import annotations
 
 import json
@@ -10,6 +11,8 @@ from pathlib import Path
 from tfxla_cluster.errors import InputFileError, OutputError
 
 from . import graph_page, start_page
+from .graphs import PLUMBING
+from .markup import plural
 from .model import Dump, Record, amount, load, word
 from .module_page import ModulePages
 from .pack import LIMIT, Packer, document
@@ -31,18 +34,22 @@ def build(directory: Path, limit: int = LIMIT, progress: Progress = lambda what:
     """
     found = scan(directory)
     if found.is_foreign:
-        raise InputFileError(f"{directory}: holds no dump: none of its {len(found.files)} files has a known name",
-                             "Give the directory of --xla_dump_to")
+        raise InputFileError(
+            f"{directory}: holds no dump: none of its {len(found.files)} files has a known name",
+            "Give the directory of --xla_dump_to",
+        )
     reader = Reader(list(found.problems))
     dump = load(found, reader)
     packer = Packer(limit)
     graph_pages, graph_rows = _graphs(dump, reader, packer, progress)
     module_pages, module_rows = _modules(dump, reader, packer, progress)
-    pages = graph_pages + module_pages
+    pages = module_pages + graph_pages
     trace = _trace(dump, packer)
     pages += [trace] if trace else []
     problems = reader.problems + [(f.name, "of no known kind") for f in found.files if f.kind == "unknown"]
-    start = start_page.build(dump, graph_rows, module_rows, problems, packer.left_out, "trace" if trace else "")
+    start = start_page.build(
+        dump, graph_rows, module_rows, problems, packer.left_out, "trace" if trace else ""
+    )
     packer.limit = packer.used + 2**40  # the list of pages always goes in
     site = packer.json([page.site() for page in pages], "pages")
     return document(f"tfxla-inspect: {directory.name or directory}", start, packer, site)
@@ -61,7 +68,9 @@ def write(directory: Path, output: Path, limit: int = LIMIT, progress: Progress 
     return len(data)
 
 
-def _graphs(dump: Dump, reader: Reader, packer: Packer, progress: Progress) -> tuple[list[Page], list[GraphRow]]:
+def _graphs(
+    dump: Dump, reader: Reader, packer: Packer, progress: Progress
+) -> tuple[list[Page], list[GraphRow]]:
     reasons = graph_page.Reasons(dump)
     functions = {Path(word(r, "graph")).name: r for r in dump.of("function") if word(r, "graph")}
     pages, rows = [], []
@@ -69,15 +78,23 @@ def _graphs(dump: Dump, reader: Reader, packer: Packer, progress: Progress) -> t
         progress(f"graph {number + 1} of {len(dump.graphs)}")
         graph = graphdef.parse(reader.text(file))
         if graph.truncated or not graph.nodes:
-            reader.problems.append((file.name, "breaks off inside a node" if graph.truncated else "no node in it"))
+            reader.problems.append(
+                (file.name, "breaks off inside a node" if graph.truncated else "no node in it")
+            )
         if not graph.nodes:
             continue
         row = _graph_row(f"g{number}", file, graph, functions.get(file.name, {}))
         for node in graph.nodes:
             if node.cluster:
                 dump.cluster_routes.setdefault(node.cluster, f"{row.page}/graph/%3F{node.cluster}")
-        page = Page(packer, row.page, "TensorFlow graphs", row.function or file.name,
-                    f"{row.nodes:,} nodes, {row.clusters:,} clusters")
+        group = "TensorFlow graphs" if row.clusters else "Graphs without clusters"
+        page = Page(
+            packer,
+            row.page,
+            group,
+            row.function or file.name,
+            f"{plural(row.nodes, 'node')}, {plural(row.clusters, 'cluster')}",
+        )
         graph_page.build(page, dump, graph, reasons)
         pages.append(page)
         rows.append(row)
@@ -86,12 +103,22 @@ def _graphs(dump: Dump, reader: Reader, packer: Packer, progress: Progress) -> t
 
 def _graph_row(page: str, file: File, graph: graphdef.Graph, function: Record) -> GraphRow:
     inside, computing = graph_page.coverage(graph)
-    left = Counter(n.op for n in graph.nodes if not n.cluster and not n.op.startswith("_"))
-    return GraphRow(page, file.name, word(function, "name"), len(graph.nodes), computing, inside,
-                    len({n.cluster for n in graph.nodes if n.cluster}), left)
+    left = Counter(n.op for n in graph.nodes if not n.cluster and n.op not in PLUMBING)
+    return GraphRow(
+        page,
+        file.name,
+        word(function, "name"),
+        len(graph.nodes),
+        computing,
+        inside,
+        len({n.cluster for n in graph.nodes if n.cluster}),
+        left,
+    )
 
 
-def _modules(dump: Dump, reader: Reader, packer: Packer, progress: Progress) -> tuple[list[Page], list[ModuleRow]]:
+def _modules(
+    dump: Dump, reader: Reader, packer: Packer, progress: Progress
+) -> tuple[list[Page], list[ModuleRow]]:
     built, rows = [], []
     for number, module in enumerate(dump.modules):
         progress(f"module {number + 1} of {len(dump.modules)}")
@@ -99,7 +126,8 @@ def _modules(dump: Dump, reader: Reader, packer: Packer, progress: Progress) -> 
         pages = ModulePages(dump, module, reader, page)
         pages.first()
         kernels = next((tab.get("n", 0) for tab in page.tabs if tab["id"] == "kernels"), 0)
-        page.note = f"{pages.after.count or pages.before.count:,} instructions, {kernels:,} kernels"
+        count = pages.after.count or pages.before.count
+        page.note = f"{plural(count, 'instruction')}, {plural(kernels, 'kernel')}"
         rows.append(ModuleRow(module, pages.before.count, pages.after.count, kernels))
         built.append(pages)
     for number, pages in enumerate(built):
@@ -115,13 +143,20 @@ def _trace(dump: Dump, packer: Packer) -> Page | None:
     page = Page(packer, "trace", "Trace", "All trace records", f"{len(records):,} records")
     first = next((t for r in records if (t := amount(r, "time"))), 0)
     columns = [("Kind", "", 1), ("Seconds", "n", 1), ("Process", "", 1), ("Fields", "", 10)]
-    page.table("records", "Records", columns, (
-        (word(r, "kind"), round((amount(r, "time") or first) - first, 3), word(r, "pid"), _fields(r))
-        for r in records[:_TRACE_ROWS]))
+    page.table(
+        "records",
+        "Records",
+        columns,
+        (
+            (word(r, "kind"), round((amount(r, "time") or first) - first, 3), word(r, "pid"), _fields(r))
+            for r in records[:_TRACE_ROWS]
+        ),
+    )
     return page
 
 
 def _fields(record: Record) -> str:
-    text = json.dumps({k: v for k, v in record.items() if k not in ("kind", "time", "pid", "thread")},
-                      ensure_ascii=False)
+    text = json.dumps(
+        {k: v for k, v in record.items() if k not in ("kind", "time", "pid", "thread")}, ensure_ascii=False
+    )
     return text if len(text) <= 2000 else text[:2000] + " …"

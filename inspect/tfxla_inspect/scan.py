@@ -1,4 +1,5 @@
 """What is in a dump directory: every file with its kind, grouped by module. Nothing is read here."""
+
 from __future__ import annotations
 
 import os
@@ -36,12 +37,18 @@ KINDS: tuple[Kind, ...] = (
     _module("before", r"before_optimizations\.txt", "HLO before optimisation"),
     _module("before_proto", r"before_optimizations\.hlo\.pb", "HLO before optimisation (proto)"),
     _module("buffers", _AFTER + r"-buffer-assignment\.txt", "Buffer assignment"),
-    _module("memory", _AFTER + r"-(?:memory-usage-report|buffer-assignment-values|live-range)\.\w+",
-            "Memory report"),
+    _module(
+        "memory",
+        _AFTER + r"-(?:memory-usage-report|buffer-assignment-values|live-range)\.\w+",
+        "Memory report",
+    ),
     _module("after", _AFTER + r"\.txt", "Optimised HLO"),
     _module("after_proto", _AFTER + r"\.hlo\.pb", "Optimised HLO (proto)"),
-    _module("pass", r"(?P<step>\d{4,})\.(?P<pipeline>.+?)\.after_(?P<after>.+?)\.before_(?P<before>.+?)\.txt",
-            "HLO between passes"),
+    _module(
+        "pass",
+        r"(?P<step>\d{4,})\.(?P<pipeline>.+?)\.after_(?P<after>.+?)\.before_(?P<before>.+?)\.txt",
+        "HLO between passes",
+    ),
     _module("pass_proto", r"\d{4,}\.[^.]+\.after_.+?\.hlo\.pb", "HLO between passes (proto)"),
     _module("pass_inner", r"\d{4,}\.[^.]+\.after_[^.]+\.txt", "HLO within a pass"),
     _module("decisions", r"fusion_decisions\.json", "Fusion decisions"),
@@ -59,7 +66,9 @@ KINDS: tuple[Kind, ...] = (
     _module("ptx", r"(?:(?P<kernel>.+)\.)?ptx", "PTX"),
     _module("thunks", r"thunk_sequence\.txt", "Thunk sequence"),
     _module("object", r"obj-file\.(?P<kernel>.+)\.o", "Object file"),
-    _module("mlir", r"(?P<kernel>.+)-(?:pre-optimization|post-optimization|post-lowering)\.mlir", "Emitter MLIR"),
+    _module(
+        "mlir", r"(?P<kernel>.+)-(?:pre-optimization|post-optimization|post-lowering)\.mlir", "Emitter MLIR"
+    ),
     _module("options", r"debug_options", "Debug options"),
     _module("other_proto", r"(?:config|autotune_results|gpu_target_config)\.pbtxt", "Proto text"),
     _plain("graph_annotated", r"mark_for_compilation_annotated(?:_\d+)?\.pbtxt", "Annotated TF graph"),
@@ -71,7 +80,9 @@ KINDS: tuple[Kind, ...] = (
 )
 _MODULE = re.compile(r"(?:(?P<usec>\d{10,})\.)?module_(?P<id>\d+)\.(?P<rest>.*)$", re.DOTALL)
 # Kinds whose suffix alone tells where the module's name ends.
-_ANCHORS = frozenset(("before", "before_proto", "after", "after_proto", "buffers", "decisions", "kernels", "pass"))
+_ANCHORS = frozenset(
+    ("before", "before_proto", "after", "after_proto", "buffers", "decisions", "kernels", "pass")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +155,10 @@ def scan(path: Path) -> Directory:
     except OSError as error:
         raise InputFileError(f"{path}: cannot be read: {error.strerror}") from None
     if not entries:
-        raise InputFileError(f"{path}: the directory is empty",
-                             "Was the program run with TFXLA_FLAGS=--xla_dump_to=DIR, and did it run a tf.function?")
+        raise InputFileError(
+            f"{path}: the directory is empty",
+            "Was the program run with TFXLA_FLAGS=--xla_dump_to=DIR, and did it run a tf.function?",
+        )
     members: dict[int, list[tuple[str, Path, int, str]]] = {}
     others: list[File] = []
     for name, size in entries:
@@ -188,7 +201,7 @@ def _modules(number: int, members: list[tuple[str, Path, int, str]]) -> list[Mod
     modules = {name: ModuleFiles(number, name) for name in names}
     for name, path, size, rest in members:
         owner = next((n for n in names if n and rest.startswith(n + ".")), names[-1])
-        modules[owner].files.append(_classify(path, name, size, rest[len(owner) + 1:] if owner else rest))
+        modules[owner].files.append(_classify(path, name, size, rest[len(owner) + 1 :] if owner else rest))
     return [m for m in modules.values() if m.files]
 
 
@@ -198,7 +211,7 @@ def _module_names(rests: list[str]) -> list[str]:
     for rest in rests:
         for kind in KINDS:
             if kind.name in _ANCHORS and (match := kind.pattern.search(rest)):
-                names.add(rest[:match.start()])
+                names.add(rest[: match.start()])
                 break
     if not names:
         prefix = os.path.commonprefix([*rests, rests[0]])

@@ -1,4 +1,5 @@
 """The pages of a report: what assets/app.js lists and opens."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -45,14 +46,24 @@ class Page:
         if key:
             self.tabs.append({"id": tab, "t": title, "k": kind, "b": key, **more})
         else:
-            self.missing(tab, title, "Left out: with it the report would pass its size limit (--max-mb). "
-                                     "The dump directory has it.")
+            self.missing(
+                tab,
+                title,
+                "Left out: with it the report would pass its size limit (--max-mb). "
+                "The dump directory has it.",
+            )
 
     def _what(self, title: str) -> str:
         return f"{self.title}: {title}"
 
     def site(self) -> dict[str, Any]:
-        return {"id": self.page, "group": self.group, "title": self.title, "note": self.note, "tabs": self.tabs}
+        return {
+            "id": self.page,
+            "group": self.group,
+            "title": self.title,
+            "note": self.note,
+            "tabs": self.tabs,
+        }
 
 
 def table_data(columns: Sequence[Column], rows: Iterable[Sequence[Any]]) -> dict[str, Any]:
@@ -69,6 +80,9 @@ def cut_lines(text: str) -> str:
     """The text with overlong lines (literals in full) cut, and said so there."""
     if len(text) < _LONGEST_LINE:
         return text
-    return "\n".join(line if len(line) <= _LONGEST_LINE else
-                     f"{line[:_LONGEST_LINE]} … ({len(line) - _LONGEST_LINE:,} more characters in the file)"
-                     for line in text.split("\n"))
+    return "\n".join(
+        line
+        if len(line) <= _LONGEST_LINE
+        else f"{line[:_LONGEST_LINE]} … ({len(line) - _LONGEST_LINE:,} more characters in the file)"
+        for line in text.split("\n")
+    )

@@ -1,19 +1,32 @@
 """The start page: what ran, what became of it, where time went, what was not compiled and why."""
+
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .markup import Html, el, join, link, milliseconds, number, size, table
+from .markup import Html, el, join, link, milliseconds, number, plural, size, table
 from .model import Dump, Module, Record, mapping, word, words
 from .phases import colour_key, phase_bar
 from .scan import KINDS
 from .site import UNKNOWN
 
 _MOST = 100
-_STATS = ("functions", "clusters", "compilations", "lowerings", "executions", "kernels", "native_kernels",
-          "cache_hits", "cache_misses", "fallbacks", "ops_total", "ops_clustered")
+_STATS = (
+    "functions",
+    "clusters",
+    "compilations",
+    "lowerings",
+    "executions",
+    "kernels",
+    "native_kernels",
+    "cache_hits",
+    "cache_misses",
+    "fallbacks",
+    "ops_total",
+    "ops_clustered",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,45 +53,51 @@ class ModuleRow:
     kernels: int
 
 
-def build(dump: Dump, graphs: Sequence[GraphRow], modules: Sequence[ModuleRow],
-          problems: Sequence[tuple[str, str]], left_out: Sequence[tuple[str, int]], trace_page: str) -> Html:
+def build(
+    dump: Dump,
+    graphs: Sequence[GraphRow],
+    modules: Sequence[ModuleRow],
+    problems: Sequence[tuple[str, str]],
+    left_out: Sequence[tuple[str, int]],
+    trace_page: str,
+) -> Html:
     """The whole start page."""
-    return join([
-        el("h1", f"Dump of {dump.directory.path.name or dump.directory.path}"),
-        _verdict(dump, graphs, modules),
-        _tiles(dump, graphs, modules),
-        _section("Modules", _modules(modules)),
-        _section("TensorFlow graphs", _graphs(graphs)),
-        _section("Not compiled, and why", _unclustered(dump, graphs)),
-        _section("Compiled again", _recompiled(dump)),
-        _section("Fall-backs and errors", _failures(dump)),
-        _section("What ran", _runs(dump)),
-        _section("Counters at exit", _stats(dump)),
-        _section("Not read", _problems(problems, left_out)),
-        _section("Files", _files(dump)),
-        el("p", link(trace_page, "All trace records")) if trace_page else None,
-    ])
+    return join(
+        [
+            el("h1", f"Dump of {dump.directory.path.name or dump.directory.path}"),
+            _verdict(dump, graphs, modules),
+            _tiles(dump, graphs, modules),
+            _section("Modules", _modules(modules)),
+            _section("TensorFlow graphs", _graphs(graphs)),
+            _section("Not compiled, and why", _unclustered(dump, graphs)),
+            _section("Compiled again", _recompiled(dump)),
+            _section("Fall-backs and errors", _failures(dump)),
+            _section("What ran", _runs(dump)),
+            _section("Counters at exit", _stats(dump)),
+            _section("Not read", _problems(problems, left_out)),
+            _section("Files", _files(dump)),
+            el("p", link(trace_page, "All trace records")) if trace_page else None,
+        ]
+    )
 
 
 def _section(title: str, content: Html | None) -> Html | None:
     return el("section", el("h2", title), content) if content is not None else None
 
 
-def _plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
-
-
 def _verdict(dump: Dump, graphs: Sequence[GraphRow], modules: Sequence[ModuleRow]) -> Html:
     if modules:
         kernels = sum(row.kernels for row in modules)
-        text = f"{_plural(len(modules), 'module')} compiled, {_plural(kernels, 'kernel')}."
+        text = f"{plural(len(modules), 'module')} compiled, {plural(kernels, 'kernel')}."
         inside, computing = sum(g.clustered for g in graphs), sum(g.computing for g in graphs)
         if computing:
-            text += (f" {inside:,} of {computing:,} computing nodes ({100 * inside / computing:.0f} %) of "
-                     f"{_plural(len(graphs), 'graph')} are in clusters.")
+            text += (
+                f" {inside:,} of {computing:,} computing nodes ({100 * inside / computing:.0f} %) of "
+                f"{plural(len(graphs), 'graph')} are in clusters."
+            )
         failed = len(dump.of("fallback")) + len(dump.of("error"))
         if failed:
-            text += f" {_plural(failed, 'fall-back or error')}: see below."
+            text += f" {plural(failed, 'fall-back or error')}: see below."
         return el("p", text, class_="verdict bad" if failed else "verdict")
     return el("p", "No module was compiled. " + _why_nothing(dump, graphs), class_="verdict bad")
 
@@ -86,7 +105,11 @@ def _verdict(dump: Dump, graphs: Sequence[GraphRow], modules: Sequence[ModuleRow
 def _why_nothing(dump: Dump, graphs: Sequence[GraphRow]) -> str:
     rules = Counter(word(r, "rule") or word(r, "reason") for r in dump.of("unclustered"))
     if rules:
-        return "Most frequent reasons: " + ", ".join(f"{rule} ({n:,} nodes)" for rule, n in rules.most_common(3)) + "."
+        return (
+            "Most frequent reasons: "
+            + ", ".join(f"{rule} ({n:,} nodes)" for rule, n in rules.most_common(3))
+            + "."
+        )
     if dump.of("fallback"):
         return "Every compilation fell back: see 'Fall-backs and errors'."
     if graphs:
@@ -99,13 +122,18 @@ def _tiles(dump: Dump, graphs: Sequence[GraphRow], modules: Sequence[ModuleRow])
     native = sum(n for r in modules if isinstance(n := r.module.compiled.get("native"), int))
     shown = (
         (number(len(dump.of("function")) or len(graphs)), "functions" if dump.of("function") else "graphs"),
-        (number(sum(g.clusters for g in graphs)), "clusters"), (number(len(modules)), "modules"),
-        (number(sum(r.kernels for r in modules)), "kernels"), (number(native), "native kernels") if native else ("", ""),
+        (number(sum(g.clusters for g in graphs)), "clusters"),
+        (number(len(modules)), "modules"),
+        (number(sum(r.kernels for r in modules)), "kernels"),
+        (number(native), "native kernels") if native else ("", ""),
         (milliseconds(total), "compile time") if total else ("", ""),
         (size(sum(f.bytes for f in dump.directory.files) + sum(m.files.bytes for m in dump.modules)), "dump"),
     )
-    return el("div", *(el("div", el("b", value), el("span", name), class_="tile") for value, name in shown if name),
-              class_="tiles")
+    return el(
+        "div",
+        *(el("div", el("b", value), el("span", name), class_="tile") for value, name in shown if name),
+        class_="tiles",
+    )
 
 
 def _modules(modules: Sequence[ModuleRow]) -> Html | None:
@@ -116,24 +144,49 @@ def _modules(modules: Sequence[ModuleRow]) -> Html | None:
     for row in modules[:_MOST]:
         module = row.module
         took = module.milliseconds
-        rows.append((
-            link(f"{module.page}/summary", module.title), link(f"{module.page}/graph", number(row.before) + " → " + number(row.after)),
-            link(f"{module.page}/kernels", number(row.kernels)), milliseconds(took) or "unknown",
-            phase_bar(module.phases, longest) if module.phases else el("span", "unknown", class_="soft"),
-            size(module.files.bytes), word(module.compiled, "reason") or el("span", "unknown", class_="soft"),
-        ))
-    more = el("p", f"and {len(modules) - _MOST:,} more, in the list on the left") if len(modules) > _MOST else None
+        rows.append(
+            (
+                link(f"{module.page}/summary", module.title),
+                link(f"{module.page}/graph", number(row.before) + " → " + number(row.after)),
+                link(f"{module.page}/kernels", number(row.kernels)),
+                milliseconds(took) or "unknown",
+                phase_bar(module.phases, longest) if module.phases else el("span", "unknown", class_="soft"),
+                size(module.files.bytes),
+                word(module.compiled, "reason") or el("span", "unknown", class_="soft"),
+            )
+        )
+    more = (
+        el("p", f"and {len(modules) - _MOST:,} more, in the list on the left")
+        if len(modules) > _MOST
+        else None
+    )
     phases = dict.fromkeys(name for row in modules for name in row.module.phases)
-    return join([table(("Module", "Instructions", "Kernels", "Compile time", "Phases", "Files", "Why compiled"),
-                       rows, (1, 2, 3, 5)), more, colour_key(phases) if phases else None])
+    return join(
+        [
+            table(
+                ("Module", "Instructions", "Kernels", "Compile time", "Phases", "Files", "Why compiled"),
+                rows,
+                (1, 2, 3, 5),
+            ),
+            more,
+            colour_key(phases) if phases else None,
+        ]
+    )
 
 
 def _graphs(graphs: Sequence[GraphRow]) -> Html | None:
     if not graphs:
         return None
-    rows = [(link(f"{g.page}/clusters", g.function or g.file), number(g.nodes), number(g.clusters),
-             f"{100 * g.clustered / g.computing:.0f} %" if g.computing else "", g.file)
-            for g in sorted(graphs, key=lambda g: -g.nodes)[:_MOST]]
+    rows = [
+        (
+            link(f"{g.page}/clusters", g.function or g.file),
+            number(g.nodes),
+            number(g.clusters),
+            f"{100 * g.clustered / g.computing:.0f} %" if g.computing else "",
+            g.file,
+        )
+        for g in sorted(graphs, key=lambda g: -g.nodes)[:_MOST]
+    ]
     return table(("Graph", "Nodes", "Clusters", "In clusters", "File"), rows, (1, 2, 3))
 
 
@@ -142,17 +195,25 @@ def _unclustered(dump: Dump, graphs: Sequence[GraphRow]) -> Html | None:
     if records:
         groups: dict[tuple[str, str, str], list[Record]] = {}
         for record in records:
-            groups.setdefault((word(record, "op"), word(record, "rule"), word(record, "reason")), []).append(record)
-        rows = [(op, rule, reason, number(len(found)), word(found[0], "node"), word(found[0], "where"))
-                for (op, rule, reason), found in sorted(groups.items(), key=lambda g: -len(g[1]))[:_MOST]]
+            groups.setdefault((word(record, "op"), word(record, "rule"), word(record, "reason")), []).append(
+                record
+            )
+        rows = [
+            (op, rule, reason, number(len(found)), word(found[0], "node"), word(found[0], "where"))
+            for (op, rule, reason), found in sorted(groups.items(), key=lambda g: -len(g[1]))[:_MOST]
+        ]
         return table(("Op", "Rule", "Reason", "Nodes", "For example", "User line"), rows, (3,))
     left: Counter[str] = Counter()
     for graph in graphs:
         left.update(graph.left)
     if not left:
         return None
-    return join([el("p", f"The reason is {UNKNOWN}.", class_="soft"),
-                 table(("Op in no cluster", "Nodes"), [(op, number(n)) for op, n in left.most_common(25)], (1,))])
+    return join(
+        [
+            el("p", f"The reason is {UNKNOWN}.", class_="soft"),
+            table(("Op in no cluster", "Nodes"), [(op, number(n)) for op, n in left.most_common(25)], (1,)),
+        ]
+    )
 
 
 def _recompiled(dump: Dump) -> Html | None:
@@ -165,16 +226,23 @@ def _recompiled(dump: Dump) -> Html | None:
     for name, found in sorted(groups.items(), key=lambda g: -len(g[1])):
         for record in found[1:] if len(found) > 1 else []:
             page = pages.get(record["id"]) if isinstance(record.get("id"), int) else None
-            rows.append((link(f"{page}/summary", name) if page else name, word(record, "reason") or "unknown",
-                         milliseconds(record.get("ms"))))
+            rows.append(
+                (
+                    link(f"{page}/summary", name) if page else name,
+                    word(record, "reason") or "unknown",
+                    milliseconds(record.get("ms")),
+                )
+            )
     return table(("Function or cluster", "Why again", "Time"), rows[:_MOST], (2,)) if rows else None
 
 
 def _failures(dump: Dump) -> Html | None:
     rows: list[tuple[object, ...]] = []
     for kind in ("fallback", "error"):
-        counted = Counter((word(r, "what", "function", "name"), word(r, "reason", "message", "error"), word(r, "where"))
-                          for r in dump.of(kind))
+        counted = Counter(
+            (word(r, "what", "function", "name"), word(r, "reason", "message", "error"), word(r, "where"))
+            for r in dump.of(kind)
+        )
         rows += [(kind, *key, number(n)) for key, n in counted.most_common(_MOST)]
     return table(("Kind", "What", "Reason", "User line", "Times"), rows, (4,)) if rows else None
 
@@ -183,12 +251,24 @@ def _runs(dump: Dump) -> Html:
     parts: list[object] = []
     for record in dump.of("run"):
         versions, flags = mapping(record, "versions"), mapping(record, "flags")
-        facts = [("Process", word(record, "pid")), ("Command", " ".join(words(record, "argv")) or word(record, "argv")),
-                 ("Versions", ", ".join(f"{k} {v}" for k, v in versions.items())),
-                 ("Flags", " ".join(f"--{k}={v}" for k, v in flags.items()) or "all at their default"),
-                 ("Host", _host(record))]
-        parts.append(el("dl", *(el(tag, value) for title, value in facts if value
-                                for tag, value in (("dt", title), ("dd", value)))))
+        facts = [
+            ("Process", word(record, "pid")),
+            ("Command", " ".join(words(record, "argv")) or word(record, "argv")),
+            ("Versions", ", ".join(f"{k} {v}" for k, v in versions.items())),
+            ("Flags", " ".join(f"--{k}={v}" for k, v in flags.items()) or "all at their default"),
+            ("Host", _host(record)),
+        ]
+        parts.append(
+            el(
+                "dl",
+                *(
+                    el(tag, value)
+                    for title, value in facts
+                    if value
+                    for tag, value in (("dt", title), ("dd", value))
+                ),
+            )
+        )
     if not parts:
         parts.append(el("p", f"Versions, flags and command line are {UNKNOWN}.", class_="soft"))
     return join(parts)
@@ -204,7 +284,12 @@ def _stats(dump: Dump) -> Html | None:
     for record in dump.of("stats"):
         values = mapping(record, "stats") or {k: v for k, v in record.items() if k in _STATS}
         plain = [(k, number(v)) for k, v in values.items() if isinstance(v, (int, float))]
-        nested = [(f"{k}: {reason}", number(n)) for k, v in values.items() if isinstance(v, dict) for reason, n in v.items()]
+        nested = [
+            (f"{k}: {reason}", number(n))
+            for k, v in values.items()
+            if isinstance(v, dict)
+            for reason, n in v.items()
+        ]
         rows += [(word(record, "pid"), *row) for row in plain + nested]
     return table(("Process", "Counter", "Value"), rows, (2,)) if rows else None
 
@@ -213,9 +298,16 @@ def _problems(problems: Sequence[tuple[str, str]], left_out: Sequence[tuple[str,
     if not problems and not left_out:
         return None
     rows = [(name, reason) for name, reason in problems[:500]]
-    rows += [(what, f"left out of the report for its size ({size(n)}); --max-mb changes the limit") for what, n in left_out]
-    head = el("p", f"{_plural(len(problems), 'file')} not read, or only in part." if problems else
-              "Every file was read; some pages are left out.")
+    rows += [
+        (what, f"left out of the report for its size ({size(n)}); --max-mb changes the limit")
+        for what, n in left_out
+    ]
+    head = el(
+        "p",
+        f"{plural(len(problems), 'file')} not read, or only in part."
+        if problems
+        else "Every file was read; some pages are left out.",
+    )
     return join([head, table(("File or page", "Reason"), rows)])
 
 
@@ -225,5 +317,11 @@ def _files(dump: Dump) -> Html:
     counts, bytes_ = Counter(f.kind for f in files), Counter[str]()
     for file in files:
         bytes_[file.kind] += file.bytes
-    return table(("Kind", "Files", "Size"), [(titles.get(kind, "not known to this report"), number(n), size(bytes_[kind]))
-                                             for kind, n in counts.most_common()], (1, 2))
+    return table(
+        ("Kind", "Files", "Size"),
+        [
+            (titles.get(kind, "not known to this report"), number(n), size(bytes_[kind]))
+            for kind, n in counts.most_common()
+        ],
+        (1, 2),
+    )

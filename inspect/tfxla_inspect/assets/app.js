@@ -41,9 +41,9 @@
     if (shown.page === page.id && shown.tab === tab.id && viewer && item) { viewer.open(item); return; }
     shown = {page: page.id, tab: tab.id};
     drawList();
-    const box = el("div", {class: "view " + tab.k});
+    const box = el("div", {class: "view view-" + tab.k});
     main.replaceChildren(el("header", {}, el("h1", {}, page.title), el("div", {role: "tablist", class: "tabs"},
-      page.tabs.map(t => el("a", {role: "tab", href: `#${page.id}/${t.id}`, "aria-selected": String(t === tab)}, t.t,
+      page.tabs.map(t => el("a", {role: "tab", class: t.k === "note" ? "empty" : null, href: `#${page.id}/${t.id}`, "aria-selected": String(t === tab)}, t.t,
         t.n === undefined ? null : el("small", {}, report.format(t.n)))))), box);
     box.append(el("p", {class: "note"}, "Opening…"));
     viewer = null;

@@ -26,7 +26,7 @@ const report = (() => {
       else if (name === "href") { if (String(value).startsWith("#")) node.setAttribute("href", value); }
       else node.setAttribute(name, value);
     }
-    for (const child of children.flat()) if (child !== null && child !== undefined) node.append(child);
+    for (const child of children.flat(Infinity)) if (child !== null && child !== undefined) node.append(child);
     return node;
   }
 
@@ -35,6 +35,9 @@ const report = (() => {
   function svg(tag, attributes, ...children) {
     return add(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
   }
+
+  // Replace what is in a node; null children are left out.
+  function put(node, ...children) { node.replaceChildren(); return add(node, {}, children); }
 
   // A cell or label: a string, a number, or {t: text, h: route}.
   function link(value) {
@@ -81,5 +84,5 @@ const report = (() => {
     location.hash = [page, tab, item ? encodeURIComponent(item) : ""].filter(Boolean).join("/");
   }
 
-  return {text, json, el, svg, link, plain, matcher, middle, format, bytes, route, go};
+  return {text, json, el, svg, put, link, plain, matcher, middle, format, bytes, route, go};
 })();

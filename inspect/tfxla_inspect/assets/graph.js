@@ -9,7 +9,7 @@ function showGraph(box, data, options) {
   let x0 = 0, y0 = 0, scale = 1;
 
   const layer = svg("g", {});
-  const picture = svg("svg", {class: "graph", tabindex: "0", role: "img", "aria-label": "Graph",
+  const picture = svg("svg", {class: "drawing", tabindex: "0", role: "img", "aria-label": "Graph",
     onpointerdown: drag, onwheel: wheel, onkeydown: key, ondblclick: () => selected >= 0 && neighbourhood(selected)},
     svg("defs", {}, svg("marker", {id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7,
       orient: "auto"}, svg("path", {d: "M0 0L8 4L0 8z", class: "arrow"}))), layer);
@@ -42,6 +42,7 @@ function showGraph(box, data, options) {
     if (!view.bands) index(view);
     back.hidden = data.views.includes(view);
     if (chooser && !back.hidden === false) chooser.value = data.views.indexOf(view);
+    map.style.visibility = view.H > 1200 ? "visible" : "hidden";
     map.setAttribute("viewBox", `0 0 ${view.W} ${view.H}`);
     map.replaceChildren(...boxes(view.ids.map((_, i) => i), 2), svg("rect", {class: "window"}));
     start();
@@ -63,7 +64,7 @@ function showGraph(box, data, options) {
   function start() {
     const wide = picture.clientWidth || 900, high = picture.clientHeight || 600;
     const whole = Math.min(wide / view.W, high / view.H, 1.2);
-    scale = whole > 0.45 ? whole : Math.min(1, Math.max(0.45, wide / view.W));
+    scale = whole > 0.45 ? whole : Math.min(1, Math.max(0.7, wide / view.W));
     x0 = view.W / 2 - wide / scale / 2;
     y0 = whole > 0.45 ? view.H / 2 - high / scale / 2 : 0;
     if (whole <= 0.45 && view.ids.length) x0 = view.x[0] - wide / scale / 2;
@@ -182,7 +183,7 @@ function showGraph(box, data, options) {
   function nodeBox(i) {
     const id = view.ids[i], x = view.x[i], y = view.y[i];
     const inputs = new Set(N.ins[id]).size - view.drawnIns[i], outputs = usersOf(id).length - view.drawnOuts[i];
-    const wide = Math.max(4, Math.floor((view.w[i] - 10) / 5.6));
+    const wide = Math.max(4, Math.floor((view.w[i] - 6) / 5.9));
     return svg("g", {class: "node" + (id === selected ? " chosen" : "") + (hits && hits.set.has(id) ? " found" : "") + (dimmed(id) ? " faint" : ""),
       onclick: () => select(id)},
       svg("title", {}, `${N.name[id]}\n${N.kind[id]} ${N.detail[id]}${N.note[id] ? "\n" + N.note[id] : ""}`),
@@ -221,7 +222,7 @@ function showGraph(box, data, options) {
     return {t: title, ids, w: widths, ...place, edges: pairs.map(([a, b]) => [ids[a], ids[b]])};
   }
 
-  function width(id) { return Math.min(240, Math.max(90, 7 * Math.max(N.label[id].length, N.kind[id].length + 6))); }
+  function width(id) { return Math.min(260, Math.max(90, 10 + Math.max(7 * N.label[id].length, 6 * (N.kind[id].length + 1 + N.detail[id].length)))); }
 
   function neighbourhood(id) {
     let edge = [id];
@@ -259,9 +260,9 @@ function showGraph(box, data, options) {
     const facts = [["Kind", N.kind[id]], [data.words.detail, N.detail[id]], [data.words.group, data.groups[N.group[id]].t],
       [data.words.note, N.note[id]]].filter(([, v]) => v);
     const links = (data.tabs || []).map(([title, tab]) => el("a", {href: `#${options.page}/${tab}/${encodeURIComponent(tab === "kernels" || tab === "text" ? N.name[id] : "?" + N.name[id])}`}, title));
-    panel.replaceChildren(el("button", {class: "close", title: "Close (Escape)", onclick: () => { selected = -1; drawn = null; legend(); update(); }}, "×"),
+    report.put(panel, el("button", {class: "close", title: "Close (Escape)", onclick: () => { selected = -1; drawn = null; legend(); update(); }}, "×"),
       el("h2", {}, N.name[id]), el("dl", {}, facts.map(([t, v]) => [el("dt", {}, t), el("dd", {}, v)])),
-      N.where[id] ? el("p", {class: "source"}, N.where[id]) : null,
+      N.where[id] ? el("p", {class: "source", title: "The user's line"}, N.where[id]) : null,
       el("p", {class: "links"}, links, N.body[id] && data.bodies[N.body[id]] ? el("button", {onclick: () => openBody(N.body[id])}, "open its body") : null,
         el("button", {onclick: () => neighbourhood(id)}, "neighbourhood")),
       ...list("Inputs", [...new Set(N.ins[id])]), ...list("Used by", usersOf(id)));
@@ -269,7 +270,7 @@ function showGraph(box, data, options) {
 
   function legend() {
     const rows = data.groups.map((g, n) => [g, n]).filter(([g]) => g.n).sort((a, b) => b[0].n - a[0].n);
-    panel.replaceChildren(el("h2", {}, data.words.group), el("p", {class: "hint"}, data.words.hint), el("div", {class: "list"}, rows.slice(0, 300).map(([g, n]) =>
+    report.put(panel, el("h2", {}, data.words.group), el("p", {class: "hint"}, data.words.hint), el("div", {class: "list"}, rows.slice(0, 300).map(([g, n]) =>
       el("button", {class: "go" + (n === lit ? " on" : ""), onclick: () => { lit = lit === n ? -1 : n; drawn = null; legend(); if (lit >= 0) first(n); update(); }},
         el("i", {style: fill(n).replace("fill", "background")}), g.t, el("small", {}, " " + report.format(g.n))))));
   }

@@ -4,7 +4,8 @@
 // facts: {symbol: [[title, value], ...]}}.
 function showKernels(box, data, options) {
   const {el} = report;
-  const upper = el("div", {class: "upper"}), facts = el("div", {class: "facts"}), lower = el("div", {class: "lower"});
+  const fitting = 110 + 25 * data.table.rows.length;
+  const upper = el("div", {class: "upper", style: `max-height:${fitting}px`}), facts = el("div", {class: "facts"}), lower = el("div", {class: "lower"});
   let symbol = "", language = 0;
   box.replaceChildren(upper, facts, lower);
   const table = showTable(upper, data.table, {select: cells => choose(report.plain(cells[0]))});

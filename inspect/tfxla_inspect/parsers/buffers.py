@@ -1,4 +1,5 @@
 """Buffer assignment text: allocations and their values."""
+
 from __future__ import annotations
 
 import re

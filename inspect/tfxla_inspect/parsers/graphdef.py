@@ -3,6 +3,7 @@
 TensorFlow's printer writes one field a line, two blanks a level; text of another layout gives no
 nodes, and the caller says so. 34 MB/s here, where protobuf's text parser does 1.75.
 """
+
 from __future__ import annotations
 
 import re

@@ -3,6 +3,7 @@
 Old and new printers, cut-off files and lines that do not fit are all read as far as they go
 (`tfxla_cluster.ir.text` is the strict parser).
 """
+
 from __future__ import annotations
 
 import re
@@ -17,7 +18,8 @@ _BARE_NAME = re.compile(r"([A-Za-z_][\w.\-]*)\s*(?:,|$)")
 _COMPUTATION = re.compile(r"(ENTRY )?%?([\w.\-]+) (?:\(.*\) -> .*)?\{\s*(?://.*)?$")
 _CALLED = re.compile(
     r"(?:to_apply|calls|body|condition|select|scatter|true_computation|false_computation)=%?([\w.\-]+)"
-    r"|(?:branch_computations|called_computations)=\{([^}]*)\}")
+    r"|(?:branch_computations|called_computations)=\{([^}]*)\}"
+)
 _OP_NAME = re.compile(r'op_name="((?:[^"\\]|\\.)*)"')
 _HEADER = re.compile(r"HloModule ([^,\s]+)")
 # Operands of these are no names: a number, or a literal that may be megabytes long.
@@ -123,8 +125,8 @@ def parse_line(line: str, number: int = 0) -> Row | None:
     close = opcode.end()
     if row.opcode not in _NO_OPERANDS:
         close = _closing(line, opcode.end())
-        row.operands = _names(line[opcode.end():close])
-    rest = line[close:] if row.opcode != "constant" else line[max(line.rfind("metadata={"), close):]
+        row.operands = _names(line[opcode.end() : close])
+    rest = line[close:] if row.opcode != "constant" else line[max(line.rfind("metadata={"), close) :]
     row.called = tuple(_called(rest))
     name = _OP_NAME.search(rest)
     row.op_name = name[1] if name else ""

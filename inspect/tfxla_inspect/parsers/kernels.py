@@ -1,4 +1,5 @@
 """Kernel texts: ours hold all kernels of a module between marker lines, stock XLA's one a file."""
+
 from __future__ import annotations
 
 import re
@@ -14,7 +15,7 @@ def split(text: str) -> list[tuple[str, str]]:
     if not found:
         return [("", text)] if text.strip() else []
     ends = [m.start() for m in found[1:]] + [len(text)]
-    return [(m[1], text[m.end():end].strip("\n")) for m, end in zip(found, ends)]
+    return [(m[1], text[m.end() : end].strip("\n")) for m, end in zip(found, ends)]
 
 
 def join(parts: Iterable[tuple[str, str]]) -> tuple[str, dict[str, tuple[int, int]]]:
