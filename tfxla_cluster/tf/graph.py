@@ -192,7 +192,7 @@ class Graph:
         definition = self.op_def(node.op)
         types: list[int] = []
         for argument in definition.output_arg if definition else ():
-            types.extend(_argument_types(node, argument))
+            types.extend(argument_types(node, argument))
         return types
 
     def output_name(self, i: int, port: int) -> str:
@@ -200,7 +200,7 @@ class Graph:
         node = self.nodes[i]
         definition = self.op_def(node.op)
         for argument in definition.output_arg if definition else ():
-            count = len(_argument_types(node, argument))
+            count = len(argument_types(node, argument))
             if port < count:
                 return f"{argument.name}:{port}"
             port -= count
@@ -217,7 +217,7 @@ def _pop_component(stack: list[int], on_stack: list[bool], root: int) -> list[in
             return component
 
 
-def _argument_types(node: NodeDef, argument: op_def_pb2.OpDef.ArgDef) -> list[int]:
+def argument_types(node: NodeDef, argument: op_def_pb2.OpDef.ArgDef) -> list[int]:
     """The dtypes an OpDef argument stands for on this node (number_attr and type_list_attr make several)."""
     if argument.type_list_attr:
         return type_list(node, argument.type_list_attr)
@@ -238,5 +238,5 @@ def input_types(node: NodeDef, definition: op_def_pb2.OpDef | None) -> list[int]
     """One dtype a data input of the node."""
     types: list[int] = []
     for argument in definition.input_arg if definition else ():
-        types.extend(_argument_types(node, argument))
+        types.extend(argument_types(node, argument))
     return types

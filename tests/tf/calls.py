@@ -1,0 +1,72 @@
+"""Stands in for the native op: a cluster's call becomes a PartitionedCall of its function."""
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import tensorflow as tf
+
+from tfxla_cluster import flags
+from tfxla_cluster.tf import encapsulate, graph_pass, grappler
+
+
+class CallProgram:
+    """Always ready; `run` calls the cluster's original function."""
+
+    def __init__(self, function: encapsulate.ClusterFunction, ready: bool) -> None:
+        self.function, self.ready = function, ready
+
+    def node(self, name, inputs, op=encapsulate.RUN):
+        node = tf.compat.v1.NodeDef(name=name)
+        if op == encapsulate.READY:
+            node.op = "Const"
+            node.input.extend(dict.fromkeys(f"^{i.lstrip('^').split(':')[0]}" for i in inputs))
+            node.attr["dtype"].type = tf.bool.as_datatype_enum
+            node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(self.ready))
+            return node
+        node.op = "PartitionedCall"
+        node.input.extend(inputs)
+        node.attr["f"].func.name = self.function.name
+        node.attr["Tin"].list.type.extend(self.function.input_types)
+        node.attr["Tout"].list.type.extend(self.function.output_types)
+        return node
+
+
+class Seen:
+    """What the pass did: `functions` (clusters called), `graphs` (graphs transformed)."""
+
+    def __init__(self) -> None:
+        self.functions: list[encapsulate.ClusterFunction] = []
+        self.clusterings: list[tuple] = []
+
+    def ops(self) -> list[str]:
+        return [n.op for f in self.functions for n in f.fdef.node_def if n.op != "Const"]
+
+    def left(self) -> dict[str, str]:
+        """Node name -> rule, of all graphs."""
+        return {g.nodes[i].name: d.rule for g, c in self.clusterings for i, d in c.decisions.items()}
+
+
+@contextmanager
+def clustering(monkeypatch, ready: bool = True, **changes):
+    """Auto-clustering with calls in place of native code."""
+    seen = Seen()
+
+    def make(function):
+        seen.functions.append(function)
+        return CallProgram(function, ready)
+
+    original = graph_pass.report
+
+    def report(graph_def, graph, found):
+        seen.clusterings.append((graph, found))
+        original(graph_def, graph, found)
+
+    monkeypatch.setattr(graph_pass, "make_program", make)
+    monkeypatch.setattr(graph_pass, "report", report)
+    settings = {"tf_xla_auto_jit": "2", "tf_xla_cpu_global_jit": True, **changes}
+    with flags.patch(**settings):
+        grappler.enable(graph_pass.transform)
+        try:
+            yield seen
+        finally:
+            grappler.disable()

@@ -1,0 +1,134 @@
+"""The graph pass: what happens to every graph that TensorFlow is about to instantiate.
+
+checks deferred -> clusters -> dump and trace -> calls in their place. Registered with grappler by `enable`.
+"""
+from __future__ import annotations
+
+import threading
+from collections import Counter
+
+from tensorflow.core.framework import graph_pb2
+from tensorflow.python.eager import context
+
+from .. import trace
+from ..decision import Decision
+from ..errors import UnsupportedError
+from ..stats import add as count
+from . import compiling, effects, grappler, pbtxt, support
+from .clustering import CLUSTERED_ATTR, Clustering, Options, find_clusters
+from .encapsulate import ClusterFunction, encapsulate
+from .graph import Graph, NodeDef
+from .native_op import InputView, Program, ensure_registered
+from .native_records import Entry
+
+_PLUMBING_RULES = frozenset({"argument", "control_flow", "variable", "effect", "done", "control_only", "not_marked"})
+_PLUMBING_OPS = frozenset({"Const", "Identity", "NoOp"})
+
+
+def enable() -> None:
+    """Cluster what TensorFlow instantiates from now on; functions that ran before are instantiated anew."""
+    ensure_registered()
+    grappler.enable(transform)
+
+
+def disable() -> None:
+    grappler.disable()
+
+
+def transform(graph_def: graph_pb2.GraphDef, preserve: frozenset[str],
+              fetched: frozenset[str] = frozenset()) -> graph_pb2.GraphDef | None:
+    """One graph, its library included; None when nothing changes. `preserve`, `fetched`: as grappler gives them."""
+    if any(CLUSTERED_ATTR in node.attr for node in graph_def.node):
+        return None
+    options = Options.from_flags()
+    if not options.global_jit and not any("_XlaCompile" in node.attr for node in graph_def.node):
+        return None
+    functions = {f.signature.name: f for f in graph_def.library.function}
+    checker = support.Checker(functions, True, options.only, options.excluded)
+    deferred = effects.defer(graph_def, lambda node: bool(checker.node(node)), preserve)
+    graph = Graph.of_graph_def(deferred)
+    clustering = find_clusters(graph, checker, options, preserve - fetched)
+    report(graph_def, graph, clustering)
+    if not clustering.clusters:
+        return None
+    result, made = encapsulate(deferred, graph, clustering, make_program, fetched)
+    return result if made else None
+
+
+def report(graph_def: graph_pb2.GraphDef, graph: Graph, clustering: Clustering) -> None:
+    """Counters, trace records and graph files of one clustering."""
+    clustered = sum(graph.nodes[i].op not in _PLUMBING_OPS for c in clustering.clusters for i in c.members)
+    left = sum(_compilable(graph.nodes[i], decision) for i, decision in clustering.decisions.items())
+    count("functions")
+    count("clusters", len(clustering.clusters))
+    count("ops_clustered", clustered)
+    count("ops_total", clustered + left)
+    name = pbtxt.write(graph_def, graph, clustering) if pbtxt.wanted() else ""
+    if trace.wants("cluster") or trace.wants("unclustered"):
+        _record(graph, clustering, name)
+
+
+def _compilable(node: NodeDef, decision: Decision) -> bool:
+    """Does a node that is in no cluster count as an op that could have been compiled?"""
+    if node.op in _PLUMBING_OPS or decision.rule in _PLUMBING_RULES:
+        return False
+    return bool(support.kernel(node))
+
+
+def _record(graph: Graph, clustering: Clustering, file_name: str) -> None:
+    for cluster in clustering.clusters:
+        ops = Counter(graph.nodes[i].op for i in cluster.members)
+        trace.record("cluster", name=cluster.name, function="", graph=file_name,
+                     nodes=[graph.nodes[i].name for i in cluster.members], ops=dict(ops),
+                     constants=sorted(graph.nodes[s].name for s, _ in cluster.constants))
+    for i, decision in sorted(clustering.decisions.items()):
+        node = graph.nodes[i]
+        trace.record("unclustered", node=node.name, op=node.op, rule=decision.rule, reason=decision.reason,
+                     graph=file_name)
+
+
+def make_program(function: ClusterFunction) -> Program:
+    """The program behind a cluster's native op. It compiles at the first execution."""
+    interface = compiling.Interface(function.name, tuple(function.input_types), frozenset(),
+                                    tuple(function.output_types), ())
+    registered = _Registered(function)
+
+    def compile(inputs: list[InputView]) -> Entry:
+        registered.ensure()
+        try:
+            return compiling.compile_function(interface, inputs, "cluster", function.name)
+        except UnsupportedError as error:
+            fallen_back(function, str(error))
+            raise
+        except Exception as error:
+            # Whatever went wrong, the original ops can run: automatic clustering never breaks a program.
+            fallen_back(function, f"{type(error).__name__}: {error}")
+            raise UnsupportedError(str(error)) from error
+
+    return Program(function.name, function.input_types, function.output_types, compile)
+
+
+def fallen_back(function: ClusterFunction, reason: str) -> None:
+    """Record that a cluster runs its original ops."""
+    short = reason.splitlines()[0][:300] if reason else "unknown"
+    count("fallbacks", reason=short)
+    trace.record("fallback", what=function.name, reason=reason)
+    trace.once(f"cluster:{short}", f"{function.name} runs TensorFlow's ops, because it could not be compiled ({short})")
+
+
+class _Registered:
+    """Puts a cluster's function and what it calls into the eager context, where the bridge looks them up, once."""
+
+    def __init__(self, function: ClusterFunction) -> None:
+        self.function: ClusterFunction | None = function
+        self.lock = threading.Lock()
+
+    def ensure(self) -> None:
+        with self.lock:
+            if self.function is None:
+                return
+            ctx = context.context()
+            for fdef in [*self.function.library.values(), self.function.fdef]:
+                if not ctx.has_function(fdef.signature.name.encode()):
+                    ctx.add_function_def(fdef)
+            self.function = None
