@@ -191,6 +191,7 @@ class _Library:
         self.table = (ctypes.c_int64 * CAPACITY)()
         self.stopped = Words([0])
         self.programs: dict[int, Program] = {}
+        self.past_executions = 0  # of programs that are gone
         self.numbers = itertools.count(1)
         # Tokens of another process do not pass for ours: the serial starts at random.
         self.serials = itertools.count(secrets.randbits(40))
@@ -218,6 +219,7 @@ class _Library:
                 idle = program.record[program_word("references")] == 0 and program.record[program_word("in_flight")] == 0
                 if program.closed and idle:
                     self.table[number] = 0
+                    self.past_executions += program.executions
                     del self.programs[number]
 
     def _load(self) -> None:
@@ -308,3 +310,12 @@ def describe(error: BaseException) -> tuple[int, str]:
 def ensure_registered() -> None:
     """Register the ops now (needed before a graph that holds them is imported)."""
     _Library.get()
+
+
+def executions() -> int:
+    """Executions of native code in this process so far."""
+    library = _Library._instance
+    if library is None:
+        return 0
+    with library._lock:
+        return library.past_executions + sum(program.executions for program in library.programs.values())

@@ -1,0 +1,143 @@
+"""The public API, and the wiring of the TensorFlow side to the compiler."""
+from __future__ import annotations
+
+import atexit
+import os
+import platform
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from . import __version__, flags, trace
+from . import stats as counters
+from .errors import VersionError
+
+TENSORFLOW = ("2.21",)
+_lock = threading.RLock()
+_enabled: list[bool] = []
+
+
+def check_tensorflow() -> None:
+    """VersionError where the installed TensorFlow is not one this package works with."""
+    found = version("tensorflow")
+    if ".".join(found.split(".")[:2]) not in TENSORFLOW:
+        raise VersionError(f"tensorflow {found} is installed; this package works with {' and '.join(TENSORFLOW)}",
+                           "pip install 'tensorflow>=2.21,<2.22'")
+
+
+class Enabled:
+    """What `enable` returns: as a context manager it disables at the end of the block."""
+
+    def __enter__(self) -> Enabled:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 where: TracebackType | None) -> None:
+        disable()
+
+
+def connect() -> None:
+    """Give the TensorFlow side its compiler; what `enable` and `jit` share."""
+    check_tensorflow()
+    from . import service
+    from .tf import session
+
+    if session.compile_hlo is not service.compile_hlo:
+        session.compile_hlo = service.compile_hlo
+        counters.provide(_native_counts)
+        atexit.register(_at_exit)
+        record_run()
+
+
+def enable(**changes: Any) -> Enabled:
+    """Compile must-compile functions, and cluster automatically where the flags say so, from now on.
+
+    `changes` are flags by name. Process-wide; functions traced earlier are covered; may be called twice.
+    Also `with enable(): ...`. Raises FlagError for a wrong flag, VersionError for another TensorFlow.
+    """
+    with _lock:
+        flags.read_environment()
+        flags.set_values(changes)
+        connect()
+        from .tf import graph_pass, hooks
+
+        hooks.install()
+        graph_pass.enable()
+        _enabled[:] = [True]
+    return Enabled()
+
+
+def disable() -> None:
+    """Back to stock TensorFlow; calls under way finish."""
+    with _lock:
+        if not _enabled:
+            return
+        from .tf import graph_pass, hooks
+
+        graph_pass.disable()
+        hooks.remove()
+        _enabled.clear()
+
+
+def jit(fn: Callable[..., Any] | None = None, input_signature: Sequence[Any] | None = None,
+        dynamic: bool | None = None) -> Any:
+    """`fn` compiled whole and called directly (must-compile, lowest overhead); needs no `enable`.
+
+    Also a decorator, with or without arguments. See tf.jit.jit for `input_signature` and `dynamic`.
+    """
+    if fn is None:
+        return lambda f: jit(f, input_signature, dynamic)
+    connect()
+    from .tf.jit import jit as make
+
+    return make(fn, input_signature, dynamic)
+
+
+def stats() -> dict[str, Any]:
+    """What was done so far in this process: counters (stats.COUNTERS), their reasons, compile seconds."""
+    from . import service
+
+    return {**counters.snapshot(), "compile_s": service.current().compile_seconds}
+
+
+def clear_cache() -> int:
+    """Forget the executables in memory; how many there were."""
+    from . import service
+
+    return service.current().clear()
+
+
+def explain(fn: Callable[..., Any], *args: Any) -> str:
+    """Why each op of `fn(*args)` would or would not be in a cluster, a line an op."""
+    connect()
+    from .tf.explain import explain as answer
+
+    return answer(fn, *args)
+
+
+def _native_counts() -> dict[str, int]:
+    from .tf import native_op
+
+    return {"executions": native_op.executions()}
+
+
+def record_run() -> None:
+    """The trace's first record: versions, command line, flags, machine."""
+    if trace.directory():
+        found = {name: version(name) for name in ("tensorflow", "llvmlite", "numpy")}
+        trace.record(
+            "run", schema=trace.SCHEMA_VERSION, argv=sys.argv, flags=flags.non_default(),
+            versions={"tfxla_cluster": __version__, "python": platform.python_version(), **found},
+            host={"machine": platform.machine(), "system": platform.platform(), "cores": os.cpu_count()})
+
+
+def _at_exit() -> None:
+    if trace.directory():
+        trace.record("stats", stats=stats())
+        from .dump import manifest
+
+        manifest.write(Path(trace.directory()))

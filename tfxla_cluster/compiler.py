@@ -1,0 +1,148 @@
+"""The pipeline from an HLO module to an executable plan and its machine code, as named steps."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import flags, trace
+from .codegen.kernel import key as kernel_key
+from .codegen.kernel import lower
+from .codegen.kernel import text as kernel_text
+from .codegen.kernel.ir import Kernel
+from .codegen.kernel.unit import Unit, UnitKernel
+from .codegen.llvm.compile import KernelCode, compile_kernels
+from .codegen.llvm.loader import Library
+from .dump import module_files
+from .dump.module_files import KernelFiles
+from .dump.sink import ModuleDump
+from .fusion import planner as fusion_planner
+from .ir import verifier
+from .ir.node import Instr, Module
+from .passes import pipeline, pipelines
+from .runtime import planner
+from .runtime.executable import Executable
+from .runtime.plan import LaunchPlan
+from .target import Target
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What compilation made. `kernels` counts machine-code kernels that the plan launches (each step one);
+    all of them come from our code generators, so all are native. `phases`: milliseconds by name."""
+
+    plan: LaunchPlan
+    objects: list[bytes]
+    executable: Executable
+    kernels: int
+    native_kernels: int
+    module: Module | None = None
+    phases: Mapping[str, float] = field(default_factory=dict)
+
+
+def compile_module(module: Module, target: Target, dump: ModuleDump) -> Compiled:
+    """Verify, optimise, fuse, lower, generate, plan, load.
+
+    Raises VerifierError for an invalid module and UnsupportedError for what has no kernel yet. Each
+    stage's files are written as soon as the stage is done.
+    """
+    with trace.phase("compile", module=module.name) as whole:
+        module_files.before(dump, module)
+        with trace.phase("verify"):
+            verifier.verify(module)
+        with trace.phase("passes"):
+            optimised = optimise(module, target, dump)
+        with trace.phase("fusion"):
+            fused = fuse(optimised, target, dump)
+        module_files.after(dump, fused, target)
+        with trace.phase("lower"):
+            units = {i: lower.lower(i, target) for i in planner.unit_instructions(fused)}
+            shared = share_kernels(units)
+        with trace.phase("codegen"):
+            codes = compile_kernels(
+                [(k, s) for s, k in shared.kernels.items()], target, flags.get("tfxla_compile_threads"))
+        with trace.phase("plan"):
+            planned = planner.build(fused, units, shared.symbols)
+        module_files.launch_plan(dump, planned.plan, fused, target)
+        with trace.phase("load"):
+            objects = [code.object for code in codes]
+            executable = load(planned.plan, objects, target)
+        if dump:
+            with trace.phase("dump"):
+                module_files.kernels(dump, kernel_files(shared, codes))
+    phases = {name: seconds * 1e3 for name, seconds in whole.parts.items()}
+    module_files.timings(dump, phases, whole.seconds * 1e3, target)
+    count = sum(isinstance(s, UnitKernel) for unit in units.values() for s in unit.steps)
+    return Compiled(planned.plan, objects, executable, count, count, fused, phases)
+
+
+def load(plan: LaunchPlan, objects: Sequence[bytes], target: Target) -> Executable:
+    """Machine code and plan into an executable of this process."""
+    return Executable(plan, Library(objects, target), timings=flags.get("tfxla_timings"))
+
+
+def optimise(module: Module, target: Target, dump: ModuleDump) -> Module:
+    """The passes that the flags leave on."""
+    passes = [] if flags.get("xla_disable_all_hlo_passes") else pipelines.optimize(target)
+    off = set(filter(None, flags.get("xla_disable_hlo_passes").split(",")))
+    return pipeline.run(module, "optimize", [p for p in passes if p.name not in off], _observer(dump))
+
+
+def _observer(dump: ModuleDump) -> Any:
+    """Writes the module between passes where --xla_dump_hlo_pass_re asks for it."""
+    def observe(module: Module, name: str, after: str, before: str) -> None:
+        dump.pass_dump(name, after, before, lambda: module_files.hlo_text(module))
+
+    return observe
+
+
+def fuse(module: Module, target: Target, dump: ModuleDump) -> Module:
+    """The fused module; each decision goes to the trace and the dump."""
+    decisions: list[dict[str, Any]] = []
+    fused = fusion_planner.fuse(module, target, decisions.append)
+    module_files.fusion_decisions(dump, decisions)
+    if trace.wants("fusion"):
+        for decision in decisions:
+            trace.record("fusion", module=module.name, **decision)
+    return fused
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Kernels of all units, equal ones once: symbol -> kernel, every kernel -> its symbol, and for each
+    symbol the instruction it was first made for."""
+
+    kernels: dict[str, Kernel]
+    symbols: dict[Kernel, str]
+    instrs: dict[str, Instr]
+
+
+def share_kernels(units: Mapping[Instr, Unit]) -> Shared:
+    """Give kernels of equal structure one symbol; sizes are arguments, so they may differ."""
+    shared = Shared({}, {}, {})
+    by_key: dict[str, str] = {}
+    for instr, unit in units.items():
+        for step in unit.steps:
+            if not isinstance(step, UnitKernel):
+                continue
+            symbol = by_key.setdefault(kernel_key.key(step.kernel), f"kernel_{len(by_key)}_{_word(step.kernel.name)}")
+            shared.symbols[step.kernel] = symbol
+            shared.kernels.setdefault(symbol, step.kernel)
+            shared.instrs.setdefault(symbol, instr)
+    return shared
+
+
+def _word(name: str) -> str:
+    return "".join(c if c.isalnum() else "_" for c in name)
+
+
+def kernel_files(shared: Shared, codes: Sequence[KernelCode]) -> list[KernelFiles]:
+    """The dump's texts of each kernel."""
+    return [
+        KernelFiles(
+            code.symbol, shared.instrs[code.symbol],
+            kernel_ir=lambda k=shared.kernels[code.symbol]: kernel_text.render(k),  # type: ignore[misc]
+            llvm_no_opt=code.llvm_ir, llvm=code.llvm_ir, assembly=code.assembly)
+        for code in codes
+    ]
+

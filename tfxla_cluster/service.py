@@ -1,0 +1,165 @@
+"""Compilation as the TensorFlow side asks for it: caches in front of the compiler, counters and records.
+
+An executable is looked for in memory, then on disk (--tf_xla_persistent_cache_directory), then compiled.
+"""
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+from . import __version__, compiler, flags, stats, trace
+from .dump import sink
+from .ir import proto
+from .ir.shape import Shape
+from .runtime import cache, host, persist
+from .runtime.executable import Executable, entry
+from .runtime.plan import SizeSource
+from .runtime.store import Store
+from .target import Target
+from .tf.session import CompileRequest
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What tf.session.Loaded asks for; keeps the executable alive."""
+
+    executable: Executable
+    kernels: int
+    record: int
+    entry: int
+    outputs: tuple[Shape, ...]
+    sizes: tuple[SizeSource, ...]
+
+
+class Service:
+    """One a process: `compile_hlo` is what tf.session calls, on any thread."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.memory: cache.Cache[Loaded] = cache.Cache(flags.get("tfxla_cache_capacity"))
+        self.compile_seconds = 0.0
+
+    def compile_hlo(self, data: bytes, request: CompileRequest) -> Loaded:
+        """The executable of HloModuleProto bytes; UnsupportedError for what has no kernel yet."""
+        target = host.target()
+        key = cache_key(data, target)
+        found = self.memory.get(key)
+        if found is not None:
+            stats.add("cache_hits", reason="memory")
+            self._record(request, key, {"hit": "memory", "kernels": found.kernels, "native": found.kernels})
+            return found
+        with trace.phase("executable", name=request.name) as timed:
+            loaded = self._from_disk(key, request, target) or self._compile(data, key, request, target)
+        with self.lock:
+            self.compile_seconds += timed.seconds
+        return self.memory.put(key, loaded)
+
+    def _compile(self, data: bytes, key: cache.Key, request: CompileRequest, target: Target) -> Loaded:
+        module = proto.read(data)
+        dump = sink.current().module(request.name)
+        made = compiler.compile_module(module, target, dump)
+        stats.add("compilations")
+        stats.add("kernels", made.kernels)
+        stats.add("native_kernels", made.native_kernels)
+        self._record(request, key, {
+            "id": dump.id if dump else None, "hit": "", "reason": "; ".join(self.memory.explain_miss(key)),
+            "phases": made.phases, "ms": sum(made.phases.values()), "kernels": made.kernels,
+            "native": made.native_kernels})
+        store = disk_store()
+        if store is not None:
+            sections = persist.to_sections(made.plan, made.objects)
+            sections["kernels"] = str(made.kernels).encode()
+            store.put(key, persist.KIND, sections)
+        return _loaded(made.executable, made.kernels)
+
+    def _from_disk(self, key: cache.Key, request: CompileRequest, target: Target) -> Loaded | None:
+        store = disk_store()
+        if store is None:
+            stats.add("cache_misses", reason="not in memory")
+            return None
+        lookup = store.get(key, persist.KIND)
+        reason = lookup.reason
+        if lookup.sections is not None:
+            try:
+                plan, objects = persist.from_sections(lookup.sections)
+                kernels = int(lookup.sections["kernels"])
+                loaded = _loaded(compiler.load(plan, objects, target), kernels)
+            except (KeyError, ValueError, TypeError) as error:
+                reason = f"the entry does not hold an executable of this version ({error})"
+            else:
+                stats.add("cache_hits", reason="disk")
+                stats.add("kernels", kernels)
+                stats.add("native_kernels", kernels)
+                self._record(request, key, {"hit": "disk", "kernels": kernels, "native": kernels})
+                return loaded
+        stats.add("cache_misses", reason=reason)
+        trace.record("cache", cache="disk", hit=False, key=cache_key_text(key),
+                     reason="; ".join([reason, *store.explain_miss(key, persist.KIND)]))
+        return None
+
+    def _record(self, request: CompileRequest, key: cache.Key, fields: dict[str, Any]) -> None:
+        trace.record("compile", module=request.name, cluster=request.name, what=request.kind,
+                     guards=list(request.guards), inputs=list(request.inputs), key=cache_key_text(key), **fields)
+
+    def clear(self) -> int:
+        """Forget the executables in memory; how many there were. Those in use stay until their last call."""
+        return self.memory.clear()
+
+
+def _loaded(executable: Executable, kernels: int) -> Loaded:
+    plan = executable.plan
+    return Loaded(executable, kernels, executable.record, entry(), plan.outputs, plan.sizes)
+
+
+def cache_key(data: bytes, target: Target) -> cache.Key:
+    """Named guards: all that can change the machine code of a module."""
+    return cache.key([
+        ("hlo", hashlib.sha256(data).hexdigest()), ("target", str(target)), ("flags", str(flags.cache_key())),
+        ("tfxla_cluster", __version__), ("code", _code_version()), ("llvmlite", version("llvmlite")),
+        ("tensorflow", version("tensorflow"))])
+
+
+_code: list[str] = []
+
+
+def _code_version() -> str:
+    """A digest of this package's own sources (size and time of each): a development tree changes without
+    its version changing."""
+    if not _code:
+        root = os.path.dirname(__file__)
+        rows = [(os.path.relpath(e.path, root), e.stat().st_size, e.stat().st_mtime_ns)
+                for folder, _, _ in os.walk(root) for e in os.scandir(folder) if e.name.endswith(".py")]
+        _code.append(hashlib.sha256(repr(sorted(rows)).encode()).hexdigest()[:16])
+    return _code[0]
+
+
+def cache_key_text(key: cache.Key) -> str:
+    """The key in the words that name its file on disk."""
+    return "; ".join(f"{name}={value}" for name, value in key)
+
+
+def disk_store() -> Store | None:
+    """The store the flags name; None when off."""
+    directory = flags.get("tf_xla_persistent_cache_directory")
+    devices = flags.get("tf_xla_persistent_cache_device_types")
+    if not directory or devices and "CPU" not in devices.split(","):
+        return None
+    return Store(directory, flags.get("tf_xla_persistent_cache_prefix"), flags.get("tf_xla_persistent_cache_read_only"))
+
+
+_service: list[Service] = []
+
+
+def current() -> Service:
+    """The process's service."""
+    if not _service:
+        _service.append(Service())
+    return _service[0]
+
+
+def compile_hlo(data: bytes, request: CompileRequest) -> Any:
+    return current().compile_hlo(data, request)
