@@ -10,7 +10,7 @@ It raises UnsupportedError with the reason where the computation is no such prog
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..errors import UnsupportedError
@@ -27,14 +27,16 @@ MAX_ACCESSES = 20_000
 
 @dataclass(frozen=True)
 class Program:
-    """`roots`: the access of each output, whose index is made of the space's digits. `levels`: the
+    """`params`, `instrs`: what is read, and what is computed. `roots`: the access of each output, whose index is made of the space's digits. `levels`: the
     reduces in the order their results are needed; those of one level share a pass over the row.
     `space`: the index of the element that the first reduce combines (else of the first output).
     `stores`: where each output's element goes (the root's index, but for an update in place).
-    `groups`: in the order of `space`, then digits of other outputs; `loads`: accesses of parameters.
+    `groups`: in the order of `space`, then digits of other outputs; `accesses`: every element of every
+    instruction that is needed; `loads`: those of parameters.
     """
 
-    comp: Computation
+    params: tuple[Instr, ...]
+    instrs: tuple[Instr, ...]
     roots: tuple[Access, ...]
     stores: tuple[Index, ...]
     space: Seq
@@ -42,6 +44,7 @@ class Program:
     reduced: Seq
     levels: tuple[tuple[Instr, ...], ...]
     groups: tuple[Group, ...]
+    accesses: tuple[Access, ...]
     loads: tuple[Access, ...]
 
     @property
@@ -90,7 +93,14 @@ def analyse(comp: Computation, update: Instr | None = None) -> Program:
     `update`: a dynamic-update-slice, the root, to do in place: the program is that of its update,
     stored where it goes.
     """
-    return _Analysis(comp, update).run()
+    outputs = (update.operands[1],) if update is not None else output_instrs(comp)
+    inside = tuple(i for i in comp.instrs if i.opcode not in ("parameter", "tuple"))
+    return _Analysis(outputs, inside, comp.params, update).run()
+
+
+def analyse_parts(outputs: Sequence[Instr], inside: Sequence[Instr]) -> Program:
+    """The loop program of instructions of a larger computation; whatever else they use is read."""
+    return _Analysis(tuple(outputs), tuple(inside), (), None).run()
 
 
 def output_instrs(comp: Computation) -> tuple[Instr, ...]:
@@ -101,13 +111,15 @@ def output_instrs(comp: Computation) -> tuple[Instr, ...]:
 class _Analysis(Splitter):
     """Walks until no digit needs splitting any more."""
 
-    def __init__(self, comp: Computation, update: Instr | None) -> None:
-        self.comp = comp
-        self.update = update
-        self.outputs = (update.operands[1],) if update is not None else output_instrs(comp)
+    def __init__(
+        self, outputs: tuple[Instr, ...], inside: tuple[Instr, ...], params: tuple[Instr, ...],
+        update: Instr | None,
+    ) -> None:
+        self.outputs, self.instrs, self.params, self.update = outputs, inside, params, update
+        self.inside = set(inside)
         self.parts: dict[Digit, tuple[Digit, Digit]] = {}
         self.changed = False
-        self.reduces = [i for i in comp.instrs if i.opcode == "reduce"]
+        self.reduces = [i for i in inside if i.opcode == "reduce"]
         self.kept: Seq = ()
         self.reduced: Seq = ()
         if self.reduces:
@@ -116,14 +128,14 @@ class _Analysis(Splitter):
             self.kept = flatten(digits(tuple(d for a, d in enumerate(dims) if a not in axes), "k"))
             self.reduced = flatten(digits(tuple(d for a, d in enumerate(dims) if a in axes), "r"))
         self.fresh: dict[Instr, Index] = {}
-        self.loads: dict[Access, None] = {}
+        self.accesses: dict[Access, None] = {}
         self.runs: dict[Seq, None] = {}
         self.reached: dict[Instr, dict[Instr, None]] = {}
 
     def run(self) -> Program:
         for _ in range(MAX_RESTARTS):
             self.changed = False
-            self.loads, self.runs, self.reached = {}, {}, {}
+            self.accesses, self.runs, self.reached = {}, {}, {}
             self.kept, self.reduced = self.expand(self.kept), self.expand(self.reduced)
             roots = tuple(Access(r, self._root_index(r)) for r in self.outputs)
             stores = tuple(self._store_index(r) for r in roots)
@@ -197,17 +209,18 @@ class _Analysis(Splitter):
         )
 
     def _walk(self, start: list[Access] | tuple[Access, ...], reduce: Instr | None) -> None:
-        seen: set[Access] = set(start)
+        seen = dict.fromkeys(start)
         todo = list(start)
         reached: dict[Instr, None] = {}
         while todo:
             access = todo.pop()
             for source in self._step(access, reached):
                 if source not in seen:
-                    seen.add(source)
+                    seen[source] = None
                     todo.append(source)
             if len(seen) > MAX_ACCESSES:
                 raise UnsupportedError("elements are computed too often")
+        self.accesses.update(seen)
         if reduce is not None:
             self.reached[reduce] = reached
 
@@ -217,18 +230,17 @@ class _Analysis(Splitter):
         found: list[Access] = []
         for cond in access.mask:
             self._use(cond.seq, found)
+        if instr not in self.inside:
+            self._use(flatten(access.index), found)
+            return found
         if instr.opcode == "get-tuple-element":
             instr = instr.operands[0]
-            access = Access(instr, access.index, access.mask)
         if instr.opcode == "reduce":
             if flatten(access.index) != self.kept:
                 raise UnsupportedError(f"{instr.name} is not used row by row")
             reached[instr] = None
             return found
-        if instr.opcode == "parameter":
-            self.loads[access] = None
-            self._use(flatten(access.index), found)
-        elif instr.opcode == "iota":
+        if instr.opcode == "iota":
             self._use(access.index[instr.attrs["iota_dimension"]], found)
         sources_ = sources(access, self)
         for source in sources_:
@@ -258,8 +270,8 @@ class _Analysis(Splitter):
         every = dict.fromkeys((*space, *(d for r in roots for d in flatten(r.index))))
         groups = tuple(_groups(list(every), self.runs))  # type: ignore[arg-type]
         return Program(
-            self.comp, roots, stores, space, self.kept, self.reduced, self._levels(), groups,
-            tuple(self.loads))
+            self.params, self.instrs, roots, stores, space, self.kept, self.reduced, self._levels(), groups,
+            tuple(self.accesses), tuple(a for a in self.accesses if a.instr not in self.inside))
 
     def _levels(self) -> tuple[tuple[Instr, ...], ...]:
         level: dict[Instr, int] = {}

@@ -17,7 +17,7 @@ from .tiles import tile_group, tiled
 def open_kernel(program: Program, name: str) -> tuple[Emitter, list[Buffer]]:
     """A builder with the program's parameters as inputs, and its outputs."""
     b = KernelBuilder(name)
-    buffers = {p: b.input(p.shape.dtype) for p in program.comp.params}  # type: ignore[arg-type]
+    buffers = {p: b.input(p.shape.dtype) for p in program.params}  # type: ignore[arg-type]
     outputs = [b.output(r.instr.shape.dtype) for r in program.roots]  # type: ignore[arg-type]
     return Emitter(b, program, buffers), outputs
 
@@ -70,4 +70,4 @@ def _blocked(e: Emitter, groups: Sequence[Group], outputs: Sequence[Buffer]) -> 
 
 def work(program: Program) -> int:
     """Scalar operations an element, roughly."""
-    return 1 + sum(weight(i.opcode) for i in program.comp.instrs)
+    return 1 + sum(weight(i.opcode) for i in program.instrs)

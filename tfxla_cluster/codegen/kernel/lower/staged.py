@@ -32,7 +32,7 @@ def staged_unit(program: Program, name: str) -> Unit:
     second = _combine(program, f"{name}.total", parts)
     dtypes = _dtypes(program)
     rows = make("mul", parts, extent_of(program.kept))
-    params, temps = operand_refs(program.comp.params), temp_refs(len(dtypes))
+    params, temps = operand_refs(program.params), temp_refs(len(dtypes))
     return Unit(
         (UnitKernel(first, params, temps), UnitKernel(second, (*params, *temps), result_refs(program))),
         tuple(make("mul", rows, d.itemsize) for d in dtypes))
@@ -47,7 +47,7 @@ def _dtypes(program: Program) -> list[DType]:
 def _open_parts(program: Program, name: str) -> tuple[Emitter, list[Buffer], list[Var]]:
     """A builder with the parameters as inputs and partial results as outputs; their neutral elements."""
     b = KernelBuilder(name)
-    buffers = {p: b.input(p.shape.dtype) for p in program.comp.params}  # type: ignore[arg-type]
+    buffers = {p: b.input(p.shape.dtype) for p in program.params}  # type: ignore[arg-type]
     dtypes = _dtypes(program)
     outputs = [b.output(d) for d in dtypes]
     neutral = level_identities(program.levels[0])

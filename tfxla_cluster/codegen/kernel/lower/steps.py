@@ -11,7 +11,7 @@ from ..unit import UnitKernel, UnitRef
 
 def single_step(program: Program, kernel: Kernel) -> UnitKernel:
     """A kernel that reads the program's parameters and writes its outputs."""
-    return UnitKernel(kernel, operand_refs(program.comp.params), result_refs(program))
+    return UnitKernel(kernel, operand_refs(program.params), result_refs(program))
 
 
 def operand_refs(params: Sequence[Instr]) -> tuple[UnitRef, ...]:

@@ -1,0 +1,80 @@
+"""What fusing is worth: estimates from sample sizes, per target. Never a matter of correctness."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..decision import YES, Decision, no
+from ..ir.dim import sample
+from ..ir.node import Instr
+from ..target import Target
+from .index import Digit, flatten
+from .program import Program, extent_of
+
+MAX_INSTRS = 120  # of one kernel: beyond, registers spill and compile time grows
+MAX_BUFFERS = 40
+LONG_COLUMN = 512  # reduced elements up to which rows in lanes may be passed over several times
+_COSTLY = frozenset("""
+    exponential log tanh logistic erf exponential-minus-one log-plus-one sine cosine power tan atan2 cbrt
+    acos acosh asin asinh atan atanh sinh cosh divide sqrt rsqrt remainder gather dynamic-slice""".split())
+
+
+def costly(instr: Instr) -> bool:
+    """Some ten or more operations an element: not to be computed twice."""
+    return instr.opcode in _COSTLY
+
+
+def bytes_of(instr: Instr) -> int:
+    """Bytes of the value, at sample sizes."""
+    parts = instr.shape.elements or (instr.shape,)
+    return sum(sample(p.byte_size) for p in parts if p.is_array)
+
+
+def elements_of(instr: Instr) -> int:
+    return sample(instr.shape.element_count) if instr.shape.is_array else 0
+
+
+def pays(program: Program, outputs: Sequence[Instr], target: Target) -> Decision:
+    """Whether one kernel of all this runs as well as its parts."""
+    return _parallel(program, target) & _repeated(program) & _buffers(program, outputs)
+
+
+def _buffers(program: Program, outputs: Sequence[Instr]) -> Decision:
+    count = len(outputs) + len({a.instr for a in program.loads})
+    if count > MAX_BUFFERS:
+        return no("too-many-buffers", f"{count} arrays in one kernel")
+    return YES
+
+
+def _parallel(program: Program, target: Target) -> Decision:
+    """Passes over rows need rows enough for the machine, and rows that lie along memory."""
+    if not program.levels:
+        return YES
+    kept, reduced = sample(extent_of(program.kept)), sample(extent_of(program.reduced))
+    if len(program.levels) == 1 and program.rows_only:
+        return YES
+    if reduced > 64 * 1024 and kept < 4 * target.cores:
+        return no("few-rows", f"{kept} rows of {reduced} elements would not occupy the machine")
+    minor_kept = bool(program.space) and program.space[-1] in set(program.kept)
+    if minor_kept and reduced > LONG_COLUMN:
+        return no("long-columns", f"several passes over {reduced} elements across memory")
+    return YES
+
+
+def _repeated(program: Program) -> Decision:
+    """A costly element is computed at one index, and not once for each of more elements."""
+    indices: dict[Instr, set[object]] = {}
+    inside = set(program.instrs)
+    inner = program.space[-1] if program.space else None
+    for access in program.accesses:
+        instr = access.instr
+        if instr not in inside or not costly(instr):
+            continue
+        found = indices.setdefault(instr, set())
+        found.add(access.index)
+        if len(found) > 1:
+            return no("computed-twice", f"{instr.name} ({instr.opcode}) at several indices")
+        digits = {d for d in flatten(access.index) if isinstance(d, Digit)}
+        total = sample(extent_of(program.space))
+        if inner in digits and total > 2 * max(elements_of(instr), 1):
+            return no("computed-often", f"{instr.name} ({instr.opcode}) once for each of {total} elements")
+    return YES

@@ -1,0 +1,228 @@
+"""Fusion: groups of instructions become `fusion` instructions, each a kernel (reductions: one or two).
+
+Every computation that runs as steps is planned: first each instruction is joined with what it reads
+(producer into consumer, with more outputs where a value is used elsewhere too), then groups that read
+the same large value, then cheap values are computed again in the kernels that read them where that
+moves fewer bytes. Each yes and no is recorded.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..decision import YES, Decision, no
+from ..errors import UnsupportedError
+from ..ir.node import Computation, Instr, Module
+from ..ir.rewrite import Names, rebuild
+from ..target import Target
+from . import hero
+from .build import fused
+from .cost import MAX_INSTRS, bytes_of, costly, elements_of, pays
+from .extent import same_all
+from .graph import Graph, order_of
+from .order import Group
+from .program import analyse_parts
+
+Record = Callable[[dict[str, Any]], None]
+SHARED_BYTES = 16 * 1024  # a value smaller than this is no reason to join two kernels that read it
+MAX_READERS = 16  # of one value, looked at for joining
+
+
+def fuse(module: Module, target: Target, record: Record) -> Module:
+    """The module with fusions in every computation that runs as steps; the same one when none is made."""
+    changed: dict[Computation, Computation] = {}
+    names = Names(i.name for c in module.computations() for i in c.instrs)
+    for comp in _stepped(module):
+        linked = rebuild(comp, {}, called=changed) if changed else comp
+        new = _Planner(linked, target, record).run(names)
+        if new is not comp:
+            changed[comp] = new
+    return module.replace(entry=changed[module.entry]) if module.entry in changed else module
+
+
+def _stepped(module: Module) -> list[Computation]:
+    """The entry, loop bodies and conditions, branches and called computations; callees first."""
+    found: dict[Computation, None] = {}
+
+    def visit(comp: Computation) -> None:
+        if comp in found:
+            return
+        for instr in comp.instrs:
+            if instr.opcode in ("while", "conditional", "call"):
+                for callee in instr.called:
+                    visit(callee)
+        found[comp] = None
+
+    visit(module.entry)
+    return list(found)
+
+
+class _Planner:
+    """Plans one computation."""
+
+    def __init__(self, comp: Computation, target: Target, record: Record) -> None:
+        self.comp, self.target, self.record = comp, target, record
+        self.graph = Graph(comp)
+        self.order = order_of(self.graph)
+        self.refused: set[tuple[int, int, int, int]] = set()
+
+    def run(self, names: Names) -> Computation:
+        self._join_producers()
+        self._join_readers()
+        self._recompute()
+        return fused(self.graph, self.order, names)
+
+    # --- the three passes ---
+    def _join_producers(self) -> None:
+        """Each instruction with the values it reads, the largest first."""
+        for instr in self.comp.instrs:
+            group = self.order.group.get(instr)
+            if group is None or group.kind == "single":
+                continue
+            for value in sorted(self.graph.reads(instr), key=bytes_of, reverse=True):
+                self._join(value, instr)
+
+    def _join_readers(self) -> None:
+        """Groups that read one large value, which then is read once."""
+        for instr in self.comp.instrs:
+            if instr not in self.order.group or bytes_of(instr) < SHARED_BYTES or not instr.shape.is_array:
+                continue
+            readers = [u for u in self.graph.users[instr] if self._open(u)]
+            leaders: list[Instr] = []
+            for reader in readers[:MAX_READERS]:
+                if not any(self._join(leader, reader) for leader in leaders):
+                    leaders.append(reader)
+
+    def _recompute(self) -> None:
+        """Values that are cheaper to compute again in each kernel that reads them than to write and read."""
+        for group in self.order.groups():
+            if group.kind not in ("loop", "row"):
+                continue
+            for value in list(group.members):
+                readers = dict.fromkeys(self.order.group[u] for u in self.graph.users[value])
+                readers.pop(group, None)
+                if readers and value is not self.comp.root and not costly(value):
+                    self._spread(value, group, list(readers))
+
+    # --- joining ---
+    def _open(self, instr: Instr) -> bool:
+        group = self.order.group.get(instr)
+        return group is not None and group.kind != "single"
+
+    def _join(self, first: Instr, second: Instr) -> bool:
+        """Joins the groups of two instructions if that is legal and pays; true also when they are one."""
+        if not self._open(first) or not self._open(second):
+            return False
+        a, b = self.order.group[first], self.order.group[second]
+        if a is b:
+            return True
+        key = (id(a), len(a.members), id(b), len(b.members))
+        if key in self.refused:
+            return False
+        between = self.order.between(a, b)
+        decision = no("cycle", "a value would go out and come back in") if between is None else self._may(a, b)
+        self.record({
+            "a": first.name, "b": second.name, "ok": decision.ok, "rule": decision.rule,
+            "reason": decision.reason or "one kernel reads and writes less"})
+        if not decision or between is None:
+            self.refused.add(key)
+            return False
+        plain = a.plain if self._plain(a, b) else None
+        kinds = {a.kind, b.kind}
+        self.order.merge(a, b, between)
+        a.kind = "hero" if "hero" in kinds else "row" if "row" in kinds else "loop"
+        a.plain = plain
+        return True
+
+    def _plain(self, a: Group, b: Group) -> bool:
+        return a.plain is not None and b.plain is not None and same_all(a.plain, b.plain)
+
+    def _may(self, a: Group, b: Group) -> Decision:
+        """Legality and worth of one kernel for both."""
+        count = len(a.members) + len(b.members)
+        if count > MAX_INSTRS:
+            return no("too-large", f"{count} instructions in one kernel")
+        if self._plain(a, b) and count < MAX_INSTRS // 4:
+            return YES
+        members = {**a.members, **b.members}
+        outputs = self._outputs(members)
+        updates = [i for i in members if i.opcode == "dynamic-update-slice"]
+        inside, _ = self.graph.closure(outputs, members)
+        if updates:
+            return self._update(updates, outputs, inside)
+        if "hero" in (a.kind, b.kind):
+            return self._hero(members, outputs, inside)
+        return self._one_program(outputs, inside)
+
+    def _one_program(self, outputs: Sequence[Instr], inside: Sequence[Instr]) -> Decision:
+        try:
+            program = analyse_parts(outputs, inside)
+        except UnsupportedError as error:
+            return no("index-map", error.message)
+        return pays(program, outputs, self.target)
+
+    def _hero(
+        self, members: Mapping[Instr, None], outputs: Sequence[Instr], inside: Sequence[Instr]
+    ) -> Decision:
+        heroes = [i for i in members if i.opcode in hero.HEROES]
+        if len(heroes) > 1:
+            return no("two-heroes", "two contractions in one kernel")
+        return hero.check(heroes[0], outputs, inside)
+
+    def _update(
+        self, updates: Sequence[Instr], outputs: Sequence[Instr], inside: Sequence[Instr]
+    ) -> Decision:
+        """An update in place: the one output, and nothing else reads the array it updates."""
+        update = updates[0]
+        if len(updates) > 1 or tuple(outputs) != (update,):
+            return no("in-place", f"{update.name} updates in place and must be the only output")
+        if any(update.operands[0] in i.operands for i in inside if i is not update):
+            return no("in-place", f"{update.operands[0].name} is read while {update.name} updates it")
+        return self._one_program(outputs, inside)
+
+    def _outputs(self, members: Mapping[Instr, None]) -> list[Instr]:
+        """Members whose value is used outside."""
+        return [
+            m for m in members
+            if m.shape.is_array and (m is self.comp.root or any(u not in members for u in self.graph.users[m]))]
+
+    # --- computing again ---
+    def _spread(self, value: Instr, group: Group, readers: Sequence[Group]) -> None:
+        """Lets every kernel that reads `value` compute it, where that moves fewer bytes and is legal."""
+        if any(r.kind not in ("loop", "row") for r in readers):
+            return
+        chain, leaves = self._chain(value, group)
+        extra = 0
+        for reader in readers:
+            outputs = self._outputs(reader.members)
+            _, read = self.graph.closure(outputs, {**reader.members, **reader.recomputed})
+            extra += sum(bytes_of(leaf) for leaf in leaves if leaf not in read) - bytes_of(value)
+        if extra >= bytes_of(value):  # the write is saved too
+            return
+        for reader in readers:
+            members = {**reader.members, **reader.recomputed, **chain}
+            outputs = self._outputs(reader.members)
+            if any(i.opcode == "dynamic-update-slice" for i in members):
+                return
+            if not self._one_program(outputs, self.graph.closure(outputs, members)[0]):
+                return
+        for reader in readers:
+            reader.recomputed.update(chain)
+            self.record({
+                "a": value.name, "b": next(reversed(reader.members)).name, "ok": True, "rule": "recompute",
+                "reason": f"{value.name} is cheaper to compute again than to write and read"})
+
+    def _chain(self, value: Instr, group: Group) -> tuple[dict[Instr, None], list[Instr]]:
+        """Cheap members of `group` that `value` needs, and what they read."""
+        chain: dict[Instr, None] = {}
+        small = elements_of(value) // 8
+        todo = [value]
+        while todo:
+            instr = todo.pop()
+            cheap = instr in group.members and instr.opcode not in ("reduce", "get-tuple-element")
+            cheap = cheap and not costly(instr) and (instr is value or elements_of(instr) > small)
+            if cheap and instr not in chain:
+                chain[instr] = None
+                todo.extend(self.graph.reads(instr))
+        _, leaves = self.graph.closure([value], chain)
+        return chain, leaves
