@@ -1,4 +1,4 @@
-"""HLO text -> executable with one unit an instruction (no passes, no fusion), to test the runtime alone."""
+"""HLO text -> executable without passes: one unit an instruction, or fused."""
 from __future__ import annotations
 
 import hashlib
@@ -9,6 +9,7 @@ from tfxla_cluster.codegen.kernel.lower import lower
 from tfxla_cluster.codegen.kernel.unit import UnitKernel
 from tfxla_cluster.codegen.llvm.compile import compile_kernels
 from tfxla_cluster.codegen.llvm.loader import Library
+from tfxla_cluster.fusion.planner import fuse
 from tfxla_cluster.ir.node import Module
 from tfxla_cluster.ir.text import parse
 from tfxla_cluster.runtime import host, planner
@@ -23,7 +24,8 @@ def plan_of(module: Module) -> tuple[planner.Planned, dict[str, Kernel]]:
     return planner.build(module, units, symbols), {symbols[k]: k for k in kernels}
 
 
-def compile_text(text: str) -> Executable:
-    planned, kernels = plan_of(parse(text))
+def compile_text(text: str, fused: bool = False) -> Executable:
+    module = parse(text)
+    planned, kernels = plan_of(fuse(module, host.target(), lambda record: None) if fused else module)
     codes = compile_kernels([(k, s) for s, k in kernels.items()], host.target())
     return Executable(planned.plan, Library([c.object for c in codes], host.target()))

@@ -202,9 +202,10 @@ def arguments(plan: LaunchPlan, seed: int = 0) -> list[np.ndarray]:
     return found
 
 
+@pytest.mark.parametrize("fused", [False, True])
 @pytest.mark.parametrize("name", MODULES)
-def test_agrees_with_xla(name: str) -> None:
-    executable = compile_text(MODULES[name])
+def test_agrees_with_xla(name: str, fused: bool) -> None:
+    executable = compile_text(MODULES[name], fused)
     flat = "nested" not in name  # the oracle takes no tuple parameters
     for seed in range(3):
         given = arguments(executable.plan, seed)
