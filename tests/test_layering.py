@@ -1,0 +1,73 @@
+"""Stages import `ir`, the basics and earlier stages, never a later one; what must not drag in TensorFlow does not."""
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "tfxla_cluster"
+BASICS = {"errors", "decision", "flags", "trace", "stats", "target"}
+# Package -> the packages it may import besides itself and the basics. `tf` drives `lower`.
+ALLOWED = {
+    "ir": set(),
+    "passes": {"ir"},
+    "fusion": {"ir"},
+    "codegen": {"ir", "fusion"},
+    "runtime": {"ir", "codegen"},
+    "dump": {"ir"},
+    "lower": {"ir"},
+    "tf": {"ir", "lower", "dump"},
+}
+NO_TENSORFLOW = ["tfxla_cluster", "tfxla_cluster.ir.text", "tfxla_cluster.ir.proto", "tfxla_cluster.ir.evaluator",
+                 "tfxla_cluster.passes.pipelines", "tfxla_cluster.fusion.planner",
+                 "tfxla_cluster.codegen.kernel.lower", "tfxla_cluster.codegen.llvm.compile",
+                 "tfxla_cluster.runtime.executable", "tfxla_cluster.dump.sink", "tfxla_cluster.cli.exec",
+                 "tfxla_cluster.cli.opt", "tfxla_inspect.cli"]
+
+
+def imports(path: Path) -> set[str]:
+    """Absolute names of the modules of this package that `path` imports."""
+    package = path.relative_to(ROOT).with_suffix("").parts
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = list(package[: len(package) - node.level]) if node.level else []
+            prefix = ".".join([*base, *([node.module] if node.module else [])])
+            found.update(f"{prefix}.{alias.name}" for alias in node.names)
+    return {name for name in found if name.startswith("tfxla_cluster.")}
+
+
+@pytest.mark.parametrize("stage", ALLOWED)
+def test_stage_imports_nothing_later(stage):
+    wrong = []
+    for path in (PACKAGE / stage).rglob("*.py"):
+        for name in imports(path):
+            target = name.split(".")[1]
+            if target not in BASICS | ALLOWED[stage] | {stage, "__version__"}:
+                wrong.append(f"{path.relative_to(ROOT)} imports {name}")
+    assert not wrong
+
+
+def test_basics_import_only_basics():
+    for name in BASICS:
+        used = {n.split(".")[1] for n in imports(PACKAGE / f"{name}.py")}
+        assert used <= BASICS, f"{name} imports {used - BASICS}"
+
+
+def test_inspect_reads_only_ir_and_basics():
+    for path in (ROOT / "inspect").rglob("*.py"):
+        used = {n.split(".")[1] for n in imports(path)}
+        assert used <= {"ir", "errors", "decision"}, f"{path} imports {used}"
+
+
+@pytest.mark.parametrize("module", NO_TENSORFLOW)
+def test_does_not_import_tensorflow(module):
+    code = f"import sys, {module}; sys.exit(int(any(m in sys.modules for m in ('tensorflow', 'jax', 'torch'))))"
+    path = {"PYTHONPATH": f"{ROOT}:{ROOT / 'inspect'}", "PATH": ""}
+    assert subprocess.run([sys.executable, "-c", code], env=path, check=False).returncode == 0
