@@ -2,6 +2,7 @@
 
 A contraction is out[g, m, n] = finish(sum over k of lhs[g, m, k] * rhs[g, k, n]); g, m, n and k are
 each an index of several dims. `dot` and `convolution` differ only in how an index reaches an element.
+Each operand may cut the same flat index into dims of its own.
 """
 from __future__ import annotations
 
@@ -40,9 +41,12 @@ class Side:
     `major`: whose innermost dim is contiguous in memory: 'depth' or 'free'. `value(ports, g, free,
     depth)` is the element in the contraction's dtype. `valid`, where given, is the range of that
     innermost dim's index (its entry in free or depth is ignored) in which there are elements; outside
-    the element is zero. `plain(ports, g)`: where it can be read in place.
+    the element is zero. `plain(ports, g)`: where it can be read in place. `free` and `depth`: the dims
+    that those indices have for this operand; their products are the contraction's rows or columns and depth.
     """
 
+    free: tuple[Dim, ...]
+    depth: tuple[Dim, ...]
     major: str
     value: Callable[[Ports, Index, Index, Index], Var]
     valid: Callable[[Ports, Index, Index, Index], tuple[Var, Var]] | None = None

@@ -15,12 +15,13 @@ from ....errors import UnsupportedError
 from ....ir.node import Instr
 from ....target import Target
 from ..unit import Unit
-from . import dot, fused, reduce_window, rng_bit_generator, scatter, select_and_scatter, sort
+from . import convolution, dot, fused, reduce_window, rng_bit_generator, scatter, select_and_scatter, sort
 
 Lowering = Callable[[Instr, Target], Unit]
 
 LOWERINGS: dict[str, Lowering] = {
     **{opcode: fused.lower_single for opcode in fused.OPCODES},  # elementwise, moves, iota, gather, reduce
+    "convolution": convolution.lower_convolution,
     "dot": dot.lower_dot,
     "reduce-window": reduce_window.lower,
     "rng-bit-generator": rng_bit_generator.lower,

@@ -9,7 +9,7 @@ Every element's sum runs over depth blocks in order, whatever the tasks: results
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ....ir import dim as dims_
 from ....ir.dim import Dim
@@ -118,7 +118,8 @@ def _pack(plan: _Plan) -> UnitKernel:
     g, group, part = delinearize(b, b.task, counts)
     stride = b.mul(b.size(depth), b.index(plan.panel))
     base = b.mul(b.mul(g, b.size(plan.panels)), stride)
-    col_span, depth_span = _block(p, c.cols, group, width), _block(p, c.depth, part, _PACK_DEPTH)
+    col_span = _block(p, c.rhs.free, group, width)
+    depth_span = _block(p, c.rhs.depth, part, _PACK_DEPTH)
     _pack_panels(plan, p, tuple(delinearize(b, g, c.batch)), col_span, depth_span, temp, base, stride)
     return p.kernel(dims_.product(counts), 2 * width * _PACK_DEPTH)
 
@@ -190,14 +191,16 @@ def _multiply(plan: _Plan) -> UnitKernel:
     g = tuple(delinearize(b, g_flat, c.batch))
     row_span = _block(p, c.rows, row_task, plan.row_block)
     col_span = _block(p, c.cols, col_task, plan.col_block)
+    lhs_rows, rhs_cols = replace(row_span, dims=c.lhs.free), replace(col_span, dims=c.rhs.free)
     target, target_offset, target_stride = _accumulator(plan, p, g, row_span, col_span)
     packed_a = None if plan.lhs_direct else b.scratch_buffer(c.dtype, _lhs_elements(plan))
     packed_b = b.scratch_buffer(c.dtype, plan.most_cols * plan.most_depth) if plan.rhs == "local" else None
     depth_blocks = dims_.make("max", ceil_div(depth, plan.depth_block), 1)
     with b.loop(b.index(0), b.size(depth_blocks)) as step:
         depth_span = _block(p, c.depth, step, plan.depth_block)
-        a = _lhs_block(plan, p, g, row_span, depth_span, packed_a)
-        right = _rhs_block(plan, p, g, g_flat, col_span, depth_span, packed_b)
+        lhs_depth, rhs_depth = replace(depth_span, dims=c.lhs.depth), replace(depth_span, dims=c.rhs.depth)
+        a = _lhs_block(plan, p, g, lhs_rows, lhs_depth, packed_a)
+        right = _rhs_block(plan, p, g, g_flat, rhs_cols, rhs_depth, packed_b)
         sizes = (_extent(p, row_span), _extent(p, col_span), _extent(p, depth_span))
         b.product(Product(
             target, target_offset, target_stride, *a, *right, *sizes,

@@ -36,7 +36,7 @@ def lower_dot(instr: Instr, target: Target) -> Unit:
 
 def lower_contraction(c: Contraction, target: Target) -> Unit:
     """Choose the kernels: packed products for matrices of floats, loops for vectors and other dtypes."""
-    if dims_.product(c.cols) == 1 and dims_.product(c.rows) != 1:
+    if dims_.product(c.cols) == 1 and dims_.product(c.rows) != 1 and c.lhs.valid is None:
         c = transposed(c)
     vector = dims_.product(c.rows) == 1
     if vector or c.dtype.name not in ("f32", "f64"):
@@ -70,8 +70,8 @@ def describe(instr: Instr) -> Contraction:
     rows = _group(lhs, [d for d in range(lhs.rank) if d not in lhs_batch + lhs_depth], None, ())
     cols = _group(None, (), rhs, [d for d in range(rhs.rank) if d not in rhs_batch + rhs_depth])
     dtype = sum_dtype(instr)
-    left = _side(0, lhs, dtype, batch.lhs, rows.lhs, depth.lhs)
-    right = _side(1, rhs, dtype, batch.rhs, cols.rhs, depth.rhs)
+    left = _side(0, lhs, dtype, batch.lhs, (rows.extents, rows.lhs), (depth.extents, depth.lhs))
+    right = _side(1, rhs, dtype, batch.rhs, (cols.extents, cols.rhs), (depth.extents, depth.rhs))
     out = instr.shape.dtype
     assert out is not None
     totals = [dims_.product(group.extents) for group in (batch, rows, cols)]
@@ -119,9 +119,11 @@ def _group(
 
 
 def _side(
-    operand: int, shape: Shape, dtype: DType, batch: Sequence[Dim], free: Sequence[Dim], depth: Sequence[Dim]
+    operand: int, shape: Shape, dtype: DType, batch: Sequence[Dim],
+    free_dims: tuple[Sequence[Dim], Sequence[Dim]], depth_dims: tuple[Sequence[Dim], Sequence[Dim]],
 ) -> Side:
-    """An operand that is a buffer, addressed by the strides of its batch, free and depth dims."""
+    """An operand that is a buffer: strides of its batch dims, (extents, strides) of free and depth dims."""
+    (free_extents, free), (depth_extents, depth) = free_dims, depth_dims
     source = shape.dtype
     assert source is not None
     major = "free" if free[-1] == 1 and depth[-1] != 1 else "depth"
@@ -138,7 +140,8 @@ def _side(
 
     matrix = len(free) == 1 and len(depth) == 1 and source == dtype
     unit = (depth if major == "depth" else free)[-1] == 1
-    return Side(major, value, plain=plain if matrix and unit else None)
+    return Side(
+        tuple(free_extents), tuple(depth_extents), major, value, plain=plain if matrix and unit else None)
 
 
 def weighted(b: KernelBuilder, index: Sequence[Var], weights: Sequence[Dim]) -> Var:
@@ -146,8 +149,13 @@ def weighted(b: KernelBuilder, index: Sequence[Var], weights: Sequence[Dim]) -> 
     total = b.index(0)
     for value, weight in zip(index, weights):
         if weight != 0:
-            total = b.add(total, b.mul(value, b.size(weight)))
+            total = b.add(total, b.mul(value, number(b, weight)))
     return total
+
+
+def number(b: KernelBuilder, value: Dim) -> Var:
+    """A number that may be negative."""
+    return b.index(value) if isinstance(value, int) and value < 0 else b.size(value)
 
 
 def flat(b: KernelBuilder, index: Sequence[Var], extents: Sequence[Dim]) -> Var:
