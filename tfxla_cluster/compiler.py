@@ -40,7 +40,7 @@ class Compiled:
     phases: Mapping[str, float] = field(default_factory=dict)
 
 
-def compile_module(module: Module, target: Target, dump: ModuleDump) -> Compiled:
+def compile_module(module: Module, target: Target, dump: ModuleDump, fusion: bool = True) -> Compiled:
     """Verify, optimise, fuse, lower, generate, plan, load.
 
     Raises VerifierError for an invalid module and UnsupportedError for what has no kernel yet. Each
@@ -53,7 +53,7 @@ def compile_module(module: Module, target: Target, dump: ModuleDump) -> Compiled
         with trace.phase("passes"):
             optimised = optimise(module, target, dump)
         with trace.phase("fusion"):
-            fused = fuse(optimised, target, dump)
+            fused = fuse(optimised, target, dump) if fusion else optimised
         module_files.after(dump, fused, target)
         with trace.phase("lower"):
             units = {i: lower.lower(i, target) for i in planner.unit_instructions(fused)}

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ..ir import opcode
 from ..ir.dim import sample
@@ -65,8 +65,9 @@ def order(comp: Computation, inplace: Callable[[Instr], Sequence[int]]) -> list[
     if comp.root.opcode in VIEWS and len(instrs) <= 2:
         return instrs
     written = instrs
-    greedy = _Greedy(instrs, comp.root, inplace).run()
-    return min(greedy, written, key=lambda found: peak_bytes(found, comp.root))
+    sizes = {i: result_bytes(i) for i in instrs}
+    greedy = _Greedy(instrs, comp.root, sizes, inplace).run()
+    return min(greedy, written, key=lambda found: peak_bytes(found, comp.root, sizes))
 
 
 def _needed(comp: Computation) -> list[Instr]:
@@ -91,11 +92,12 @@ def _owners(instrs: Sequence[Instr]) -> dict[Instr, tuple[Instr, ...]]:
     return owners
 
 
-def _bytes(instr: Instr) -> int:
+def result_bytes(instr: Instr) -> int:
+    """Bytes of the arrays of a result, by sample sizes."""
     return sum(sample(leaf.byte_size) for leaf in leaves(instr.shape))
 
 
-def peak_bytes(instrs: Sequence[Instr], root: Instr) -> int:
+def peak_bytes(instrs: Sequence[Instr], root: Instr, sizes: Mapping[Instr, int]) -> int:
     """Most bytes of results alive at once when the instructions run in this order."""
     owners = _owners(instrs)
     last: dict[Instr, int] = {}
@@ -107,7 +109,7 @@ def peak_bytes(instrs: Sequence[Instr], root: Instr) -> int:
     alive = peak = 0
     for position, instr in enumerate(instrs):
         if instr in owners[instr]:
-            size = _bytes(instr)
+            size = sizes[instr]
             alive += size
             end = last.get(instr, position)
             ending[end] = ending.get(end, 0) + size
@@ -123,8 +125,11 @@ class _Greedy:
     buffer it reads has one reader left.
     """
 
-    def __init__(self, instrs: list[Instr], root: Instr, inplace: Callable[[Instr], Sequence[int]]) -> None:
-        self.instrs, self.inplace = instrs, inplace
+    def __init__(
+        self, instrs: list[Instr], root: Instr, sizes: Mapping[Instr, int],
+        inplace: Callable[[Instr], Sequence[int]],
+    ) -> None:
+        self.instrs, self.sizes, self.inplace = instrs, sizes, inplace
         self.place = {instr: n for n, instr in enumerate(instrs)}
         self.owners = _owners(instrs)
         self.waiting: dict[Instr, int] = {}
@@ -156,8 +161,8 @@ class _Greedy:
         if instr.opcode in VIEWS:
             return (-1, 0, self.place[instr])
         read = {o for operand in instr.operands for o in self.owners[operand]}
-        freed = sum(_bytes(o) for o in read if len(self.readers[o]) == 1)
-        return (int(self._overwrites_early(instr)), _bytes(instr) - freed, self.place[instr])
+        freed = sum(self.sizes[o] for o in read if len(self.readers[o]) == 1)
+        return (int(self._overwrites_early(instr)), self.sizes[instr] - freed, self.place[instr])
 
     def _overwrites_early(self, instr: Instr) -> bool:
         """Whether it would overwrite a buffer that another ready instruction still reads."""
