@@ -155,6 +155,8 @@ class _Planner:
         return self._one_program(outputs, inside)
 
     def _one_program(self, outputs: Sequence[Instr], inside: Sequence[Instr]) -> Decision:
+        if not outputs:
+            return no("dead", "nothing uses the result")
         try:
             program = analyse_parts(outputs, inside)
         except UnsupportedError as error:
