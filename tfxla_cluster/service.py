@@ -12,7 +12,7 @@ from importlib.metadata import version
 from typing import Any
 
 from . import __version__, compiler, flags, stats, trace
-from .dump import sink
+from .dump import module_files, sink
 from .ir import proto
 from .ir.shape import Shape
 from .runtime import cache, host, persist
@@ -61,6 +61,7 @@ class Service:
     def _compile(self, data: bytes, key: cache.Key, request: CompileRequest, target: Target) -> Loaded:
         module = proto.read(data)
         dump = sink.current().module(request.name)
+        module_files.sources(dump, module, request.lines)
         made = compiler.compile_module(module, target, dump)
         stats.add("compilations")
         stats.add("kernels", made.kernels)

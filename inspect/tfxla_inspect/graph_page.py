@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 
 from .cluster_map import cluster_map
 from .graphs import PLUMBING, tf_graph
@@ -16,21 +17,42 @@ class Reasons:
     """Why nodes are in no cluster, from the trace's 'unclustered' records."""
 
     def __init__(self, dump: Dump) -> None:
-        self.by_node: dict[str, Record] = {word(r, "node"): r for r in dump.of("unclustered")}
         self.sources = dump.sources()
+        self.records: dict[tuple[str, str], Record] = {}
+        for record in dump.of("unclustered"):
+            name = word(record, "node")
+            self.records[word(record, "graph"), name] = self.records["", name] = record
+
+    def of(self, file: str) -> "GraphReasons":
+        """Those of one graph's file."""
+        return GraphReasons(self, file)
+
+
+@dataclass(frozen=True, slots=True)
+class GraphReasons:
+    """Reasons and user lines of the nodes of one graph."""
+
+    reasons: Reasons
+    file: str
+
+    def record(self, node: Node) -> Record:
+        records = self.reasons.records
+        return records.get((self.file, node.name)) or records.get(("", node.name), {})
 
     def reason(self, node: Node) -> str:
+        """Why the node is in no cluster, '' for one that is in one."""
         if node.cluster:
             return ""
-        record = self.by_node.get(node.name, {})
+        record = self.record(node)
         said = ": ".join(filter(None, (word(record, "rule"), word(record, "reason"))))
         return said or PLUMBING.get(node.op, UNKNOWN)
 
     def place(self, node: Node) -> str:
-        return word(self.by_node.get(node.name, {}), "where") or where(self.sources, node.name)
+        """Its user line, '' where unknown."""
+        return word(self.record(node), "where") or where(self.reasons.sources, node.name)
 
 
-def build(page: Page, dump: Dump, graph: Graph, reasons: Reasons) -> None:
+def build(page: Page, dump: Dump, graph: Graph, reasons: GraphReasons) -> None:
     """Fill the page of one graph."""
     page.html("clusters", "Clusters", _clusters(dump, graph))
     page.data("graph", "Graph", "graph", tf_graph(graph, reasons.reason, reasons.place), n=len(graph.nodes))

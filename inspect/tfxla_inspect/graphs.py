@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tfxla_cluster.ir.opcode import OPCODES
@@ -79,6 +79,8 @@ def hlo_graph(hlo: Hlo, sources: dict[str, Any], tabs: Sequence[tuple[str, str]]
         bodies[block.name] = list(number.values())
         operands.extend([number[o] for o in row.operands if o in number] for row in block.rows)
         rows.extend(block.rows)
+    inside = {block.name: dict.fromkeys(r.op_name for r in block.rows if r.op_name) for block in hlo.blocks}
+    origins = [_origins(row, inside) for row in rows]
     heroes = {block.name: _hero(block) for block in hlo.blocks}
     group = [_NUMBER[_group(row, heroes)] for row in rows]
     nodes: dict[str, list[Any]] = {
@@ -87,8 +89,8 @@ def hlo_graph(hlo: Hlo, sources: dict[str, Any], tabs: Sequence[tuple[str, str]]
         "kind": [r.opcode for r in rows],
         "detail": [short_shape(r.shape) for r in rows],
         "group": group,
-        "note": [r.op_name for r in rows],
-        "where": [where(sources, r.op_name) if r.op_name else "" for r in rows],
+        "note": [_some(names, ", ") for names in origins],
+        "where": [_some(dict.fromkeys(where(sources, n) for n in names), "\n") for names in origins],
         "ins": operands,
         "body": [r.called[0] if r.called else "" for r in rows],
     }
@@ -104,10 +106,23 @@ def hlo_graph(hlo: Hlo, sources: dict[str, Any], tabs: Sequence[tuple[str, str]]
             "detail": "Shape",
             "group": "What it does",
             "note": "TensorFlow node",
-            "hint": "Click a colour to find its instructions. Click a node for its operands, its line and its kernel; "
+            "hint": "Click a colour to find its instructions. Click a node for its operands, line and kernel; "
             "double click for its neighbourhood. ▾3: three edges too long to draw.",
         },
     }
+
+
+def _origins(row: Row, inside: dict[str, dict[str, None]]) -> dict[str, None]:
+    """The TF nodes an instruction came from: a fusion's are those of its body too."""
+    own = {row.op_name: None} if row.op_name else {}
+    return own | inside.get(row.called[0], {}) if row.opcode == "fusion" and row.called else own
+
+
+def _some(texts: Iterable[str], separator: str, most: int = 8) -> str:
+    """The first texts that are not empty, and how many more."""
+    found = [text for text in texts if text]
+    more = f"{separator}and {len(found) - most} more" if len(found) > most else ""
+    return separator.join(found[:most]) + more
 
 
 def _hero(block: Block) -> str:
@@ -159,8 +174,8 @@ def tf_graph(graph: Graph, reason: Callable[[Node], str], place: Callable[[Node]
             "detail": "Type",
             "group": "Cluster",
             "note": "Why in no cluster",
-            "hint": "A colour a cluster; grey is in none. Click one to see only it. Click a node for its inputs, users "
-            "and the reason; double click for its neighbourhood. ▾3: three edges too long to draw.",
+            "hint": "A colour a cluster; grey is in none. Click one to see only it. Click a node for its inputs, "
+            "users and the reason; double click for its neighbourhood. ▾3: three edges too long to draw.",
         },
     }
 

@@ -63,12 +63,17 @@ class Module:
     @property
     def cluster(self) -> str:
         """The cluster compiled, or ''."""
+        if self.compiled.get("what") == "must":
+            return ""
         named = word(self.compiled, "cluster") or word(self.lowering, "cluster")
         match = _STOCK_CLUSTER.match(self.files.name)
         return named or (match[1] if match else "")
 
     @property
     def function(self) -> str:
+        """The function compiled, or that the cluster lies in; '' where unknown."""
+        if self.compiled.get("what") == "must":
+            return word(self.compiled, "function", "cluster", "module")
         named = word(self.compiled, "function") or word(self.lowering, "function")
         match = _STOCK_FUNCTION.match(self.files.name)
         return named or (match[1] if match else "")

@@ -9,7 +9,7 @@ from typing import Any
 from .graphs import hlo_graph, short_shape
 from .kernel_tab import kernel_tab
 from .markup import Html, el, join, link, milliseconds, number, size, table
-from .model import Dump, Module, frames, mapping, place, word
+from .model import Dump, Module, frames, mapping, place, word, words
 from .parsers import buffers, hlo
 from .phases import phase_bar, phase_legend
 from .reading import Reader, rows
@@ -91,15 +91,18 @@ class ModulePages:
         return join(parts)
 
     def _key_part(self) -> list[object]:
-        guards = mapping(self.module.compiled, "guards")
+        guards = self.module.compiled.get("guards")
+        listed = (
+            guards
+            if isinstance(guards, list)
+            else [f"{k}: {v}" for k, v in mapping(self.module.compiled, "guards").items()]
+        )
         parts: list[object] = []
-        if guards:
-            parts += [
-                el("h3", "Key of the executable"),
-                table(
-                    ("Guard", "Value"), [(k, v if isinstance(v, str) else str(v)) for k, v in guards.items()]
-                ),
-            ]
+        if listed:
+            parts += [el("h3", "Compiled for"), el("ul", *(el("li", str(guard)) for guard in listed))]
+        inputs = words(self.module.compiled, "inputs")
+        if inputs:
+            parts += [el("h3", "Parameters"), el("ol", *(el("li", text) for text in inputs), start=0)]
         hits = [r for r in self.module.compiles if r is not self.module.compiled]
         if hits:
             counted = Counter((word(r, "hit") or "compiled", word(r, "reason")) for r in hits)

@@ -56,7 +56,7 @@ def build(directory: Path, limit: int = LIMIT, progress: Progress = lambda what:
 
 
 def write(directory: Path, output: Path, limit: int = LIMIT, progress: Progress = lambda what: None) -> int:
-    """Build the report and put it at `output`, whole or not at all; its bytes. OutputError if it cannot be."""
+    """Build the report and put it at `output`, whole or not at all; its bytes. Raises OutputError."""
     data = build(directory, limit, progress).encode("utf-8", "replace")
     temporary = output.with_name(f".{output.name}.{os.getpid()}.tmp")
     try:
@@ -95,7 +95,7 @@ def _graphs(
             row.function or file.name,
             f"{plural(row.nodes, 'node')}, {plural(row.clusters, 'cluster')}",
         )
-        graph_page.build(page, dump, graph, reasons)
+        graph_page.build(page, dump, graph, reasons.of(file.name))
         pages.append(page)
         rows.append(row)
     return pages, rows

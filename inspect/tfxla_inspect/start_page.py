@@ -217,23 +217,18 @@ def _unclustered(dump: Dump, graphs: Sequence[GraphRow]) -> Html | None:
 
 
 def _recompiled(dump: Dump) -> Html | None:
-    groups: dict[str, list[Record]] = {}
-    for record in dump.of("compile"):
-        if not record.get("hit"):
-            groups.setdefault(word(record, "cluster", "function", "module"), []).append(record)
-    pages = {m.files.id: m.page for m in dump.modules}
-    rows = []
-    for name, found in sorted(groups.items(), key=lambda g: -len(g[1])):
-        for record in found[1:] if len(found) > 1 else []:
-            page = pages.get(record["id"]) if isinstance(record.get("id"), int) else None
-            rows.append(
-                (
-                    link(f"{page}/summary", name) if page else name,
-                    word(record, "reason") or "unknown",
-                    milliseconds(record.get("ms")),
-                )
-            )
-    return table(("Function or cluster", "Why again", "Time"), rows[:_MOST], (2,)) if rows else None
+    """Functions compiled more than once, with the guards that did not hold."""
+    records = dump.of("recompile")
+    counted = Counter((word(r, "function"), "; ".join(words(r, "failed")) or "unknown") for r in records)
+    if not counted:
+        seen: set[str] = set()
+        for record in dump.of("compile"):
+            name = word(record, "cluster", "function", "module")
+            if not record.get("hit") and name in seen:
+                counted[name, word(record, "reason") or "unknown"] += 1
+            seen.add(name)
+    rows = [(*key, number(n)) for key, n in counted.most_common(_MOST)]
+    return table(("Function or cluster", "Why again", "Times"), rows, (2,)) if rows else None
 
 
 def _failures(dump: Dump) -> Html | None:

@@ -1,4 +1,6 @@
 """A small dump of ours, written by the package's own writers, for the tests of the report."""
+
+# ruff: noqa: E501 (HLO text keeps its lines)
 from __future__ import annotations
 
 from pathlib import Path
@@ -106,24 +108,61 @@ def write(directory: Path, left: str = LEFT) -> Path:
         _records(left)
         out = sink.current()
         path = out.graph("mark_for_compilation", GRAPH.format(left=left))
-        trace.record("function", id=1, name="__inference_step_7", signature="f32[8,32], f32[32]", where="train.py:3",
-                     graph=path.name if path else "")
+        trace.record(
+            "function",
+            id=1,
+            name="__inference_step_7",
+            signature="f32[8,32], f32[32]",
+            where="train.py:3",
+            graph=path.name if path else "",
+        )
         _module(out.module("cluster_0"))
         manifest.write(directory)
     return directory
 
 
 def _records(left: str) -> None:
-    trace.record("run", schema=1, versions={"tensorflow": "2.21.0", "tfxla_cluster": "0.1.0"},
-                 flags={"tf_xla_auto_jit": "2"}, argv=["train.py", "--steps", "10"], host={"cpu": "znver3", "cores": 2})
-    trace.record("cluster", name="cluster_0", function="__inference_step_7", nodes=["model/mul", "model/sum"],
-                 ops={"Mul": 1, "Sum": 1})
-    trace.record("unclustered", node=left, op="AsString", rule="no-kernel", where="train.py:9",
-                 reason="no XLA kernel takes strings", function="__inference_step_7")
-    for number, reason in ((0, "first call"), (1, "x.shape[0] was 8, is 9")):
-        trace.record("compile", id=number, module="cluster_0", cluster="cluster_0", function="__inference_step_7",
-                     guards={"x.shape": [8, 32]}, hit="", reason=reason, ms=31.5, kernels=1, native=1,
-                     phases={"lowering": 4.0, "passes": 7.5, "codegen": 20.0})
+    trace.record(
+        "run",
+        schema=1,
+        versions={"tensorflow": "2.21.0", "tfxla_cluster": "0.1.0"},
+        flags={"tf_xla_auto_jit": "2"},
+        argv=["train.py", "--steps", "10"],
+        host={"cpu": "znver3", "cores": 2},
+    )
+    trace.record(
+        "cluster",
+        name="cluster_0",
+        function="__inference_step_7",
+        nodes=["model/mul", "model/sum"],
+        ops={"Mul": 1, "Sum": 1},
+    )
+    trace.record(
+        "unclustered",
+        node=left,
+        op="AsString",
+        rule="no-kernel",
+        where="train.py:9",
+        reason="no XLA kernel takes strings",
+        function="__inference_step_7",
+    )
+    trace.record("recompile", function="cluster_0", executables=1, failed=["argument 'x': dim 0 was 8, is 9"])
+    for number, reason in ((0, "first call"), (1, "guards differ: x")):
+        trace.record(
+            "compile",
+            id=number,
+            module="cluster_0",
+            cluster="cluster_0",
+            function="__inference_step_7",
+            guards=["argument 'x': float32[8,32]"],
+            what="cluster",
+            hit="",
+            reason=reason,
+            ms=31.5,
+            kernels=1,
+            native=1,
+            phases={"lowering": 4.0, "passes": 7.5, "codegen": 20.0},
+        )
     trace.record("fallback", what="f", reason="Unique is not compiled yet", where="train.py:12")
     trace.record("stats", stats={"kernels": 1, "executions": 12, "fallback_reasons": {"Unique": 1}})
 
@@ -135,27 +174,55 @@ def _module(dump: sink.ModuleDump) -> None:
     dump.pass_dump("simplify", "pipeline-start", "algsimp", BEFORE)
     dump.pass_dump("simplify", "algsimp", "pipeline-end", BEFORE.replace("multiply", "add"))
     module_files.after(dump, after, target)
-    module_files.fusion_decisions(dump, [
-        {"a": "mul", "b": "reduce", "ok": True, "rule": "", "reason": "one reader"},
-        {"a": "wide", "b": "reduce", "ok": False, "rule": "reuse", "reason": "computed twice otherwise"}])
+    module_files.fusion_decisions(
+        dump,
+        [
+            {"a": "mul", "b": "reduce", "ok": True, "rule": "", "reason": "one reader"},
+            {"a": "wide", "b": "reduce", "ok": False, "rule": "reuse", "reason": "computed twice otherwise"},
+        ],
+    )
     module_files.launch_plan(dump, plan(after), after, target)
     root = after.entry.root.replace(sources=frozenset(("model/mul", "model/sum")))
-    module_files.kernels(dump, [module_files.KernelFiles(
-        "multiply_reduce_fusion_k0", root, "kernel multiply_reduce_fusion_k0\n  for i in 0..8\n",
-        "define void @multiply_reduce_fusion_k0() {\n  ret void\n}", "define void @multiply_reduce_fusion_k0() {\n  ret void\n}",
-        lambda: "multiply_reduce_fusion_k0:\n  vmulps %ymm0, %ymm1, %ymm2\n  retq", facts={"tasks": 8, "native": True})])
+    module_files.kernels(
+        dump,
+        [
+            module_files.KernelFiles(
+                "multiply_reduce_fusion_k0",
+                root,
+                "kernel multiply_reduce_fusion_k0\n  for i in 0..8\n",
+                "define void @multiply_reduce_fusion_k0() {\n  ret void\n}",
+                "define void @multiply_reduce_fusion_k0() {\n  ret void\n}",
+                lambda: "multiply_reduce_fusion_k0:\n  vmulps %ymm0, %ymm1, %ymm2\n  retq",
+                facts={"tasks": 8, "native": True},
+            )
+        ],
+    )
     module_files.timings(dump, {"lowering": 4.0, "passes": 7.5, "codegen": 20.0}, 33.0, target)
-    module_files.sources(dump, after, {"model/mul": [(__file__, 2, "step")], "model/sum": [(__file__, 3, "step")]})
+    module_files.sources(dump, after, {"model/mul": f"{__file__}:2", "model/sum": f"{__file__}:9"})
 
 
 def plan(module: object) -> LaunchPlan:
     """One kernel, and a loop with a branch, so that nested steps are there too."""
     entry = module.entry  # type: ignore[attr-defined]
     rows = sym("n", 8)
-    kernel = KernelStep("multiply_reduce_fusion_k0", (Ref("input", 0), Ref("input", 1)), (Ref("output", 0),),
-                        (rows,), rows, instr="multiply_reduce_fusion")
+    kernel = KernelStep(
+        "multiply_reduce_fusion_k0",
+        (Ref("input", 0), Ref("input", 1)),
+        (Ref("output", 0),),
+        (rows,),
+        rows,
+        instr="multiply_reduce_fusion",
+    )
     copy = CopyStep(Ref("temp", offset=64), Ref("temp", offset=make("mul", rows, 4)), 32, instr="copy")
     branch = BranchStep(Ref("temp"), True, ((copy,), ()), instr="conditional")
     loop = LoopStep((copy,), Ref("temp", offset=128), (branch,), instr="while")
-    return LaunchPlan("cluster_0", tuple(p.shape for p in entry.params), (entry.root.shape,),
-                      (SizeSource("n", 0, 0),), (kernel, loop), (b"\0" * 64,), make("mul", rows, 64), ((0, 0),))
+    return LaunchPlan(
+        "cluster_0",
+        tuple(p.shape for p in entry.params),
+        (entry.root.shape,),
+        (SizeSource("n", 0, 0),),
+        (kernel, loop),
+        (b"\0" * 64,),
+        make("mul", rows, 64),
+        ((0, 0),),
+    )

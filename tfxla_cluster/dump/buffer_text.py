@@ -23,7 +23,8 @@ class _Value:
 def buffer_assignment(plan: Any, module: Module) -> str:
     """Text of a runtime.plan.LaunchPlan: a line an allocation (an input, an output, a constant, the
     temporary arena), then its values with their bytes and offset. Sizes are those of the sample."""
-    numbered = {value: number for number, value in enumerate(_values(plan.steps, _by_name(module)))}
+    params = [_Value("input", n, 0, p.name, p.shape) for n, p in enumerate(module.entry.params)]
+    numbered = {value: n for n, value in enumerate([*params, *_values(plan.steps, _by_name(module))])}
     groups: dict[tuple[str, int], list[_Value]] = {}
     for value in numbered:
         groups.setdefault((value.kind, value.index), []).append(value)

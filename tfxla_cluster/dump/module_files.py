@@ -22,8 +22,6 @@ from .cost import bytes_of, flops_of
 from .schema import KERNEL_MARKER
 from .sink import ModuleDump, Text
 
-Frame = tuple[str, int, str]
-
 
 @dataclass(frozen=True, slots=True)
 class KernelFiles:
@@ -116,24 +114,22 @@ def timings(dump: ModuleDump, phases: Mapping[str, float], total_ms: float, targ
         _json(dump, "timings.json", {"phases": phases, "total_ms": total_ms, "target": target, **facts})
 
 
-def sources(dump: ModuleDump, module: Module, frames: Mapping[str, Sequence[Frame]]) -> None:
-    """The user's lines behind the module: for each TF node, (file, line, function) from the side table
-    of tracebacks, innermost first; only nodes that some instruction came from."""
-    if not dump:
-        return
-    nodes: set[str] = set()
-    for comp in module.computations():
-        for instr in comp.instrs:
-            nodes |= instr.sources
-            if instr.metadata.op_name:
-                nodes.add(instr.metadata.op_name)
-    table = {node: [_frame(frame) for frame in frames[node]] for node in sorted(nodes) if node in frames}
-    _json(dump, "sources.json", table)
+def sources(dump: ModuleDump, module: Module, lines: Mapping[str, str]) -> None:
+    """The user's lines behind the module: `lines` gives 'file:line' of TF nodes, from the side table of
+    tracebacks; only nodes that some instruction came from are written."""
+    if dump:
+        nodes = {name for comp in module.computations() for i in comp.instrs for name in _nodes(i)}
+        _json(dump, "sources.json", {name: [_frame(lines[name])] for name in sorted(nodes) if name in lines})
 
 
-def _frame(frame: Frame) -> dict[str, Any]:
-    file, line, function = frame
-    return {"file": file, "line": line, "function": function, "text": linecache.getline(file, line).strip()}
+def _nodes(instr: Instr) -> set[str]:
+    return {*instr.sources, *filter(None, (instr.metadata.op_name,))}
+
+
+def _frame(place: str) -> dict[str, Any]:
+    file, _, line = place.rpartition(":")
+    number = int(line) if line.isdigit() else 0
+    return {"file": file, "line": number, "text": linecache.getline(file, number).strip()}
 
 
 def fused_names(instr: Instr) -> list[str]:

@@ -40,7 +40,7 @@ FILE_KINDS: tuple[FileKind, ...] = (
     FileKind("launch_plan.json", "The launch plan: inputs, outputs, sizes, steps, constants (bytes), arena."),
     FileKind("kernels.json", "List of {symbol, instr, opcode, instrs, sources, bytes, flops, ...}."),
     FileKind("timings.json", "{phases: {phase: ms}, total_ms, target, ...}: where compile time went."),
-    FileKind("sources.json", "Map TF node -> [{file, line, function, text}], innermost first."),
+    FileKind("sources.json", "Map TF node -> [{file, line, text, ...}], innermost first."),
     FileKind("kernel_ir.txt", "Kernel IR of every kernel, each after a KERNEL_MARKER line."),
     FileKind("ir-no-opt.ll", "LLVM IR of every kernel as emitted."),
     FileKind("ir-with-opt.ll", "LLVM IR of every kernel as compiled."),
@@ -93,6 +93,9 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
             "signature": "Dtypes and shapes of its inputs, text.",
             "where": "file:line of the user's definition.",
             "graph": "File name of the clustering graph, if dumped.",
+            "route": "'must_compile', or '' for automatic clustering.",
+            "variables": "How many variables it captures.",
+            "updated": "How many of them it assigns.",
         },
     ),
     "cluster": RecordKind(
@@ -102,6 +105,8 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
             "function": "Name of the function it lies in.",
             "nodes": "List of TF node names.",
             "ops": "Map op type -> count, or their number.",
+            "graph": "File name of the clustering graph.",
+            "constants": "List of nodes whose value is compiled in.",
         },
     ),
     "unclustered": RecordKind(
@@ -113,6 +118,7 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
             "reason": "A sentence.",
             "where": "file:line of the user.",
             "function": "Its function.",
+            "graph": "File name of the clustering graph.",
         },
     ),
     "support": RecordKind(
@@ -143,14 +149,29 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
             "module": "Module name.",
             "cluster": "Cluster or function compiled.",
             "function": "Its function.",
-            "guards": "Map guard name -> value: the cache key.",
+            "guards": "List of guards in words, or map name -> value.",
             "hit": "'memory', 'disk' or '' (compiled).",
             "reason": "Why there was no hit: the guards that differ.",
             "phases": "Map phase -> milliseconds.",
             "ms": "Wall milliseconds in all.",
             "kernels": "Kernels of the module.",
             "native": "Of those, native ones.",
+            "what": "'cluster' or 'must'.",
+            "inputs": "List: what each HLO parameter is, in words.",
+            "key": "Key text of the cache.",
         },
+    ),
+    "recompile": RecordKind(
+        "A function is compiled again.",
+        {
+            "function": "Function or cluster.",
+            "executables": "How many there were.",
+            "failed": "List: guards of the nearest executable that do not hold, in words.",
+        },
+    ),
+    "store": RecordKind(
+        "Something happened to the executable store on disk.",
+        {"event": "'unusable', 'failed', ...", "reason": "A sentence."},
     ),
     "phase": RecordKind(
         "A timed span.",
@@ -159,6 +180,7 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
             "ms": "Milliseconds.",
             "parts": "Map phase inside -> milliseconds.",
             "module": "Module name, if it belongs to one.",
+            "function": "TensorFlow function, if it belongs to one.",
         },
     ),
     "fusion": RecordKind(
@@ -191,6 +213,7 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
             "what": "Function, cluster or op.",
             "reason": "A sentence.",
             "where": "file:line of the user.",
+            "to": "What ran instead ('xla', 'tensorflow').",
         },
     ),
     "execution": RecordKind(
@@ -222,6 +245,8 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
             "error": "Class name.",
             "message": "Text.",
             "where": "file:line of the user.",
+            "op": "Op type.",
+            "node": "TF node name.",
         },
     ),
 }

@@ -6,7 +6,7 @@ function showTable(box, data, options = {}) {
   const height = 25;
   let rows = data.rows.map((cells, index) => ({cells, index}));
   let sorted = null, chosen = null;
-  const template = data.cols.map(c => `minmax(${c.k ? 70 : 90}px, ${c.w || 1}fr)`).join(" ");
+  const template = data.cols.map(c => `minmax(${c.k ? 96 : 90}px, ${c.w || 1}fr)`).join(" ");
   const input = el("input", {type: "search", class: "search", placeholder: "Filter rows, or /regex/",
     "aria-label": "Filter rows", oninput: refilter});
   const count = el("span", {class: "count"});
