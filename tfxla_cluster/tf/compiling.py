@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from .. import trace
@@ -17,8 +18,10 @@ from .native_records import UNREAD, Entry, Guard, Output
 from .variables import Interface
 
 
-def program(interface: Interface, kind: str = "must", name: str = "",
-            on_compile: Callable[[Entry], None] | None = None) -> Program:
+def program(
+    interface: Interface, kind: str = "must", name: str = "",
+    on_refusal: Callable[[UnsupportedError], None] | None = None,
+) -> Program:
     """A Program that runs `interface.function`: op inputs are `interface.inputs` (of a variable its value), op
     outputs its data outputs, then the new values of `interface.updated`.
 
@@ -26,13 +29,42 @@ def program(interface: Interface, kind: str = "must", name: str = "",
     A refusal of the bridge raises tf.errors.InvalidArgumentError, one of the compiler UnsupportedError.
     """
 
-    def compile(inputs: list[InputView]) -> Entry:
-        entry = compile_function(interface, inputs, kind, name or interface.function)
-        if on_compile is not None:
-            on_compile(entry)
-        return entry
+    title = name or interface.function
 
-    return Program(name or interface.function, interface.input_types, interface.output_types, compile)
+    def compile(inputs: list[InputView]) -> Entry:
+        report_recompile(interface, made.entries, inputs, title)
+        return compile_function(interface, inputs, kind, title)
+
+    made = Program(title, interface.input_types, interface.output_types, compile, on_refusal)
+    return made
+
+
+def report_recompile(interface: Interface, entries: Sequence[Entry], inputs: Sequence[InputView], name: str) -> None:
+    """Record which guards of the closest executable these inputs fail; nothing at the first compilation."""
+    if not entries or not trace.wants("recompile"):
+        return
+    failed = min((failed_guards(interface, entry, inputs) for entry in entries), key=len)
+    trace.record("recompile", function=name, executables=len(entries), failed=failed)
+
+
+def failed_guards(interface: Interface, entry: Entry, inputs: Sequence[InputView]) -> list[str]:
+    """Each guard of `entry` that the inputs do not satisfy, in words: which input, what it was and is."""
+    failed = []
+    for arg, guard, view in zip(interface.inputs, entry.guards, inputs):
+        who = _words(interface, arg)
+        if guard.dtype != view.dtype:
+            was, now = (tf.dtypes.as_dtype(d).name for d in (guard.dtype, view.dtype))
+            failed.append(f"{who}: dtype was {was}, is {now}")
+        elif len(guard.dims) != len(view.dims):
+            failed.append(f"{who}: rank was {len(guard.dims)}, is {len(view.dims)}")
+        else:
+            failed += [f"{who}: dim {axis} was {was}, is {now}"
+                       for axis, (was, now) in enumerate(zip(guard.dims, view.dims)) if was not in (-1, now)]
+            if guard.value is not None and guard.value != view.bytes() and guard.dims == view.dims:
+                kind = tf.dtypes.as_dtype(guard.dtype).as_numpy_dtype
+                was_value = np.frombuffer(guard.value, kind).reshape(guard.dims).tolist()
+                failed.append(f"{who}: value was {was_value}, is {view.array().tolist()}")
+    return failed
 
 
 def compile_function(interface: Interface, inputs: Sequence[InputView], kind: str, name: str) -> Entry:

@@ -14,7 +14,7 @@ from .. import trace
 from ..decision import Decision
 from ..errors import UnsupportedError
 from ..stats import add as count
-from . import compiling, effects, grappler, pbtxt, support
+from . import compiling, effects, grappler, nested, pbtxt, support
 from .clustering import CLUSTERED_ATTR, Clustering, Options, find_clusters
 from .encapsulate import ClusterFunction, encapsulate
 from .graph import Graph, NodeDef
@@ -40,6 +40,29 @@ def transform(graph_def: graph_pb2.GraphDef, preserve: frozenset[str],
     """One graph, its library included; None when nothing changes. `preserve`, `fetched`: as grappler gives them."""
     if any(CLUSTERED_ATTR in node.attr for node in graph_def.node):
         return None
+    replaced = replace_must_compile_calls(graph_def)
+    return _cluster(replaced or graph_def, preserve, fetched) or replaced
+
+
+def replace_must_compile_calls(graph_def: graph_pb2.GraphDef) -> graph_pb2.GraphDef | None:
+    """A copy in which calls of must-compile functions run natively; None where there is none."""
+    library = {f.signature.name: f for f in graph_def.library.function}
+    if not any(nested.is_must_compile_call(node, library.get) for node in graph_def.node):
+        return None
+    copy = graph_pb2.GraphDef()
+    copy.CopyFrom(graph_def)
+    for node in copy.node:
+        if nested.is_must_compile_call(node, library.get):
+            for function in nested.rewrite(node, library.get):
+                if function.signature.name not in library:
+                    library[function.signature.name] = function
+                    copy.library.function.append(function)
+    return copy
+
+
+def _cluster(graph_def: graph_pb2.GraphDef, preserve: frozenset[str],
+             fetched: frozenset[str]) -> graph_pb2.GraphDef | None:
+    """Automatic clustering of one graph; None when nothing changes."""
     options = Options.from_flags()
     if not options.global_jit and not any("_XlaCompile" in node.attr for node in graph_def.node):
         return None

@@ -17,7 +17,6 @@ from tensorflow.python.eager import cancellation, context, execute
 from tensorflow.python.util import function_utils
 
 from .. import flags, trace
-from ..errors import UnsupportedError
 from ..lower import bridge
 from ..lower.function_def import fresh_name
 from ..stats import add as count
@@ -163,7 +162,7 @@ class Hook:
         try:
             route = Route(name, definition, inputs)
         except Exception as error:  # a bug of the rewriter must not break a program that worked
-            _say_fallback(name.decode(), f"internal error: {type(error).__name__}: {error}")
+            say_fallback(name.decode(), f"internal error: {type(error).__name__}: {error}")
             return None
         count("functions")
         trace.record("function", name=name.decode(), route="must_compile", variables=len(route.interface.resources),
@@ -175,10 +174,10 @@ class Hook:
             return original(ctx, name, inputs, outputs)
         try:
             return route.run(ctx, inputs, outputs) or None
-        except tf.errors.FailedPreconditionError:
-            # A variable is not initialised. Stock code says so, or runs when the function only writes it.
-            return original(ctx, name, inputs, outputs)
         except tf.errors.OpError as error:
+            if _is_uninitialised(error):
+                # Stock code says so, or runs where the function only writes the variable.
+                return original(ctx, name, inputs, outputs)
             failure = route.program.failure
             if failure is None or native_op.describe(failure)[1] not in error.message:
                 error._message = _restore_name(route, error.message)
@@ -192,14 +191,13 @@ class Hook:
             raise type(failure)(None, None, failure.message) from None
         if not isinstance(failure, Exception):
             raise failure
-        supported = not isinstance(failure, UnsupportedError)
-        reason = f"internal error: {type(failure).__name__}: {failure}" if supported else str(failure)
+        reason = str(failure)
         if flags.get("tfxla_must_compile_fallback") == "raise":
             raise tf.errors.InvalidArgumentError(
                 None, None, f"function {route.name.decode()} cannot be compiled: {reason}. "
                 "Set --tfxla_must_compile_fallback=xla to let stock XLA compile such functions") from failure
         route.fallback = reason
-        _say_fallback(route.name.decode(), reason)
+        say_fallback(route.name.decode(), reason)
 
     def _free_dropped(self) -> None:
         while self.dropped:
@@ -216,7 +214,13 @@ def _restore_name(route: Route, message: str) -> str:
     return message.replace(route.wrapper.decode(), route.name.decode()) if route.wrapper else message
 
 
-def _say_fallback(name: str, reason: str) -> None:
+def _is_uninitialised(error: tf.errors.OpError) -> bool:
+    """A variable has no value yet (the second: its handle was made by an earlier write that failed)."""
+    return isinstance(error, tf.errors.FailedPreconditionError) or "got INVALID" in error.message
+
+
+def say_fallback(name: str, reason: str) -> None:
+    """Count, record and say once that stock XLA compiles a function."""
     count("fallbacks", reason=reason)
     trace.record("fallback", what=name, reason=reason, to="xla")
     trace.once(f"fallback:{name}", f"function {name} is compiled by stock XLA: {reason}")

@@ -26,6 +26,7 @@ import tensorflow as tf
 from tensorflow.python import pywrap_tfe  # pylint: disable=no-name-in-module
 from tensorflow.python.eager import context
 
+from .. import trace
 from ..errors import InternalError, UnsupportedError
 from . import native_code
 from .native_builder import C_API, INTERNAL, INVALID_ARGUMENT, entry_word, program_word
@@ -67,15 +68,18 @@ class Program:
     name: for messages. input_types, output_types: TF dtype numbers of the op's inputs and outputs.
     compile(inputs) -> Entry whose guards the inputs satisfy; raises UnsupportedError (cached as a refusal
     for inputs of these shapes) or a tf.errors.OpError. Called under this program's lock, at most once at a
-    time, on the thread that executes the op: no tf.function may be called in it.
+    time, on the thread that executes the op: no tf.function may be called in it. Any other exception is a
+    bug and becomes a refusal too. on_refusal: called once a refusal.
     in_graph: set it once the program is named in a FunctionDef; executables then live as long as kernels do.
     """
 
     def __init__(
         self, name: str, input_types: Sequence[int], output_types: Sequence[int],
         compile: Callable[[list[InputView]], Entry],
+        on_refusal: Callable[[UnsupportedError], None] | None = None,
     ) -> None:
         library = _Library.get()
+        self.on_refusal = on_refusal
         self.name, self.compile, self.in_graph, self.closed = name, compile, False, False
         self.input_types, self.output_types = tuple(input_types), tuple(output_types)
         self.lock = threading.RLock()
@@ -121,13 +125,25 @@ class Program:
                 return found
             if self.closed:
                 raise InternalError(f"function {self.name} was removed, so it cannot be compiled for new inputs")
-            try:
-                entry = self.compile(inputs)
-            except UnsupportedError as error:
-                self.install(Entry(tuple(Guard(i.dtype, i.dims) for i in inputs), keep=error))
-                return self.entries[0]
+            entry = self._compile(inputs)
             self.install(entry)
             return entry
+
+    def _compile(self, inputs: list[InputView]) -> Entry:
+        """The entry for inputs that have none; a refusal where this package cannot compile it (or has a bug)."""
+        try:
+            return self.compile(inputs)
+        except tf.errors.OpError:
+            raise
+        except UnsupportedError as error:
+            refusal = error
+        except Exception as error:  # a bug of the compiler must not end the program: the caller falls back
+            refusal = UnsupportedError(f"internal error, please report it: {type(error).__name__}: {error}")
+            refusal.__cause__ = error
+            trace.record("error", what=f"compiling {self.name}", error=type(error).__name__, message=str(error))
+        if self.on_refusal is not None:
+            self.on_refusal(refusal)
+        return Entry(tuple(Guard(i.dtype, i.dims) for i in inputs), keep=refusal)
 
     def _lookup(self, inputs: list[InputView]) -> Entry | None:
         for entry in self.entries:
@@ -195,6 +211,7 @@ class _Library:
         self.numbers = itertools.count(1)
         # Tokens of another process do not pass for ours: the serial starts at random.
         self.serials = itertools.count(secrets.randbits(40))
+        self.past_executions = 0
         self.miss = _MISS(self._on_miss)
         self._load()
         self._register()
@@ -218,9 +235,14 @@ class _Library:
             for number, program in list(self.programs.items()):
                 idle = program.record[program_word("references")] == 0 and program.record[program_word("in_flight")] == 0
                 if program.closed and idle:
+                    self.past_executions += program.executions
                     self.table[number] = 0
                     self.past_executions += program.executions
                     del self.programs[number]
+
+    def executions(self) -> int:
+        with self._lock:
+            return self.past_executions + sum(p.executions for p in self.programs.values())
 
     def _load(self) -> None:
         llvm.initialize_native_target()
@@ -319,3 +341,8 @@ def executions() -> int:
         return 0
     with library._lock:
         return library.past_executions + sum(program.executions for program in library.programs.values())
+
+
+def executions() -> int:
+    """How often machine code ran a compiled function in this process."""
+    return 0 if _Library._instance is None else _Library._instance.executions()

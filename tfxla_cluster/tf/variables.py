@@ -184,18 +184,12 @@ def wrap(function: Any, iface: Interface, program: Program, name: str) -> Any:
         new.arg_attr[i].CopyFrom(attrs)
     args = [a.name for a in function.signature.input_arg]
     taken = {*args}
-    op = _free("tfxla", taken)
-    refs = []
-    for i in iface.inputs:
-        if i in iface.resources:
-            read = _node(new, _free(f"read_{args[i]}", taken), "ReadVariableOp", [args[i]], iface.args[i])
-            refs.append(f"{read.name}:value:0")
-        else:
-            refs.append(args[i])
+    op = free_name("tfxla", taken)
+    refs = read_inputs(new, iface, args, taken)
     new.node_def.append(program.node(op, refs))
     finals = [op]
     for k, i in enumerate(iface.updated, len(iface.outputs)):
-        assign = _node(new, _free(f"assign_{args[i]}", taken), "AssignVariableOp", [args[i], f"{op}:results:{k}"],
+        assign = _node(new, free_name(f"assign_{args[i]}", taken), "AssignVariableOp", [args[i], f"{op}:results:{k}"],
                        iface.args[i])
         finals.append(assign.name)
     _returns(new, function, iface, args, op)
@@ -206,13 +200,26 @@ def wrap(function: Any, iface: Interface, program: Program, name: str) -> Any:
     return new
 
 
+def read_inputs(new: Any, iface: Interface, args: list[str], taken: set[str]) -> list[str]:
+    """References of the op's inputs in the FunctionDef `new`: its arguments, and reads (added) of variables."""
+    refs = []
+    for i in iface.inputs:
+        if i in iface.resources:
+            read = _node(new, free_name(f"read_{args[i]}", taken), "ReadVariableOp", [args[i]], iface.args[i])
+            refs.append(f"{read.name}:value:0")
+        else:
+            refs.append(args[i])
+    return refs
+
+
 def _returns(new: Any, function: Any, iface: Interface, args: list[str], op: str) -> None:
     results = iter(range(len(iface.outputs)))
     for k, out in enumerate(function.signature.output_arg):
         new.ret[out.name] = args[iface.handles[k]] if k in iface.handles else f"{op}:results:{next(results)}"
 
 
-def _free(name: str, taken: set[str]) -> str:
+def free_name(name: str, taken: set[str]) -> str:
+    """`name`, made different from those taken; it is then taken too."""
     while name in taken:
         name += "_"
     taken.add(name)

@@ -1,0 +1,201 @@
+"""Must-compile functions through the hooks, against stock TensorFlow; the compiler is the stand-in."""
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.tf import double
+from tests.tf.programs import PROGRAMS
+from tfxla_cluster import flags
+from tfxla_cluster.tf import hooks
+from tfxla_cluster.tf.must_compile import HOOK
+
+
+@pytest.fixture
+def ours(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    double.install(monkeypatch)
+    hooks.install()
+    yield
+    hooks.remove()
+
+
+def _run(name: str) -> list[Any]:
+    tf.keras.utils.set_random_seed(1)
+    return tf.nest.flatten(PROGRAMS[name]())
+
+
+# Programs that run no must-compile function natively at all, by design.
+NOTHING_NATIVE = {"functions_run_eagerly"}
+
+
+@pytest.mark.parametrize("name", list(PROGRAMS))
+def test_program_is_as_stock(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    want = _run(name)
+    double.install(monkeypatch)
+    before, stock_before = double.runs(), len(_fallbacks())
+    with flags.patch(tfxla_must_compile_fallback="raise"):
+        hooks.install()
+        try:
+            have = _run(name)
+        finally:
+            hooks.remove()
+    assert double.runs() > before, "nothing ran natively"
+    assert len(_fallbacks()) == stock_before
+    assert len(have) == len(want)
+    for a, b in zip(have, want):
+        if a is None or b is None:
+            assert a is b
+            continue
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def _fallbacks() -> dict[str, int]:
+    from tfxla_cluster.stats import snapshot
+
+    return dict(snapshot()["fallback_reasons"])
+
+
+def test_functions_traced_before_are_covered_and_restored(monkeypatch: pytest.MonkeyPatch) -> None:
+    f = tf.function(lambda x: x * 3, jit_compile=True)
+    x = tf.ones([2])
+    f(x)
+    double.install(monkeypatch)
+    hooks.install()
+    before = double.runs()
+    f(x)
+    assert double.runs() == before + 1
+    hooks.remove()
+    f(x)
+    assert double.runs() == before + 1
+    assert not hooks.installed()
+
+
+def _line_of(marker: str) -> int:
+    with open(__file__) as file:
+        return next(n for n, line in enumerate(file, 1) if line.rstrip().endswith(marker))
+
+
+def test_py_function_is_refused_with_line_and_remedy(ours: None) -> None:
+    @tf.function(jit_compile=True)
+    def f(x: Any) -> Any:
+        return tf.py_function(lambda y: y, [x], tf.float32)  # MARK 1
+
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        f(tf.ones([2]))
+    text = str(caught.value)
+    line = _line_of("# MARK " + "1")
+    assert f"test_must_compile.py:{line}" in text and "EagerPyFunc" in text
+    assert "outside the compiled function" in text and "tfxla_0" not in text
+
+
+def test_shape_from_a_loop_is_refused(ours: None) -> None:
+    @tf.function(jit_compile=True)
+    def f(x: Any) -> Any:
+        while tf.reduce_sum(x) < 9.0:
+            x += 1.0
+        return tf.zeros([tf.cast(x[0], tf.int32)])  # MARK 2
+
+    line = _line_of("# MARK " + "2")
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"test_must_compile.py:{line}.*compile-time constant"):
+        f(tf.ones([2]))
+
+
+def test_string_argument_is_refused(ours: None) -> None:
+    f = tf.function(lambda x, s: x + 1, jit_compile=True)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="dtype string"):
+        f(tf.ones([2]), tf.constant("a"))
+
+
+def test_shape_change_of_variable_is_refused_and_changes_nothing(ours: None) -> None:
+    v, w = tf.Variable([1.0], shape=tf.TensorShape(None)), tf.Variable(1.0)
+
+    @tf.function(jit_compile=True)
+    def f(x: Any) -> None:
+        w.assign_add(1.0)
+        v.assign(tf.concat([v, x], 0))
+
+    with pytest.raises(tf.errors.InvalidArgumentError, match="cannot be changed after initialization"):
+        f(tf.ones([2]))
+    assert w.numpy() == 1.0 and v.numpy().tolist() == [1.0]
+
+
+def test_uninitialised_variable(ours: None) -> None:
+    handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[2], shared_name="tests_uninitialised")
+    read = tf.function(lambda x: tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32) + x, jit_compile=True)
+
+    @tf.function(jit_compile=True)
+    def write(x: Any) -> Any:
+        tf.raw_ops.AssignVariableOp(resource=handle, value=x)
+        return x + 1
+
+    with pytest.raises(tf.errors.FailedPreconditionError, match="uninitialized"):
+        read(tf.ones([2]))
+    assert write(tf.ones([2])).numpy().tolist() == [2, 2]
+    assert read(tf.ones([2])).numpy().tolist() == [2, 2]
+
+
+def test_unsupported_falls_back_once_or_raises(ours: None, capsys: pytest.CaptureFixture[str]) -> None:
+    f = tf.function(lambda x: tf.unique(x).y, jit_compile=True)
+    x = tf.constant([1, 2, 1])
+    for _ in range(3):
+        assert f(x).numpy().tolist() == [1, 2]
+    assert capsys.readouterr().err.count("is compiled by stock XLA") == 1
+    g = tf.function(lambda x: tf.unique(x).y, jit_compile=True)
+    with flags.patch(tfxla_must_compile_fallback="raise"):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="must_compile_fallback"):
+            g(x)
+
+
+def test_internal_error_falls_back(ours: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tfxla_cluster.tf import session
+
+    def broken(proto: bytes, request: Any) -> Any:
+        raise ZeroDivisionError("bug")
+
+    monkeypatch.setattr(session, "compile_hlo", broken)
+    v = tf.Variable(1.0)
+    f = tf.function(lambda x: v.assign_add(x), jit_compile=True)
+    assert f(tf.constant(2.0)).numpy() == 3.0 and v.numpy() == 3.0
+
+
+def test_dropped_functions_leave_nothing(ours: None) -> None:
+    from tensorflow.python.eager import context
+
+    def once() -> None:
+        v = tf.Variable(1.0)
+        f = tf.function(lambda x: v.assign_add(x), jit_compile=True)
+        f(tf.constant(1.0))
+
+    once()
+    gc.collect()
+    keep = tf.function(lambda x: x + 1, jit_compile=True)
+    keep(tf.ones([1]))
+    names = len([n for n in context.context().list_function_names() if b"tfxla" in n.encode()])
+    for _ in range(5):
+        once()
+    gc.collect()
+    keep(tf.ones([2]))  # a new trace frees what was dropped
+    after = len([n for n in context.context().list_function_names() if b"tfxla" in n.encode()])
+    assert after <= names + 1
+    assert len([r for r in HOOK.routes.values() if r]) <= 2
+
+
+def test_variable_count_of_reads(ours: None) -> None:
+    """Only what is used is read, only what is written is assigned."""
+    a, b, c = (tf.Variable(float(i)) for i in range(3))
+
+    @tf.function(jit_compile=True)
+    def f() -> Any:
+        b.assign_add(a)
+        return c.handle, a + 1
+
+    handle, value = f()
+    assert handle.dtype == tf.resource and value.numpy() == 1.0
+    route = next(r for r in HOOK.routes.values() if r)
+    assert len(route.interface.resources) == 3 and len(route.interface.inputs) == 2
+    assert len(route.interface.updated) == 1
