@@ -15,7 +15,9 @@ N = sym("n", 10)
 
 
 @functools.lru_cache(maxsize=4)
-def elementwise(opcode: str, operands: tuple[str, ...], out: str, attrs: tuple[tuple[str, Any], ...] = ()) -> Loaded:
+def elementwise(
+    opcode: str, operands: tuple[str, ...], out: str, attrs: tuple[tuple[str, Any], ...] = ()
+) -> Loaded:
     """One vector loop that applies `opcode` to n elements of each input."""
     b = KernelBuilder(opcode)
     inputs = [b.input(DTYPES[name]) for name in operands]

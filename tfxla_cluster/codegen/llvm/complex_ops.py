@@ -178,7 +178,8 @@ def _tanh(asm: Asm, x: Pair) -> Pair:
     cosh = asm.intrinsic("llvm.sqrt", asm.fma(sinh, sinh, 1.0))
     real, imag = sinh * cosh / norm, sine * cosine / norm
     # Beyond the bound the imaginary part is 4 sin b cos b e^(-2a).
-    faded = sine * cosine * 4.0 * exp(asm, _fabs(asm, a) * -2.0)
+    fading = exp(asm, _fabs(asm, a) * -2.0)
+    faded = asm.select(asm.cmp("oeq", fading, 0.0), _copysign(asm, 0.0, b), sine * cosine * 4.0 * fading)
     return asm.select(large, _copysign(asm, 1.0, a), real), asm.select(large, faded, imag)
 
 

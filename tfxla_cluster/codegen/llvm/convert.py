@@ -3,9 +3,17 @@ from __future__ import annotations
 
 from ...errors import UnsupportedError
 from ...ir.dtype import DTYPES, DType
-from . import integer
 from .asm import BITS, Asm, Reg
-from .types import FORMATS, from_memory, memory_type, register_type, round_mantissa, round_to, to_memory
+from .types import (
+    FORMATS,
+    extend_nibble,
+    from_memory,
+    memory_type,
+    register_type,
+    round_mantissa,
+    round_to,
+    to_memory,
+)
 
 
 def convert(asm: Asm, source: DType, target: DType, parts: tuple[Reg, ...]) -> tuple[Reg, ...]:
@@ -42,9 +50,9 @@ def _convert_real(asm: Asm, source: DType, target: DType, x: Reg) -> Reg:
     if target.is_float:
         return _integer_to_float(asm, source, target, x)
     if BITS[kind] < BITS[x.type]:
-        return integer.wrap(asm, target, asm.cast("trunc", x, kind))
+        return extend_nibble(asm, target, asm.cast("trunc", x, kind))
     wider = asm.cast("zext" if source.kind == "uint" else "sext", x, kind)
-    return integer.wrap(asm, target, wider)
+    return extend_nibble(asm, target, wider)
 
 
 def _float_to_float(asm: Asm, source: DType, target: DType, x: Reg) -> Reg:
@@ -94,15 +102,11 @@ def bitcast_convert(asm: Asm, source: DType, target: DType, parts: tuple[Reg, ..
     """The same bits read as another dtype of the same width."""
     if source is target or source.kind == target.kind == "complex":
         return parts
-    if memory_bits(source) != memory_bits(target) or "complex" in (source.kind, target.kind):
+    if source.bits != target.bits or "complex" in (source.kind, target.kind):
         raise UnsupportedError(f"bitcast-convert of {source.name} to {target.name} is not elementwise")
     raw = to_memory(asm, source, parts[0])
     result = from_memory(asm, target, asm.cast("bitcast", raw, memory_type(target)))
-    return (integer.wrap(asm, target, result) if target.is_integer else result,)
-
-
-def memory_bits(dtype: DType) -> int:
-    return dtype.bits
+    return (result,)
 
 
 def reduce_precision(asm: Asm, dtype: DType, x: Reg, exponent: int, mantissa: int) -> Reg:

@@ -1,8 +1,9 @@
 """Kernel IR to LLVM IR text: one function a kernel, in the ABI of `codegen.kernel.abi`."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from ...errors import InternalError
 from ...ir.dtype import S64
@@ -38,12 +39,32 @@ _LINEAR_OPCODES = ("add", "subtract", "multiply")
 _SHIFTS = {"add": "add", "subtract": "sub", "multiply": "mul"}
 
 
+@dataclass(frozen=True)
+class Text:
+    """LLVM IR of one kernel: its function, internal functions it calls, and declarations, by name."""
+
+    function: str
+    helpers: Mapping[str, str]
+    declares: Mapping[str, str]
+
+
+def module_text(texts: Sequence[Text]) -> str:
+    """One module of the kernels' functions; what they share stands in it once."""
+    helpers: dict[str, str] = {}
+    declares: dict[str, str] = {}
+    for text in texts:
+        helpers.update(text.helpers)
+        declares.update(text.declares)
+    return "\n".join([*(t.function for t in texts), *helpers.values(), *declares.values(), ""])
+
+
 class Emitter:
     """State while one kernel's function is written.
 
-    `width` lanes run side by side (1 outside vector loops). At the end of a vector loop `mask` says which
-    lanes run and `count` how many: the first ones, at least one. `varying` holds the variables that may
-    differ between lanes of the vector loop being written.
+    `width` lanes run side by side (1 outside vector loops). Where a loop may end within them, `mask` says
+    which lanes run and `count` how many: the first ones, at least one; `full` (a scalar) whether all of
+    them do, None where they never all do. `varying` holds the variables that may differ between lanes of
+    the vector loop being written.
     """
 
     def __init__(self, kernel: Kernel, target: Target) -> None:
@@ -52,6 +73,7 @@ class Emitter:
         self.width = 1
         self.mask: Reg | None = None
         self.count: Reg | None = None
+        self.full: Reg | None = None
         self.varying: set[Var] = set()
         self.index_variables = index_variables(kernel)
         self.functions: dict[str, str] = {}
@@ -96,13 +118,28 @@ class Emitter:
         return tuple(self.asm.splat(p, self.width) for p in parts) if wide else parts
 
     @contextmanager
-    def lanes(self, width: int, mask: Reg | None = None, count: Reg | None = None) -> Iterator[None]:
-        before = self.width, self.mask, self.count
-        self.width, self.mask, self.count = width, mask, count
+    def lanes(self, width: int, count: Reg | None = None, full: Reg | None = None) -> Iterator[None]:
+        """Inside, `width` lanes run, the first `count` of them where that is given."""
+        before = self.width, self.mask, self.count, self.full
+        mask = None if count is None else loops.lane_mask(self, count, width)
+        self.width, self.mask, self.count, self.full = width, mask, count, full
         try:
             yield
         finally:
-            self.width, self.mask, self.count = before
+            self.width, self.mask, self.count, self.full = before
+
+    def full_or_partial(
+        self, full: Callable[[], Sequence[Reg]], partial: Callable[[], Sequence[Reg]]
+    ) -> tuple[Reg, ...]:
+        """What `full` writes where all lanes run, what `partial` writes otherwise."""
+        if self.full is None:
+            return tuple(partial())
+        self.asm.begin_branch()
+        all_lanes = full()
+        then = self.asm.end_branch()
+        self.asm.begin_branch()
+        some_lanes = partial()
+        return self.asm.branch(self.full, then, all_lanes, self.asm.end_branch(), some_lanes)
 
     # --- statements ---
     def block(self, body: Sequence[Stmt]) -> None:
@@ -171,7 +208,7 @@ class Emitter:
         emit_store(self, stmt)
 
     # --- the function ---
-    def function(self, symbol: str) -> str:
+    def function(self, symbol: str) -> Text:
         asm = self.asm
         context = self._argument("%ctx")
         begin, end = self._field(context, abi.TASK_BEGIN), self._field(context, abi.TASK_END)
@@ -202,11 +239,10 @@ class Emitter:
     def _field(self, context: Reg, number: int, type: str = "i64") -> Reg:
         return self.asm.load(type, 1, self.asm.gep(context, "i64", self.asm.literal("i64", number)), 8)
 
-    def _text(self, symbol: str) -> str:
+    def _text(self, symbol: str) -> Text:
         head = f"define void @{symbol}(ptr %ctx, ptr %inputs, ptr %outputs, ptr %sizes) nounwind {{\nentry:"
-        return "\n".join([
-            head, *self.asm.finish(), "  ret void", "}", *self.functions.values(),
-            *self.asm.declares.values(), ""])
+        function = "\n".join([head, *self.asm.finish(), "  ret void", "}", ""])
+        return Text(function, self.functions, self.asm.declares)
 
 
 _EMIT: dict[type, Callable[..., None]] = {
@@ -216,6 +252,6 @@ _EMIT: dict[type, Callable[..., None]] = {
 }
 
 
-def emit(kernel: Kernel, target: Target, symbol: str) -> str:
-    """The LLVM IR module (text) with the kernel's function under the name `symbol`."""
+def emit(kernel: Kernel, target: Target, symbol: str) -> Text:
+    """LLVM IR of the kernel's function under the name `symbol`."""
     return Emitter(kernel, target).function(symbol)

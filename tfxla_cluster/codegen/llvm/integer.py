@@ -5,20 +5,12 @@ from collections.abc import Callable, Sequence
 
 from ...ir.dtype import DType
 from .asm import BITS, Asm, Reg
+from .types import extend_nibble
 
 
 def emit(asm: Asm, opcode: str, dtype: DType, regs: Sequence[Reg]) -> Reg:
     """The opcode on integers of `dtype`; 4-bit results wrap to 4 bits."""
-    return wrap(asm, dtype, INTEGER_FUNCTIONS[opcode](asm, dtype, *regs))
-
-
-def wrap(asm: Asm, dtype: DType, x: Reg) -> Reg:
-    """A 4-bit integer's byte, extended from its low bits; other integers as they are."""
-    if dtype.bits != 4:
-        return x
-    if dtype.kind == "uint":
-        return x & 15
-    return asm.op("ashr", x << 4, 4)
+    return extend_nibble(asm, dtype, INTEGER_FUNCTIONS[opcode](asm, dtype, *regs))
 
 
 def _plain(name: str) -> Callable[..., Reg]:

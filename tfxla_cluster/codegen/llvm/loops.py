@@ -2,21 +2,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...ir.dtype import S64
 from ..kernel.ir import For, If, Reduce, Var, While
 from .analysis import lanes_for, runs_in_lanes, varying_variables, weight
-from .asm import Reg
+from .asm import Loop, Reg
 from .types import register_type
 from .values import Value
 
 if TYPE_CHECKING:
     from .emitter import Emitter
 
-# A reduction runs this many independent accumulators while its body is light, to hide the latency of combine.
+# A reduction with a light body runs this many independent accumulators, to hide the latency of combine.
 ACCUMULATORS = 4
-LIGHT_BODY = 12
+# Light bodies are written twice, for whole registers and under a mask for a loop's end. Heavier ones cost
+# more to compile than a mask in each iteration costs to run: they are written once.
+LIGHT_BODY = 15
 
 
 def emit_for(e: Emitter, stmt: For) -> None:
@@ -57,20 +60,52 @@ def _bind(e: Emitter, variables: Sequence[Var], parts: Sequence[Reg]) -> None:
 def _vector_for(e: Emitter, stmt: For) -> None:
     width = lanes_for(stmt.body, e.index_variables, e.target.vector_bits)
     start, stop = e.scalar(stmt.start), e.scalar(stmt.stop)
-    whole = start + (_extent(e, start, stop) & -width)
-    loop = e.asm.begin_loop(start)
-    _lane_index(e, stmt.var, loop.index, e.env[stmt.start].index)
-    with e.lanes(width):
-        e.block(stmt.body)
-    e.asm.end_loop(loop, whole, width)
-    left = e.asm.cmp("slt", whole, stop)
-    e.asm.begin_branch()
-    _lane_index(e, stmt.var, whole, e.env[stmt.start].index)
-    count = stop - whole
-    with e.lanes(width, lane_mask(e, count, width), count):
-        e.block(stmt.body)
-    e.asm.branch(left, e.asm.end_branch(), ())
+    if weight(stmt.body) > LIGHT_BODY:
+        _masked_for(e, stmt, width, start, stop)
+    else:
+        whole = start + (_extent(e, start, stop) & -width)
+        loop = e.asm.begin_loop(start)
+        _lane_index(e, stmt.var, loop.index, e.env[stmt.start].index)
+        with e.lanes(width):
+            e.block(stmt.body)
+        e.asm.end_loop(loop, whole, width)
+        left = e.asm.cmp("slt", whole, stop)
+        e.asm.begin_branch()
+        _lane_index(e, stmt.var, whole, e.env[stmt.start].index)
+        with e.lanes(width, stop - whole):
+            e.block(stmt.body)
+        e.asm.branch(left, e.asm.end_branch(), ())
     e.varying = set()
+
+
+def _masked_for(e: Emitter, stmt: For, width: int, start: Reg, stop: Reg) -> None:
+    passes = e.asm.begin_loop(e.asm.literal("i64", 0))
+    span = _span(e, passes.index, start, stop, width)
+    loop = e.asm.begin_loop(span.start)
+    _lane_index(e, stmt.var, loop.index, e.env[stmt.start].index)
+    with e.lanes(width, span.count, span.full):
+        e.block(stmt.body)
+    e.asm.end_loop(loop, span.stop, width)
+    e.asm.end_loop(passes, e.asm.literal("i64", 2), 1)
+
+
+@dataclass(frozen=True)
+class _Span:
+    """What one of the two passes of a loop runs: iterations start .. stop, the first `count` lanes."""
+
+    start: Reg
+    stop: Reg
+    count: Reg
+    full: Reg
+
+
+def _span(e: Emitter, number: Reg, start: Reg, stop: Reg, width: int) -> _Span:
+    """Pass 0 runs whole registers of lanes, pass 1 the rest: one copy of the code, masks outside the loop."""
+    select = e.asm.select
+    whole = start + (_extent(e, start, stop) & -width)
+    full = e.asm.cmp("eq", number, 0)
+    return _Span(
+        select(full, start, whole), select(full, whole, stop), select(full, width, stop - whole), full)
 
 
 def _extent(e: Emitter, start: Reg, stop: Reg) -> Reg:
@@ -130,12 +165,44 @@ def _vector_reduce(e: Emitter, stmt: Reduce) -> None:
     width = lanes_for((*stmt.body, *stmt.combine.body), e.index_variables, e.target.vector_bits)
     known = all(i is not None for i in stmt.identity)
     light = weight((*stmt.body, *stmt.combine.body)) <= LIGHT_BODY
-    unroll = ACCUMULATORS if known and light else 1
     start, stop = e.scalar(stmt.start), e.scalar(stmt.stop)
     extent = _extent(e, start, stop)
-    whole = start + (extent & -(width * unroll))
-    first = _first_accumulators(e, stmt, width)
-    loop = e.asm.begin_loop(start, first * unroll)
+    totals = _first_accumulators(e, stmt, width)
+    if light:
+        unroll = ACCUMULATORS if known else 1
+        at = start + (extent & -(width * unroll))
+        totals = _whole_registers(e, stmt, width, unroll, totals, at)
+        rest = e.asm.begin_loop(at, totals)
+        count = e.asm.intrinsic("llvm.smin", stop - rest.index, width)
+        kept = _masked_step(e, stmt, width, rest, count, None, known)
+        totals = list(e.asm.end_loop(rest, stop, width, kept))
+    else:
+        passes = e.asm.begin_loop(e.asm.literal("i64", 0), totals)
+        span = _span(e, passes.index, start, stop, width)
+        rest = e.asm.begin_loop(span.start, passes.args)
+        kept = _masked_step(e, stmt, width, rest, span.count, span.full, known)
+        inner = e.asm.end_loop(rest, span.stop, width, kept)
+        totals = list(e.asm.end_loop(passes, e.asm.literal("i64", 2), 1, inner))
+    _finish_reduce(e, stmt, width, totals, None if known else extent)
+
+
+def _masked_step(
+    e: Emitter, stmt: Reduce, width: int, loop: Loop, count: Reg, full: Reg | None, known: bool
+) -> list[Reg]:
+    """The first `count` lanes of one register of iterations, folded into the loop's accumulators."""
+    fresh = _fresh(e, loop.index, e.scalar(stmt.start), known)
+    with e.lanes(width, count, full):
+        folded = _accumulate(e, stmt, loop.index, loop.args, fresh)
+        assert e.mask is not None
+        return [e.asm.select(e.mask, f, a) for f, a in zip(folded, loop.args)]
+
+
+def _whole_registers(
+    e: Emitter, stmt: Reduce, width: int, unroll: int, first: Sequence[Reg], whole: Reg
+) -> list[Reg]:
+    """Folds blocks of `unroll` registers of iterations, up to `whole`, and merges the accumulators."""
+    start, known = e.scalar(stmt.start), unroll > 1
+    loop = e.asm.begin_loop(start, list(first) * unroll)
     yields: list[Reg] = []
     for number in range(unroll):
         accumulators = loop.args[number * len(first):(number + 1) * len(first)]
@@ -143,14 +210,7 @@ def _vector_reduce(e: Emitter, stmt: Reduce) -> None:
             at = loop.index + number * width
             yields += _accumulate(e, stmt, at, accumulators, _fresh(e, at, start, known))
     partial = e.asm.end_loop(loop, whole, width * unroll, yields)
-    totals = _merge(e, stmt, width, partial, len(first))
-    rest = e.asm.begin_loop(whole, totals)
-    count = e.asm.intrinsic("llvm.smin", stop - rest.index, width)
-    mask = lane_mask(e, count, width)
-    with e.lanes(width, mask, count):
-        done = _accumulate(e, stmt, rest.index, rest.args, _fresh(e, rest.index, start, known))
-    kept = [e.asm.select(mask, d, a) for d, a in zip(done, rest.args)]
-    _finish_reduce(e, stmt, width, e.asm.end_loop(rest, stop, width, kept), None if known else extent)
+    return _merge(e, stmt, width, partial, len(first))
 
 
 def _first_accumulators(e: Emitter, stmt: Reduce, width: int) -> list[Reg]:

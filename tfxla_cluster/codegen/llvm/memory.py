@@ -112,18 +112,33 @@ def _load_lanes(e: Emitter, buffer: Buffer, offset: Value, mask: Reg | None) -> 
         low = offset.parts[0] - (width - 1)
         loaded = asm.load(kind, width, asm.gep(e.pointer(buffer), kind, low), align)
         return (asm.shuffle(loaded, range(width - 1, -1, -1)),)
-    if stride == 1 and not is_complex and _masked_moves(e, dtype):
-        return (_masked_load(e, buffer, offset.parts[0], mask),)
-    if stride == 1 and not is_complex and mask is None:
-        slot = e.slot(width * align)
-        e.copy(kind, slot, asm.gep(e.pointer(buffer), kind, offset.parts[0]))
-        return (asm.load(kind, width, slot, align),)
+    if stride == 1 and not is_complex and (mask is None or _masked_moves(e, dtype)):
+        pointer = asm.gep(e.pointer(buffer), kind, offset.parts[0])
+        some = _masked_load if _masked_moves(e, dtype) else _load_some
+        if mask is not None:
+            return (_masked_load(e, kind, pointer, mask),)
+        return e.full_or_partial(
+            lambda: [asm.load(kind, width, pointer, align)], lambda: [some(e, kind, pointer)])
     return _gather(e, buffer, offset, mask)
 
 
-def _masked_load(e: Emitter, buffer: Buffer, offset: Reg, mask: Reg | None) -> Reg:
-    asm, kind, width = e.asm, memory_type(buffer.dtype), e.width
-    pointer = asm.gep(e.pointer(buffer), kind, offset)
+def _load_some(e: Emitter, kind: str, pointer: Reg) -> Reg:
+    """The lanes that run from neighbouring elements, by way of a stack slot."""
+    align = BITS[kind] // 8
+    slot = e.slot(e.width * align)
+    e.copy(kind, slot, pointer)
+    return e.asm.load(kind, e.width, slot, align)
+
+
+def _store_some(e: Emitter, value: Reg, pointer: Reg) -> None:
+    align = BITS[value.type] // 8
+    slot = e.slot(e.width * align)
+    e.asm.store(value, slot, align)
+    e.copy(value.type, pointer, slot)
+
+
+def _masked_load(e: Emitter, kind: str, pointer: Reg, mask: Reg | None = None) -> Reg:
+    asm, width = e.asm, e.width
     text = type_text(kind, width)
     name = f"llvm.masked.load.v{width}{_suffix(kind)}.p0"
     asm.declare(name, text, ["ptr", "i32", type_text("i1", width), text])
@@ -177,22 +192,9 @@ def _store_lanes(e: Emitter, buffer: Buffer, offset: Value, raw: tuple[Reg, ...]
     asm, dtype, width = e.asm, buffer.dtype, e.width
     kind, whole, is_complex = memory_type(dtype), mask is None and e.mask is None, dtype.kind == "complex"
     align = BITS[kind] // 8
-    if _stride(offset) == 1:
-        pointer = _part_pointers(e, buffer, offset.parts[0], None)[0]
-        if whole:
-            if is_complex:
-                order = [lane for pair in zip(range(width), range(width, 2 * width)) for lane in pair]
-                raw = (asm.shuffle(raw[0], order, raw[1]),)
-            asm.store(raw[0], pointer, align)
-            return
-        if not is_complex and _masked_moves(e, dtype):
-            _masked_store(e, raw[0], pointer, mask)
-            return
-        if not is_complex and mask is None:
-            slot = e.slot(width * align)
-            asm.store(raw[0], slot, align)
-            e.copy(kind, pointer, slot)
-            return
+    if _stride(offset) == 1 and (whole or not is_complex and (mask is None or _masked_moves(e, dtype))):
+        _store_neighbours(e, buffer, offset.parts[0], raw, mask)
+        return
     if _stride(offset) == -1 and whole and not is_complex:
         low = asm.gep(e.pointer(buffer), kind, offset.parts[0] - (width - 1))
         asm.store(asm.shuffle(raw[0], range(width - 1, -1, -1)), low, align)
@@ -202,7 +204,33 @@ def _store_lanes(e: Emitter, buffer: Buffer, offset: Value, raw: tuple[Reg, ...]
             asm.store(asm.extract(part, lane), target, align)
 
 
-def _masked_store(e: Emitter, value: Reg, pointer: Reg, mask: Reg | None) -> None:
+def _store_neighbours(
+    e: Emitter, buffer: Buffer, offset: Reg, raw: tuple[Reg, ...], mask: Reg | None
+) -> None:
+    asm, width, align = e.asm, e.width, BITS[memory_type(buffer.dtype)] // 8
+    pointer = _part_pointers(e, buffer, offset, None)[0]
+    if len(raw) == 2:
+        order = [lane for pair in zip(range(width), range(width, 2 * width)) for lane in pair]
+        asm.store(asm.shuffle(raw[0], order, raw[1]), pointer, align)
+    elif mask is None and e.mask is None:
+        asm.store(raw[0], pointer, align)
+    elif mask is not None:
+        _masked_store(e, raw[0], pointer, mask)
+    else:
+        some = _masked_store if _masked_moves(e, buffer.dtype) else _store_some
+
+        def store_all() -> tuple[Reg, ...]:
+            asm.store(raw[0], pointer, align)
+            return ()
+
+        def store_some() -> tuple[Reg, ...]:
+            some(e, raw[0], pointer)
+            return ()
+
+        e.full_or_partial(store_all, store_some)
+
+
+def _masked_store(e: Emitter, value: Reg, pointer: Reg, mask: Reg | None = None) -> None:
     asm, text = e.asm, type_text(value.type, value.lanes)
     lanes = type_text("i1", value.lanes)
     name = f"llvm.masked.store.v{value.lanes}{_suffix(value.type)}.p0"

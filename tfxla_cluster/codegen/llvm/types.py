@@ -1,7 +1,8 @@
 """How an HLO element lives in memory and in registers.
 
 Narrow floats (f16, bf16, f8) are computed in f32: a register holds the f32 value, already rounded to the
-narrow type after each operation. 4-bit integers take a byte, sign- or zero-extended. pred is i1 in registers
+narrow type after each operation. A 4-bit integer is the low half of a byte in memory, and a byte extended by
+its sign or zeros in registers. pred is i1 in registers
 and a byte in memory. A complex number is two registers.
 """
 from __future__ import annotations
@@ -66,7 +67,7 @@ def from_memory(asm: Asm, dtype: DType, raw: Reg) -> Reg:
         return asm.cast("bitcast", asm.cast("zext", raw, "i32") << 16, "float")
     if dtype.name in FORMATS:
         return widen_f8(asm, FORMATS[dtype.name], raw)
-    return raw
+    return extend_nibble(asm, dtype, raw)
 
 
 def to_memory(asm: Asm, dtype: DType, value: Reg) -> Reg:
@@ -78,7 +79,16 @@ def to_memory(asm: Asm, dtype: DType, value: Reg) -> Reg:
         return asm.cast("trunc", asm.bits(value) >> 16, "i16")
     if dtype.name in FORMATS:
         return narrow_f8(asm, FORMATS[dtype.name], value)
-    return value
+    return value & 15 if dtype.bits == 4 else value
+
+
+def extend_nibble(asm: Asm, dtype: DType, x: Reg) -> Reg:
+    """A 4-bit integer's byte, extended from its low bits; other values as they are."""
+    if dtype.bits != 4:
+        return x
+    if dtype.kind == "uint":
+        return x & 15
+    return asm.op("ashr", x << 4, 4)
 
 
 def round_to(asm: Asm, dtype: DType, value: Reg) -> Reg:
