@@ -91,7 +91,7 @@ function showText(box, text, options = {}) {
 
   function draw() {
     const total = view ? view.length : lines.length;
-    const found = input.value ? `${report.format(hits.length)} matches${at >= 0 ? `, at ${at + 1}` : ""} · ` : "";
+    const found = input.value ? `${report.format(hits.length)} match${hits.length === 1 ? "" : "es"}${at >= 0 ? `, at ${at + 1}` : ""} · ` : "";
     count.textContent = `${found}${report.format(lines.length)} lines`;
     body.style.height = total * height + "px";
     const first = Math.max(0, Math.floor(scroller.scrollTop / height) - 20);

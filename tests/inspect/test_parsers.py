@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.inspect import sample
+from tfxla_inspect.parsers import buffers, graphdef, hlo, kernels
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "shape", "opcode", "operands", "called"),
+    [
+        ("  ROOT %a.1 = f32[2,3]{1,0} add(%b, %c)", "a.1", "f32[2,3]{1,0}", "add", ("b", "c"), ()),
+        ("  a = f32[2]{0} add(f32[2]{0} b.2, f32[2]{0} c)", "a", "f32[2]{0}", "add", ("b.2", "c"), ()),
+        ("  a = f32[2] add(b, c)", "a", "f32[2]", "add", ("b", "c"), ()),
+        (
+            "  %t = (f32[2]{0}, /*index=1*/(s32[], pred[])) tuple(%x, %y)",
+            "t",
+            "(f32[2]{0}, /*index=1*/(s32[], pred[]))",
+            "tuple",
+            ("x", "y"),
+            (),
+        ),
+        ("  %c = f32[2,2]{1,0} constant({ { 1, (2) }, { 3, 4 } })", "c", "f32[2,2]{1,0}", "constant", (), ()),
+        (
+            "  %p = f32[8]{0:T(8,128)(2,1)} parameter(3), metadata={}",
+            "p",
+            "f32[8]{0:T(8,128)(2,1)}",
+            "parameter",
+            (),
+            (),
+        ),
+        ("  %f = f32[] fusion(%x), kind=kLoop, calls=%fused.3", "f", "f32[]", "fusion", ("x",), ("fused.3",)),
+        ("  %w = f32[] while(%x), condition=%c.1, body=%b.1", "w", "f32[]", "while", ("x",), ("c.1", "b.1")),
+        (
+            "  %k = f32[] conditional(%i, %x), branch_computations={%b0, %b1}",
+            "k",
+            "f32[]",
+            "conditional",
+            ("i", "x"),
+            ("b0", "b1"),
+        ),
+        ("  %s = f32[<=8,?] sine(%x)", "s", "f32[<=8,?]", "sine", ("x",), ()),
+    ],
+)
+def test_hlo_lines(line, name, shape, opcode, operands, called):
+    row = hlo.parse_line(line)
+    assert row is not None
+    assert (row.name, row.shape, row.opcode, row.operands, row.called) == (
+        name,
+        shape,
+        opcode,
+        operands,
+        called,
+    )
+
+
+@pytest.mark.parametrize(
+    "line", ["", "}", "  %x =", "  %x = f32[2]", "nonsense", "  %x = (f32[2] add(%a", "ENTRY"]
+)
+def test_what_is_no_instruction(line):
+    assert hlo.parse_line(line) is None
+
+
+def test_hlo_module():
+    read = hlo.parse(sample.AFTER)
+    assert read.name == "cluster_0" and [b.name for b in read.blocks] == ["sum", "fused", "main"]
+    assert read.entry is not None and read.entry.rows[-1].is_root and read.unread == 0
+    assert read.entry.rows[-1].op_name == "model/sum" and [b.name for b in read.stepped()] == ["main"]
+    assert read.opcodes()["parameter"] == 6
+
+
+def test_loop_bodies_are_steps_even_when_they_recurse():
+    read = hlo.parse(
+        "%b (x: f32[]) -> f32[] {\n  %w = f32[] while(%x), condition=%b, body=%b\n}\n"
+        "ENTRY %m (x: f32[]) -> f32[] {\n  %y = f32[] while(%x), condition=%gone, body=%b\n  what\n}\n"
+    )
+    assert [b.name for b in read.stepped()] == ["m", "b"] and read.unread == 1
+
+
+def test_cut_hlo_is_read_as_far_as_it_goes():
+    for end in range(0, len(sample.AFTER), 7):
+        hlo.parse(sample.AFTER[:end])
+
+
+def test_graphdef():
+    graph = graphdef.parse(sample.GRAPH.format(left='a\\"b\\n\\303\\251\\x41'))
+    assert [n.name for n in graph.nodes] == ["x", "model/mul", "model/sum", 'a"b\né' + "A"]
+    assert graph.nodes[1].cluster == "cluster_0" and graph.nodes[1].dtype == "float" and graph.functions == 1
+    assert graph.nodes[1].inputs == ["x", "y:0"] and not graph.truncated
+    assert graphdef.parse(sample.GRAPH[:60].format()).truncated
+    assert graphdef.parse("node{name:'x'}").nodes == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("^a", ("a", -1)), ("a:3", ("a", 3)), ("a/b", ("a/b", 0)), ("a:x", ("a:x", 0))]
+)
+def test_inputs(text, expected):
+    assert graphdef.split_input(text) == expected
+
+
+def test_buffers():
+    (first, second) = buffers.parse(
+        "BufferAssignment:\nallocation 0: size 64, parameter 3, shape |f32[16]| at ShapeIndex {}:\n"
+        " value: <7 arg.1 @0> (size=64,offset=0): f32[16]{0}\nallocation 1: size 9, preallocated-temp:\n"
+        " value: <8 x @0> (size=4,offset=4): f32[]\n value: broken\nTotal bytes used: 73\n"
+    )
+    assert (first.kind, first.bytes, first.values) == ("parameter", 64, [("arg.1", 64, 0, "f32[16]{0}")])
+    assert (second.kind, second.values) == ("preallocated-temp", [("x", 4, 4, "f32[]")])
+    assert buffers.parse("nothing") == []
+
+
+def test_kernel_parts():
+    text = "; ==== kernel a ====\ndefine\n\n; ==== kernel b ====\ndeclare\nret\n"
+    assert kernels.split(text) == [("a", "define"), ("b", "declare\nret")]
+    assert kernels.split("plain") == [("", "plain")] and kernels.split("\n") == []
+    whole, where = kernels.join(kernels.split(text))
+    assert where == {"a": (0, 1), "b": (1, 2)} and whole.split("\n")[where["b"][0]] == "declare"
+    assert kernels.stock_symbol("__compute_module_add_fusion") == kernels.stock_symbol(
+        "add_fusion_kernel_module"
+    )

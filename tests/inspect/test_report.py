@@ -1,0 +1,388 @@
+from __future__ import annotations
+
+import ast
+import base64
+import gzip
+import hashlib
+import html.parser
+import json
+import random
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tfxla_inspect
+from tests.inspect import sample
+from tfxla_inspect import cli, pack, report
+from tfxla_inspect.reading import Reader
+from tfxla_inspect.scan import scan
+
+EVIL = '</script><script>alert(1)</script><img src=x onerror=alert(2)>" onload="alert(3)'
+BLOCK = re.compile(r'<script type="text/plain" id="(b\d+)">([A-Za-z0-9+/=]*)</script>')
+
+
+@pytest.fixture(scope="module")
+def dump(tmp_path_factory) -> Path:
+    return sample.write(tmp_path_factory.mktemp("dump"))
+
+
+@pytest.fixture(scope="module")
+def page(dump) -> str:
+    return report.build(dump)
+
+
+def blocks(page: str) -> dict[str, str]:
+    return {key: gzip.decompress(base64.b64decode(data)).decode() for key, data in BLOCK.findall(page)}
+
+
+def site(page: str) -> dict[str, dict]:
+    key = re.search(r'data-site="(b\d+)"', page)[1]
+    return {entry["id"]: entry for entry in json.loads(blocks(page)[key])}
+
+
+def tab(page: str, where: str, name: str) -> str:
+    return blocks(page)[next(t["b"] for t in site(page)[where]["tabs"] if t["id"] == name)]
+
+
+def start(page: str) -> str:
+    return page[page.index('<main id="start"') : page.index('<main id="page"')]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1 module compiled, 1 kernel.",
+        "2 of 3 computing nodes (67 %)",
+        "no-kernel",
+        "no XLA kernel takes strings",
+        "train.py:9",
+        "dim 0 was 8, is 9",
+        "Unique is not compiled yet",
+        "--tf_xla_auto_jit=2",
+        "tensorflow 2.21.0",
+        "train.py --steps 10",
+        "33.0 ms",
+        "fallback_reasons: Unique",
+        "__inference_step_7",
+    ],
+)
+def test_start_page(page, text):
+    assert text in html.unescape(start(page))
+
+
+def test_pages(page):
+    found = site(page)
+    assert list(found) == ["m0", "g0", "trace"]
+    assert [t["id"] for t in found["m0"]["tabs"]] == [
+        "summary",
+        "graph",
+        "text",
+        "fusion",
+        "plan",
+        "buffers",
+        "kernels",
+        "lines",
+        "before",
+        "passes",
+        "changes",
+        "files",
+    ]
+    assert all(t.get("b") for entry in found.values() for t in entry["tabs"])
+
+
+def test_module_page(page):
+    assert tab(page, "m0", "before").strip() == sample.BEFORE.strip()
+    assert "multiply_reduce_fusion = f32[8]" in tab(page, "m0", "text")
+    graph = json.loads(tab(page, "m0", "graph"))
+    root = graph["nodes"]["name"].index("multiply_reduce_fusion")
+    assert (
+        graph["nodes"]["note"][root] == "model/sum, model/mul"
+        and "sample.py:2" in graph["nodes"]["where"][root]
+    )
+    assert graph["groups"][graph["nodes"]["group"][root]]["t"] == "fusion with reduction"
+    assert [v["t"] for v in graph["views"]] == ["main"] and set(graph["bodies"]) == {"sum", "fused", "main"}
+    decisions = json.loads(tab(page, "m0", "fusion"))["rows"]
+    assert ["wide", "reduce", "no", "reuse", "computed twice otherwise"] in decisions
+    plan = json.loads(tab(page, "m0", "plan"))["rows"]
+    assert [row[0] for row in plan] == ["0", "1", "1.condition.0", "1.body.0", "1.body.0.branch0.0"]
+    assert plan[0][1] == {"t": "multiply_reduce_fusion_k0", "h": "m0/kernels/multiply_reduce_fusion_k0"}
+    assert plan[0][5] == "n (now 8)"
+    lines = json.loads(tab(page, "m0", "lines"))["rows"]
+    assert {row[0] for row in lines} == {"sample.py:2", "sample.py:9"}
+    assert "\n- " in tab(page, "m0", "changes") and "\n+ " in tab(page, "m0", "changes")
+
+
+def test_kernels(page):
+    data = json.loads(tab(page, "m0", "kernels"))
+    symbol = "multiply_reduce_fusion_k0"
+    assert [t["t"] for t in data["texts"]] == ["LLVM IR", "LLVM IR as emitted", "Assembly", "Kernel IR"]
+    assembly = next(t for t in data["texts"] if t["t"] == "Assembly")
+    first, count = assembly["at"][symbol]
+    assert "vmulps" in "\n".join(blocks(page)[assembly["key"]].split("\n")[first : first + count])
+    facts = dict(data["facts"][symbol])
+    assert [line["h"] for line in facts["User lines"]] == ["m0/lines/sample.py%3A2", "m0/lines/sample.py%3A9"]
+
+
+def test_tensorflow_graph(page):
+    picture = tab(page, "g0", "clusters")
+    assert "<svg" in picture and "hsl(" in picture and "cluster_0: 2 nodes" in picture
+    graph = json.loads(tab(page, "g0", "graph"))
+    assert [g["t"] for g in graph["groups"]] == ["in no cluster", "cluster_0"] and graph["nodes"][
+        "group"
+    ] == [0, 1, 1, 0]
+    assert json.loads(tab(page, "g0", "left"))["rows"] == [
+        ["text/as_string", "AsString", "", "no-kernel: no XLA kernel takes strings", "train.py:9"]
+    ]
+
+
+def test_policy_holds_the_script_and_nothing_from_outside(page):
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)[1]
+    scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    assert len(scripts) == 1 and "</script" not in scripts[0]
+    digest = base64.b64encode(hashlib.sha256(scripts[0].encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in policy and "default-src 'none'" in policy
+    assert not re.search(r"""(?:src|href)\s*=\s*["']?(?:https?:)?//|url\((?!#)|@import""", page)
+
+
+class _Tags(html.parser.HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict]] = []
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+
+
+def test_hostile_names_are_text(tmp_path):
+    name = EVIL.replace('"', '\\"')
+    made = report.build(sample.write(tmp_path / EVIL.replace("/", "_"), left=name))
+    for text in [made, *(b for b in blocks(made).values() if b.startswith("<"))]:
+        parser = _Tags()
+        parser.feed(text)
+        for tag_, attributes in parser.found:
+            assert tag_ not in ("img", "iframe", "object", "embed", "form", "base")
+            assert not any(key.startswith("on") for key in attributes)
+            assert attributes.get("href", "#").startswith("#")
+    assert made.count("<script>") == 1
+
+
+def test_same_dump_same_report(dump, page):
+    assert report.build(dump) == page
+
+
+def test_stock_dumps_say_unknown(tmp_path):
+    (tmp_path / "module_0001.cluster_3__XlaCompiledKernel_true_.7.before_optimizations.txt").write_text(
+        sample.BEFORE
+    )
+    (tmp_path / "module_0001.cluster_3__XlaCompiledKernel_true_.7.cpu_after_optimizations.txt").write_text(
+        sample.AFTER
+    )
+    (
+        tmp_path / "module_0001.cluster_3__XlaCompiledKernel_true_.7.mul_kernel_module.ir-with-opt.ll"
+    ).write_text("define")
+    (tmp_path / "mark_for_compilation_2.pbtxt").write_text(sample.GRAPH.format(left="left"))
+    made = report.build(tmp_path)
+    assert site(made)["m1"]["title"] == "cluster_3"
+    notes = {t["id"]: t["m"] for t in site(made)["m1"]["tabs"] if t["k"] == "note"}
+    assert all("unknown: stock XLA" in notes[name] for name in ("fusion", "plan", "lines"))
+    assert "unknown: stock XLA" in json.loads(tab(made, "g0", "left"))["rows"][0][3]
+
+
+def test_nothing_compiled_says_why(tmp_path):
+    sample.write(tmp_path)
+    for file in tmp_path.glob("module_*"):
+        file.unlink()
+    text = html.unescape(start(report.build(tmp_path)))
+    assert "No module was compiled" in text and "no-kernel (1 nodes)" in text
+
+
+def test_size_limit_leaves_pages_out_and_says_so(dump):
+    made = report.build(dump, limit=3000)
+    tabs = [t for entry in site(made).values() for t in entry["tabs"]]
+    assert any("size limit" in t.get("m", "") for t in tabs) and "left out of the report" in start(made)
+    assert sum(len(data) for _, data in BLOCK.findall(made)) < 3000 + 4000
+
+
+def corrupt(data: bytes, dice: random.Random) -> bytes:
+    kind = dice.randrange(6)
+    if kind == 0:
+        return data[: dice.randrange(len(data) + 1)]
+    if kind == 1:
+        return b""
+    if kind == 2:
+        return dice.randbytes(200)
+    if kind == 3:
+        return data.replace(b"=", b"{" * 3000, 3)
+    if kind == 4:
+        return json.dumps(
+            dice.choice([[], {}, 7, [1, "x", None], {"steps": 3}, [[{}]], {"phases": {"a": "b"}}])
+        ).encode()
+    bits = bytearray(data)
+    for _ in range(20):
+        if bits:
+            bits[dice.randrange(len(bits))] ^= 1 << dice.randrange(8)
+    return bytes(bits)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_corrupt_copies_never_abort(dump, tmp_path, seed):
+    dice = random.Random(seed)
+    copy = tmp_path / "copy"
+    shutil.copytree(dump, copy)
+    files = sorted(copy.iterdir())
+    for file in dice.sample(files, dice.randrange(1, len(files))):
+        file.write_bytes(corrupt(file.read_bytes(), dice))
+    made = report.build(copy)
+    for text in blocks(made).values():
+        assert isinstance(text, str)
+    site(made)
+
+
+@pytest.mark.parametrize(
+    ("record"),
+    [
+        {
+            "kind": kind,
+            "id": value,
+            "phases": value,
+            "guards": value,
+            "nodes": value,
+            "ops": value,
+            "stats": value,
+            "failed": value,
+            "name": value,
+            "graph": value,
+            "versions": value,
+            "flags": value,
+            "argv": value,
+            "host": value,
+            "time": value,
+            "ms": value,
+            "inputs": value,
+            "kernels": value,
+            "native": value,
+            "hit": value,
+            "what": value,
+            "reason": value,
+        }
+        for kind in (
+            "run",
+            "compile",
+            "function",
+            "cluster",
+            "unclustered",
+            "recompile",
+            "lowering",
+            "stats",
+            "fallback",
+            "new",
+        )
+        for value in (None, 0, 1.5, "x", [], [1, None, {}], {}, {"a": [1]}, {"a": {"b": 1}}, True)
+    ],
+)
+def test_records_of_any_type(tmp_path, record):
+    (tmp_path / "trace.1.jsonl").write_text(json.dumps(record) + "\n")
+    (tmp_path / "module_0000.m.before_optimizations.txt").write_text(sample.BEFORE)
+    report.build(tmp_path)
+
+
+def test_a_file_that_cannot_be_read_is_a_row(dump, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(dump, copy)
+    (copy / "module_0000.cluster_0.before_optimizations.txt").write_bytes(b"\0\1\2")
+    (copy / "module_0000.cluster_0.cpu_after_optimizations.txt.gz").write_bytes(b"no gzip")
+    (copy / "module_0000.cluster_0.cpu_after_optimizations.txt").unlink()
+    (copy / "strange.bin").write_bytes(b"x")
+    text = start(report.build(copy))
+    assert "binary data" in text and "cannot be read" in text and "of no known kind" in text
+
+
+def test_a_gzip_bomb_is_cut(tmp_path):
+    (tmp_path / "module_0000.m.before_optimizations.txt.gz").write_bytes(gzip.compress(b" " * 10_000_000))
+    reader = Reader(limit=1000)
+    assert (
+        len(reader.text(scan(tmp_path).modules[0].files[0])) == 1000
+        and "only its first" in reader.problems[0][1]
+    )
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-m", "tfxla_inspect", *arguments],
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": ":".join(sys.path), "PATH": "/usr/bin:/bin"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["report", "{tmp}/missing", "-o", "{tmp}/o.html"], 3, "no such directory"),
+        (["report", "{tmp}/empty", "-o", "{tmp}/o.html"], 3, "empty"),
+        (["report", "{tmp}/foreign", "-o", "{tmp}/o.html"], 3, "holds no dump"),
+        (["report", "{dump}", "-o", "{tmp}/no/such/o.html"], 6, "cannot be written"),
+        (["report", "{dump}"], 2, "-o"),
+        (["nonsense"], 2, "nonsense"),
+        (["report", "{dump}", "-o", "{tmp}/o.html"], 0, ""),
+    ],
+)
+def test_command_line(dump, tmp_path, capsys, arguments, code, said):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "holiday.jpg").write_bytes(b"x")
+    words = [a.format(tmp=tmp_path, dump=dump) for a in arguments]
+    try:
+        got = cli.main(words)
+    except SystemExit as exit_:
+        got = exit_.code
+    out = capsys.readouterr()
+    assert got == code and said in out.err and "Traceback" not in out.err
+    if code in (3, 6):
+        assert len(out.err.splitlines()) == 1 and not (tmp_path / "o.html").exists()
+    if code == 0:
+        assert (tmp_path / "o.html").read_text().startswith("<!doctype html>") and "MB in" in out.out
+
+
+def test_module_runs_without_tensorflow(dump, tmp_path):
+    code = (
+        "import sys\nfrom tfxla_inspect import cli\n"
+        f"assert cli.main(['report', {str(dump)!r}, '-o', {str(tmp_path / 'o.html')!r}]) == 0\n"
+        "assert not {'tensorflow', 'jax', 'google.protobuf', 'llvmlite'} & set(sys.modules), 'heavy import'\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONPATH": ":".join(sys.path)}
+    )
+    assert done.returncode == 0, done.stderr
+    assert run("--help").returncode == 0 and "exit codes" in run("report", "--help").stdout
+
+
+def test_imports_only_what_it_may():
+    allowed = ("tfxla_cluster.ir", "tfxla_cluster.errors", "tfxla_cluster.decision")
+    for path in Path(tfxla_inspect.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = (
+                [a.name for a in node.names]
+                if isinstance(node, ast.Import)
+                else ([node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else [])
+            )
+            for name in names:
+                top = name.partition(".")[0]
+                assert top in sys.stdlib_module_names or name.startswith(allowed), (
+                    f"{path.name} imports {name}"
+                )
+
+
+def test_scripts_do_not_write_html_from_data():
+    for name in pack._SCRIPTS:
+        text = pack.asset(name)
+        uses = [
+            line
+            for line in text.splitlines()
+            if "innerHTML" in line or "insertAdjacent" in line or "eval(" in line
+        ]
+        assert len(uses) == (name == "app.js"), uses
