@@ -12,8 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from . import __version__, flags, trace
-from . import stats as counters
+from . import __version__, counters, flags, trace
 from .errors import VersionError
 
 TENSORFLOW = ("2.21",)
@@ -98,7 +97,7 @@ def jit(fn: Callable[..., Any] | None = None, input_signature: Sequence[Any] | N
 
 
 def stats() -> dict[str, Any]:
-    """What was done so far in this process: counters (stats.COUNTERS), their reasons, compile seconds."""
+    """What was done so far in this process: counters (counters.COUNTERS), their reasons, compile seconds."""
     from . import service
 
     return {**counters.snapshot(), "compile_s": service.current().compile_seconds}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
-from . import __version__, compiler, flags, stats, trace
+from . import __version__, compiler, counters, flags, trace
 from .dump import module_files, sink
 from .ir import proto
 from .ir.shape import Shape
@@ -49,10 +49,10 @@ class Service:
         key = cache_key(data, target)
         found = self.memory.get(key)
         if found is not None:
-            stats.add("cache_hits", reason="memory")
+            counters.add("cache_hits", reason="memory")
             self._record(request, key, {"hit": "memory", "kernels": found.kernels, "native": found.kernels})
             return found
-        with trace.phase("executable", name=request.name) as timed:
+        with trace.phase("executable", cluster=request.name) as timed:
             loaded = self._from_disk(key, request, target) or self._compile(data, key, request, target)
         with self.lock:
             self.compile_seconds += timed.seconds
@@ -63,9 +63,9 @@ class Service:
         dump = sink.current().module(request.name)
         module_files.sources(dump, module, request.lines)
         made = compiler.compile_module(module, target, dump)
-        stats.add("compilations")
-        stats.add("kernels", made.kernels)
-        stats.add("native_kernels", made.native_kernels)
+        counters.add("compilations")
+        counters.add("kernels", made.kernels)
+        counters.add("native_kernels", made.native_kernels)
         self._record(request, key, {
             "id": dump.id if dump else None, "hit": "", "reason": "; ".join(self.memory.explain_miss(key)),
             "phases": made.phases, "ms": sum(made.phases.values()), "kernels": made.kernels,
@@ -80,7 +80,7 @@ class Service:
     def _from_disk(self, key: cache.Key, request: CompileRequest, target: Target) -> Loaded | None:
         store = disk_store()
         if store is None:
-            stats.add("cache_misses", reason="not in memory")
+            counters.add("cache_misses", reason="not in memory")
             return None
         lookup = store.get(key, persist.KIND)
         reason = lookup.reason
@@ -92,12 +92,12 @@ class Service:
             except (KeyError, ValueError, TypeError) as error:
                 reason = f"the entry does not hold an executable of this version ({error})"
             else:
-                stats.add("cache_hits", reason="disk")
-                stats.add("kernels", kernels)
-                stats.add("native_kernels", kernels)
+                counters.add("cache_hits", reason="disk")
+                counters.add("kernels", kernels)
+                counters.add("native_kernels", kernels)
                 self._record(request, key, {"hit": "disk", "kernels": kernels, "native": kernels})
                 return loaded
-        stats.add("cache_misses", reason=reason)
+        counters.add("cache_misses", reason=reason)
         trace.record("cache", cache="disk", hit=False, key=cache_key_text(key),
                      reason="; ".join([reason, *store.explain_miss(key, persist.KIND)]))
         return None

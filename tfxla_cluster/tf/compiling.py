@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from .. import trace
-from ..stats import add as count
+from ..counters import add as count
 from ..errors import LoweringError, UnsupportedError
 from ..ir.dim import is_static
 from ..lower import bridge, sources

@@ -1,6 +1,6 @@
 """The graph pass: what happens to every graph that TensorFlow is about to instantiate.
 
-checks deferred -> clusters -> dump and trace -> calls in their place. Registered with grappler by `enable`.
+written variables forwarded -> effects deferred -> clusters -> dump and trace -> calls in their place. Registered with grappler by `enable`.
 """
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tensorflow.python.eager import context
 from .. import trace
 from ..decision import Decision
 from ..errors import UnsupportedError
-from ..stats import add as count
-from . import compiling, effects, grappler, nested, pbtxt, support
+from ..counters import add as count
+from . import compiling, effects, forwarding, grappler, nested, pbtxt, support
 from .clustering import CLUSTERED_ATTR, Clustering, Options, find_clusters
 from .encapsulate import ClusterFunction, encapsulate
 from .graph import Graph, NodeDef
@@ -68,7 +68,8 @@ def _cluster(graph_def: graph_pb2.GraphDef, preserve: frozenset[str],
         return None
     functions = {f.signature.name: f for f in graph_def.library.function}
     checker = support.Checker(functions, True, options.only, options.excluded)
-    deferred = effects.defer(graph_def, lambda node: bool(checker.node(node)), preserve)
+    forwarded = forwarding.forward(graph_def, lambda node: bool(checker.node(node)))
+    deferred = effects.defer(forwarded, lambda node: bool(checker.node(node)), preserve)
     graph = Graph.of_graph_def(deferred)
     clustering = find_clusters(graph, checker, options, preserve - fetched)
     report(graph_def, graph, clustering)

@@ -19,7 +19,7 @@ from tensorflow.python.util import function_utils
 from .. import flags, trace
 from ..lower import bridge
 from ..lower.function_def import fresh_name
-from ..stats import add as count
+from ..counters import add as count
 from . import compiling, native_op, variables
 
 MUST_COMPILE = "_XlaMustCompile"
