@@ -45,6 +45,9 @@ def out_shape(lhs, rhs, window, labels, dtype, groups) -> str:
     return f"{dtype}[{','.join(str(dims[c]) for c in result)}]"
 
 
+TOLERANCE = {"f32": 3e-6, "c64": 3e-6, "f64": 1e-14, "bf16": 1e-2, "f16": 2e-3}
+
+
 def check(lhs, rhs, window, labels, dtype="f32", groups="") -> None:
     hlo = module(lhs, rhs, window, labels, out_shape(lhs, rhs, window, labels, dtype, groups), dtype, groups)
     root = text.parse(hlo).entry.root
@@ -52,14 +55,15 @@ def check(lhs, rhs, window, labels, dtype="f32", groups="") -> None:
     kind = root.shape.dtype.kind
     arrays = []
     for operand in root.operands:
-        x = rng.integers(-4, 5, operand.shape.dims) if kind == "int" else rng.standard_normal(operand.shape.dims)
+        dims = operand.shape.dims
+        x = rng.integers(-4, 5, dims) if kind == "int" else rng.standard_normal(dims)
         if kind == "complex":
-            x = x + 1j * rng.standard_normal(operand.shape.dims)
+            x = x + 1j * rng.standard_normal(dims)
         arrays.append(x.astype(operand.shape.dtype.numpy))
     got, = run_unit.run(root, arrays)
     want, = oracle.run(hlo, arrays)
     depth = arrays[1].size / max(1, rhs[labels.split("_")[1].index("o")])
-    tolerance = {"f32": 3e-6, "c64": 3e-6, "f64": 1e-14, "bf16": 1e-2, "f16": 2e-3}.get(dtype, 0) * (2 + depth ** 0.5)
+    tolerance = TOLERANCE.get(dtype, 0) * (2 + depth ** 0.5)
     wide = np.complex128 if kind == "complex" else np.float64
     np.testing.assert_allclose(got.astype(wide), want.astype(wide), rtol=tolerance, atol=tolerance)
 

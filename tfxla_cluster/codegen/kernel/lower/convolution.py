@@ -8,7 +8,7 @@ phase: output points that are congruent modulo the dilation meet the same taps, 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
 
@@ -17,13 +17,28 @@ from ....ir.dim import Dim
 from ....ir.dtype import DType
 from ....ir.node import ConvDims, Instr, WindowDim
 from ....target import Target
+from ..builder import KernelBuilder
 from ..contraction import Contraction, Index, Plain, Side
 from ..contraction_ports import Ports
 from ..ir import Buffer, Var
 from ..unit import Unit, UnitKernel, UnitRef
 from .contraction_channels import build_channels, fits
+from .contraction_operand import (
+    Axis,
+    Operand,
+    Store,
+    buffer_operands,
+    convert,
+    merged,
+    number,
+    store_result,
+    strides,
+    sum_dtype,
+    weighted,
+)
 from .contraction_walk import maximum
-from .dot import convert, lower_contraction, number, strides, sum_dtype, weighted
+from .dot import lower_contraction
+from .space import inside
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,25 +60,13 @@ class Spatial:
     checked: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """A dim of a side's free or depth index: `step` elements of the operand a unit. `spatial`: the
-    spatial dim whose input index it moves and which is checked; `run`: units to one step of that index."""
-
-    extent: Dim
-    step: Dim
-    spatial: int | None = None
-    run: Dim = 1
-
-
 def lower_convolution(instr: Instr, target: Target) -> Unit:
     """Kernels of a `convolution` whose operands and result are buffers: some for each phase."""
-    units = [_lower_phase(c, target) for c in describe(instr)]
-    return join(units)
+    return lower_phases(describe(instr), target)
 
 
-def _lower_phase(c: Contraction, target: Target) -> Unit:
-    return build_channels(c) if fits(c) else lower_contraction(c, target)
+def lower_phases(phases: Sequence[Contraction], target: Target) -> Unit:
+    return join([build_channels(c) if fits(c) else lower_contraction(c, target) for c in phases])
 
 
 def join(units: Sequence[Unit]) -> Unit:
@@ -81,15 +84,17 @@ def join(units: Sequence[Unit]) -> Unit:
     return Unit(tuple(steps), tuple(temps))
 
 
-def describe(instr: Instr) -> list[Contraction]:
-    """One contraction a phase of the output."""
+def describe(
+    instr: Instr, operands: Sequence[Operand] | None = None, store: Store | None = None
+) -> list[Contraction]:
+    """One contraction a phase of the output; `operands` and `store` stand for buffers where it is fused."""
     labels: ConvDims = instr.attrs["dim_labels"]
     window: Sequence[WindowDim] = instr.attrs.get("window", ())
-    lhs, _ = (o.shape.dims for o in instr.operands)
+    sources = operands or buffer_operands(instr)
     phases = [
-        _phases(w, lhs[axis], instr.shape.dims[out])
+        _phases(w, sources[0].dims[axis], instr.shape.dims[out])
         for w, axis, out in zip(window, labels.lhs_spatial, labels.out_spatial)]
-    return [_Conv(instr, chosen).contraction() for chosen in itertools.product(*phases)]
+    return [_Conv(instr, chosen, sources, store).contraction() for chosen in itertools.product(*phases)]
 
 
 def _phases(w: WindowDim, size: Dim, extent: Dim) -> list[Spatial]:
@@ -118,176 +123,204 @@ def _phases(w: WindowDim, size: Dim, extent: Dim) -> list[Spatial]:
 class _Conv:
     """One phase of a convolution as a contraction."""
 
-    def __init__(self, instr: Instr, spatial: Sequence[Spatial]) -> None:
-        self.instr, self.spatial = instr, spatial
+    def __init__(
+        self, instr: Instr, spatial: Sequence[Spatial], operands: Sequence[Operand], store: Store | None
+    ) -> None:
+        self.instr, self.spatial, self.store = instr, spatial, store
+        self.left, self.right = operands
         self.labels: ConvDims = instr.attrs["dim_labels"]
-        lhs, rhs, out = (s.dims for s in (*(o.shape for o in instr.operands), instr.shape))
-        self.lhs_strides, self.rhs_strides, self.out_strides = strides(lhs), strides(rhs), strides(out)
         self.feature_groups = int(instr.attrs.get("feature_group_count", 1))
         self.batch_groups = int(instr.attrs.get("batch_group_count", 1))
         self.groups = self.feature_groups * self.batch_groups
-        labels = self.labels
-        self.cols = dims_.make("floordiv", rhs[labels.rhs_output], self.groups)
-        self.batch = out[labels.out_batch]
-        self.features = rhs[labels.rhs_input]
-        # Rows in the order of the output, depths in the order of the left operand; None is batch or feature.
-        self.row_order = _order(labels.out_batch, labels.out_spatial)
-        self.depth_order = _order(labels.lhs_feature, labels.lhs_spatial)
+        self.cols = dims_.make("floordiv", self.right.dims[self.labels.rhs_output], self.groups)
+        self.batch = instr.shape.dims[self.labels.out_batch]
+        self.features = self.right.dims[self.labels.rhs_input]
+        # Rows in the order of the output, depths in that of the left operand; None is batch or feature.
+        self.row_order = _order(self.labels.out_batch, self.labels.out_spatial)
+        self.depth_order = _order(self.labels.lhs_feature, self.labels.lhs_spatial)
 
     def contraction(self) -> Contraction:
         rows = tuple(self.batch if d is None else self.spatial[d].extent for d in self.row_order)
         depth = tuple(self.features if d is None else self.spatial[d].taps for d in self.depth_order)
         dtype = sum_dtype(self.instr)
-        place = self._place if self._dense(dtype) else None
-        return Contraction(
-            self.instr.name, dtype, (self.groups,), rows, (self.cols,), depth, self._lhs(dtype),
-            self._rhs(dtype), self._finish, place)
 
-    # --- result ---
-    def _finish(self, p: Ports, value: Var, g: Index, m: Index, n: Index) -> None:
-        b, labels, out = p.b, self.labels, self.out_strides
-        place = b.index(0)
-        for index, d in zip(m, self.row_order):
-            if d is None:
-                place = b.add(place, b.mul(index, b.size(out[labels.out_batch])))
-                continue
-            s = self.spatial[d]
-            at = b.add(b.mul(index, b.index(s.out_step)), b.index(s.out_start))
-            place = b.add(place, b.mul(at, b.size(out[labels.out_spatial[d]])))
-        channel = b.add(b.mul(g[0], b.size(self.cols)), n[0])
-        place = b.add(place, b.mul(channel, b.size(out[labels.out_feature])))
-        dtype = self.instr.shape.dtype
-        assert dtype is not None
-        b.store(p.write("result", 0, dtype), place, convert(b, value, dtype))
+        def place(p: Ports, g: Index) -> tuple[Buffer, Var]:
+            return p.write("result", 0, dtype), p.b.index(0)
+
+        return Contraction(
+            self.instr.name, dtype, (self.groups,), rows, (self.cols,), depth, _Image(self).side(dtype),
+            self._window(dtype), self._finish(), place if self._dense(dtype) else None)
+
+    def _finish(self) -> Callable[[Ports, Var, Index, Index, Index], None]:
+        """Stores a sum at its index of the output."""
+        labels, put = self.labels, self.store or store_result(self.instr)
+
+        def finish(p: Ports, value: Var, g: Index, m: Index, n: Index) -> None:
+            b = p.b
+            index = [b.index(0)] * self.instr.shape.rank
+            index[labels.out_feature] = b.add(b.mul(g[0], b.size(self.cols)), n[0])
+            for at, d in zip(m, self.row_order):
+                if d is None:
+                    index[labels.out_batch] = at
+                else:
+                    s = self.spatial[d]
+                    index[labels.out_spatial[d]] = _affine(b, at, s.out_step, s.out_start)
+            put(p, value, tuple(index))
+
+        return finish
 
     def _dense(self, dtype: DType) -> bool:
         """The result is the matrix of rows and columns as it lies in memory."""
         one_phase = all(s.out_step == 1 for s in self.spatial)
-        return (one_phase and self.groups == 1 and dtype == self.instr.shape.dtype
+        return (one_phase and self.groups == 1 and self.store is None and dtype == self.instr.shape.dtype
                 and self.labels.out_feature == self.instr.shape.rank - 1)
 
-    def _place(self, p: Ports, g: Index) -> tuple[Buffer, Var]:
-        dtype = self.instr.shape.dtype
-        assert dtype is not None
-        return p.write("result", 0, dtype), p.b.index(0)
-
-    # --- left operand ---
-    def _lhs(self, dtype: DType) -> Side:
-        labels, stride = self.labels, self.lhs_strides
-        free: list[Axis] = []
-        depth: list[Axis] = []
-        for d in self.row_order:
-            if d is None:
-                free.append(Axis(self.batch, stride[labels.lhs_batch]))
-                continue
-            s = self.spatial[d]
-            step = dims_.make("mul", stride[labels.lhs_spatial[d]], s.stride)
-            free.append(Axis(s.extent, step, d if s.checked else None))
-        for d in self.depth_order:
-            if d is None:
-                depth.append(Axis(self.features, stride[labels.lhs_feature]))
-                continue
-            s = self.spatial[d]
-            step = dims_.make("mul", stride[labels.lhs_spatial[d]], s.dilation)
-            depth.append(Axis(s.taps, step, d if s.checked else None))
-        by_free = free[-1].step == 1 and depth[-1].step != 1
-        if self.groups == 1:
-            free, depth = _merged(free, by_free), _merged(depth, not by_free)
-        return _Image(self, free, depth, "free" if by_free else "depth").side(dtype)
-
-    # --- right operand ---
-    def _rhs(self, dtype: DType) -> Side:
-        labels, stride = self.labels, self.rhs_strides
+    def _window(self, dtype: DType) -> Side:
+        """The right operand."""
+        labels, o, stride = self.labels, self.right, strides(self.right.dims)
         depth: list[Axis] = []
         base: Dim = 0
         for d in self.depth_order:
             if d is None:
                 depth.append(Axis(self.features, stride[labels.rhs_input]))
                 continue
-            s = self.spatial[d]
-            step = stride[labels.rhs_spatial[d]]
+            s, step = self.spatial[d], stride[labels.rhs_spatial[d]]
             depth.append(Axis(s.taps, dims_.make("mul", step, s.tap_step)))
             base = dims_.make("add", base, dims_.make("mul", step, s.tap_start))
-        if self.groups == 1:
-            depth = _merged(depth, True)
+        if self.groups == 1 and o.element is None:
+            depth = merged(depth)
         out = stride[labels.rhs_output]
-        major = "depth" if depth[-1].step == 1 and out != 1 else "free"
-        source = self.instr.operands[1].shape.dtype
-        assert source is not None
         group = dims_.make("mul", self.cols, out)
 
         def value(p: Ports, g: Index, f: Index, k: Index) -> Var:
             b = p.b
+            if o.element is not None:
+                return convert(b, o.element(p, self._window_index(b, g, f, k)), dtype)
             place = weighted(b, (*g, *f, *k), (group, out, *(a.step for a in depth)))
-            return convert(b, b.load(p.read("operand", 1, source), b.add(place, number(b, base))), dtype)
+            loaded = b.load(p.read("operand", o.number, o.dtype), b.add(place, number(b, base)))
+            return convert(b, loaded, dtype)
 
         def plain(p: Ports, g: Index) -> Plain:
-            b = p.b
-            offset = b.add(weighted(b, g, (group,)), number(b, base))
-            return Plain(p.read("operand", 1, source), offset, b.size(depth[0].step))
+            offset = p.b.add(weighted(p.b, g, (group,)), number(p.b, base))
+            return Plain(p.read("operand", o.number, o.dtype), offset, p.b.size(depth[0].step))
 
-        linear = len(depth) == 1 and out == 1 and source == dtype
         extents = tuple(a.extent for a in depth)
-        return Side((self.cols,), extents, major, value, plain=plain if linear else None)
+        linear = len(depth) == 1 and out == 1 and o.dtype == dtype and o.element is None
+        by_depth = o.contiguous == labels.rhs_input and self.depth_order[-1] is None
+        return Side(
+            (self.cols,), extents, "depth" if by_depth else "free", value, plain=plain if linear else None)
+
+    def _window_index(self, b: KernelBuilder, g: Index, f: Index, k: Index) -> Index:
+        labels = self.labels
+        index = [b.index(0)] * len(self.right.dims)
+        index[labels.rhs_output] = b.add(b.mul(g[0], b.size(self.cols)), f[0])
+        for at, d in zip(k, self.depth_order):
+            if d is None:
+                index[labels.rhs_input] = at
+            else:
+                s = self.spatial[d]
+                index[labels.rhs_spatial[d]] = _affine(b, at, s.tap_step, s.tap_start)
+        return tuple(index)
 
 
 class _Image:
     """The left operand: an affine address of free and depth axes, and what of it lies inside the image."""
 
-    def __init__(self, conv: _Conv, free: Sequence[Axis], depth: Sequence[Axis], major: str) -> None:
-        self.conv, self.free, self.depth, self.major = conv, free, depth, major
-        labels, stride = conv.labels, conv.lhs_strides
-        self.base: Dim = 0
-        for s, axis in zip(conv.spatial, labels.lhs_spatial):
-            self.base = dims_.make("add", self.base, dims_.make("mul", stride[axis], s.offset))
-        # A group takes its own features, or (batch groups) its own part of the batch.
-        if conv.batch_groups > 1:
-            self.group = dims_.make("mul", conv.batch, stride[labels.lhs_batch])
-        else:
-            self.group = dims_.make("mul", conv.features, stride[labels.lhs_feature])
+    def __init__(self, conv: _Conv) -> None:
+        self.conv = conv
+        labels, self.stride = conv.labels, strides(conv.left.dims)
+        self.by_free = conv.left.contiguous == labels.lhs_batch and conv.row_order[-1] is None or (
+            conv.row_order[-1] is not None and conv.left.contiguous == labels.lhs_spatial[conv.row_order[-1]])
+        self.free, self.depth = self._axes()
+        if conv.groups == 1 and conv.left.element is None:
+            self.free, self.depth = merged(self.free, self.by_free), merged(self.depth, not self.by_free)
+
+    def _axes(self) -> tuple[list[Axis], list[Axis]]:
+        conv, labels, stride = self.conv, self.conv.labels, self.stride
+        free: list[Axis] = []
+        depth: list[Axis] = []
+        for axes, order, single, factor in (
+            (free, conv.row_order, Axis(conv.batch, stride[labels.lhs_batch]), "stride"),
+            (depth, conv.depth_order, Axis(conv.features, stride[labels.lhs_feature]), "dilation"),
+        ):
+            for d in order:
+                if d is None:
+                    axes.append(single)
+                    continue
+                s = conv.spatial[d]
+                step = dims_.make("mul", stride[labels.lhs_spatial[d]], getattr(s, factor))
+                axes.append(Axis(s.extent if axes is free else s.taps, step, d if s.checked else None))
+        return free, depth
 
     def side(self, dtype: DType) -> Side:
-        source = self.conv.instr.operands[0].shape.dtype
-        assert source is not None
-        steps = (self.group, *(a.step for a in self.free), *(a.step for a in self.depth))
-        checked = any(a.spatial is not None for a in (*self.free, *self.depth))
+        conv, o = self.conv, self.conv.left
+        base: Dim = 0
+        for s, axis in zip(conv.spatial, conv.labels.lhs_spatial):
+            base = dims_.make("add", base, dims_.make("mul", self.stride[axis], s.offset))
+        # A group takes its own features, or (batch groups) its own part of the batch.
+        if conv.batch_groups > 1:
+            group = dims_.make("mul", conv.batch, self.stride[conv.labels.lhs_batch])
+        else:
+            group = dims_.make("mul", conv.features, self.stride[conv.labels.lhs_feature])
+        steps = (group, *(a.step for a in self.free), *(a.step for a in self.depth))
 
         def value(p: Ports, g: Index, f: Index, k: Index) -> Var:
             b = p.b
-            place = b.add(weighted(b, (*g, *f, *k), steps), number(b, self.base))
-            return convert(b, b.load(p.read("operand", 0, source), place), dtype)
+            if o.element is not None:
+                return convert(b, o.element(p, self._index(b, g, f, k)), dtype)
+            place = b.add(weighted(b, (*g, *f, *k), steps), number(b, base))
+            return convert(b, b.load(p.read("operand", o.number, o.dtype), place), dtype)
 
         def plain(p: Ports, g: Index) -> Plain:
-            b = p.b
-            stride = (self.free if self.major == "depth" else self.depth)[0].step
-            offset = b.add(weighted(b, g, (self.group,)), number(b, self.base))
-            return Plain(p.read("operand", 0, source), offset, b.size(stride))
+            stride = (self.depth if self.by_free else self.free)[0].step
+            offset = p.b.add(weighted(p.b, g, (group,)), number(p.b, base))
+            return Plain(p.read("operand", o.number, o.dtype), offset, p.b.size(stride))
 
-        inner = (self.depth if self.major == "depth" else self.free)[-1]
-        linear = len(self.free) == 1 and len(self.depth) == 1 and inner.step == 1 and not checked
+        checked = any(a.spatial is not None for a in (*self.free, *self.depth))
+        linear = len(self.free) == 1 and len(self.depth) == 1 and self._inner.step == 1 and not checked
         return Side(
-            tuple(a.extent for a in self.free), tuple(a.extent for a in self.depth), self.major, value,
-            self._valid if checked else None, plain if linear and source == dtype else None)
+            tuple(a.extent for a in self.free), tuple(a.extent for a in self.depth),
+            "free" if self.by_free else "depth", value, self._valid if checked else None,
+            plain if linear and o.dtype == dtype and o.element is None else None)
+
+    @property
+    def _inner(self) -> Axis:
+        return (self.free if self.by_free else self.depth)[-1]
+
+    def _index(self, b: KernelBuilder, g: Index, f: Index, k: Index) -> Index:
+        """The index of the image, from axes that nothing merged."""
+        conv, labels, zero = self.conv, self.conv.labels, b.index(0)
+        rows, depth = dict(zip(conv.row_order, f)), dict(zip(conv.depth_order, k))
+        index = [zero] * len(conv.left.dims)
+        first, second = (g[0], zero) if conv.batch_groups > 1 else (zero, g[0])
+        index[labels.lhs_batch] = b.add(b.mul(first, b.size(conv.batch)), rows[None])
+        index[labels.lhs_feature] = b.add(b.mul(second, b.size(conv.features)), depth[None])
+        for d, s in enumerate(conv.spatial):
+            position = b.add(b.mul(rows[d], b.index(s.stride)), b.mul(depth[d], b.index(s.dilation)))
+            position = b.add(position, b.index(s.offset))
+            if s.checked:  # what does not vary in the loop is loaded ahead of it, even where that is empty
+                last = b.op("subtract", b.size(s.size), b.index(1))
+                position = position if self._inner.spatial == d else b.op("clamp", b.index(0), position, last)
+            index[labels.lhs_spatial[d]] = position
+        return tuple(index)
 
     def _valid(self, p: Ports, g: Index, f: Index, k: Index) -> tuple[Var, Var]:
         """The range of the innermost major index that meets the image; empty where another dim misses it."""
-        b = p.b
-        inner = (self.depth if self.major == "depth" else self.free)[-1]
+        b, inner = p.b, self._inner
         low, high = b.index(0), b.size(inner.extent)
         tests = []
         for d, s in enumerate(self.conv.spatial):
             if not s.checked:
                 continue
-            position = number(b, s.offset)
+            position = b.index(s.offset)
             for axes, index, coefficient in ((self.free, f, s.stride), (self.depth, k, s.dilation)):
                 for axis, at in zip(axes, index):
                     if axis.spatial == d and axis is not inner:
                         position = b.add(position, b.mul(at, b.index(coefficient)))
             if inner.spatial != d:
-                tests.append(b.op("and", b.compare(position, b.index(0), "GE"),
-                                  b.compare(position, b.size(s.size), "LT")))
+                tests.append(inside(b, position, s.size))
                 continue
-            coefficient = s.dilation if self.major == "depth" else s.stride
+            coefficient = s.stride if self.by_free else s.dilation
             low, high = _range(p, position, s.size, coefficient, inner.run)
         for test in tests:
             high = b.op("select", test, high, low, dtype=high.dtype)
@@ -307,27 +340,11 @@ def _range(p: Ports, position: Var, size: Dim, coefficient: int, run: Dim) -> tu
     return bound(b.op("subtract", b.index(0), position)), bound(b.op("subtract", b.size(size), position))
 
 
+def _affine(b: KernelBuilder, at: Var, step: int, start: int) -> Var:
+    return b.add(b.mul(at, b.index(step)), b.index(start))
+
+
 def _order(single: int, spatial: Sequence[int]) -> list[int | None]:
     """Spatial dims (by number) and one other (None) in the order of their axes."""
-    axes = [(axis, d) for d, axis in enumerate(spatial)]
+    axes: list[tuple[int, int | None]] = [(axis, d) for d, axis in enumerate(spatial)]
     return [d for _, d in sorted([*axes, (single, None)], key=lambda pair: pair[0])]
-
-
-def _merged(axes: Sequence[Axis], may_check: bool) -> list[Axis]:
-    """Neighbours that are one run of memory become one axis.
-
-    A checked axis joins only the innermost, contiguous one (`may_check`): the image's borders then are
-    a range of the joint index. Axes of extent 1 that nothing checks go.
-    """
-    kept = [a for a in axes if a.extent != 1 or a.spatial is not None] or [Axis(1, 1)]
-    found = [kept[-1]]
-    for axis in reversed(kept[:-1]):
-        inner = found[0]
-        linear = axis.step == dims_.make("mul", inner.extent, inner.step)
-        if linear and inner.spatial is None and axis.spatial is None:
-            found[0] = Axis(dims_.make("mul", axis.extent, inner.extent), inner.step)
-        elif linear and inner.spatial is None and may_check and len(found) == 1 and inner.step == 1:
-            found[0] = Axis(dims_.make("mul", axis.extent, inner.extent), 1, axis.spatial, inner.extent)
-        else:
-            found.insert(0, axis)
-    return found

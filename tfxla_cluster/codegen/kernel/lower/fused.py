@@ -1,6 +1,7 @@
 """Entry points of the loop and reduction lowerings, for a single instruction and for a fusion."""
 from __future__ import annotations
 
+from ....fusion.hero import hero_of
 from ....fusion.moves import MOVES
 from ....fusion.program import analyse, output_instrs
 from ....ir.dim import product
@@ -8,6 +9,7 @@ from ....ir.node import Computation, Instr
 from ....ir.opcode import OPCODES as TABLE
 from ....target import Target
 from ..unit import Unit
+from .contraction_fusion import lower_hero
 from .loops import loop_kernel
 from .reductions import lower_reduction
 from .steps import single_step
@@ -26,7 +28,9 @@ def lower_single(instr: Instr, target: Target) -> Unit:
 
 
 def lower_fusion(instr: Instr, target: Target) -> Unit:
-    """A fusion of elementwise, move and reduce instructions."""
+    """A fusion of elementwise, move and reduce instructions, or around one contraction."""
+    if hero_of(instr.attrs["calls"]) is not None:
+        return lower_hero(instr, target)
     return lower_computation(instr.attrs["calls"], instr.name)
 
 

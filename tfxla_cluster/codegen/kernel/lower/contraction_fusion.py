@@ -1,0 +1,116 @@
+"""A fusion around one contraction: its operands computed as they are packed, what follows it on each sum."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+
+from ....errors import UnsupportedError
+from ....fusion.hero import hero_of
+from ....fusion.index import Access, Digit, Splitter, flatten
+from ....fusion.index import Index as Map
+from ....fusion.moves import sources
+from ....fusion.program import Program, digits, output_instrs
+from ....ir.node import Instr
+from ....target import Target
+from ..contraction import Index
+from ..contraction_ports import Ports
+from ..ir import Buffer, Var
+from ..unit import Unit
+from . import convolution, dot
+from .contraction_operand import Element, Operand, Store, buffer_operand, convert
+from .emit import Emitter
+
+_NO_LOOPS = Program(*((),) * len(fields(Program)))  # the loops are those of the contraction
+
+
+class _Buffers(dict[Instr, Buffer]):
+    """The buffers of parameters, each made an input of the kernel when first asked for."""
+
+    def __init__(self, ports: Ports) -> None:
+        super().__init__()
+        self.ports = ports
+
+    def __missing__(self, parameter: Instr) -> Buffer:
+        dtype = parameter.shape.dtype
+        assert dtype is not None
+        return self.ports.read("operand", int(parameter.attrs["parameter_number"]), dtype)
+
+
+def lower_hero(instr: Instr, target: Target) -> Unit:
+    """Kernels of a fusion that holds one dot or convolution (the rules of `fusion.hero`)."""
+    comp = instr.attrs["calls"]
+    hero = hero_of(comp)
+    if hero is None:
+        raise UnsupportedError(f"{instr.name} does not hold exactly one contraction")
+    operands = [_operand(o) for o in hero.operands]
+    store = _epilogue(hero, output_instrs(comp))
+    if hero.opcode == "dot":
+        return dot.lower_contraction(dot.describe(hero, operands, store), target)
+    return convolution.lower_phases(convolution.describe(hero, operands, store), target)
+
+
+def _operand(source: Instr) -> Operand:
+    """An operand as the buffer it is, or as the expression that gives its elements."""
+    if source.opcode == "parameter":
+        return buffer_operand(int(source.attrs["parameter_number"]), source)
+    dims, dtype = source.shape.dims, source.shape.dtype
+    assert dtype is not None
+    return Operand(-1, dims, dtype, _contiguous(source), _element(source))
+
+
+def _element(source: Instr) -> Element:
+    def element(p: Ports, index: Index) -> Var:
+        own = digits(source.shape.dims, "e")
+        return _bound(p, own, index).value(Access(source, own))
+
+    return element
+
+
+def _contiguous(source: Instr) -> int:
+    """The axis of `source` along which its largest parameter lies contiguously; the last one otherwise."""
+    own = digits(source.shape.dims, "e")
+    axis_of = {seq[0]: axis for axis, seq in enumerate(own) if seq}
+    best, found = -1, max(source.shape.rank - 1, 0)
+    todo = [Access(source, own)]
+    while todo:
+        access = todo.pop()
+        if access.instr.opcode == "parameter":
+            size, place = _elements(access.instr), flatten(access.index)
+            if size > best and place and isinstance(place[-1], Digit) and place[-1] in axis_of:
+                best, found = size, axis_of[place[-1]]
+        else:
+            todo.extend(sources(access, Splitter()))
+    return found
+
+
+def _elements(instr: Instr) -> int:
+    total = 1
+    for extent in instr.shape.sample_dims:
+        total *= extent
+    return total
+
+
+def _epilogue(hero: Instr, outputs: Sequence[Instr]) -> Store:
+    """Computes every output's element from the hero's, and stores it."""
+    def store(p: Ports, value: Var, index: Index) -> None:
+        own = digits(hero.shape.dims, "o")
+        dtype = hero.shape.dtype
+        assert dtype is not None
+        rounded = convert(p.b, value, dtype)
+        emitter = _bound(p, own, index)
+        emitter.replaced[Access(hero, own)] = lambda: rounded
+        values = [emitter.value(Access(output, own)) for output in outputs]
+        place = emitter.number(flatten(own))
+        for number, element in enumerate(values):
+            p.b.store(p.write("result", number, element.dtype), place, element)
+
+    return store
+
+
+def _bound(p: Ports, own: Map, index: Index) -> Emitter:
+    """An emitter with the digits of an array's dims bound to an index."""
+    emitter = Emitter(p.b, _NO_LOOPS, _Buffers(p))
+    for seq, value in zip(own, index):
+        if seq:
+            emitter.bind((seq[0],), value)  # type: ignore[arg-type]
+    return emitter
