@@ -26,7 +26,8 @@ class Emitter:
 
     `bind` gives a group of digits its value; to bind it anew in the same block, first change `version`
     (values are remembered by access and version until their block ends). `results` holds what a reduce
-    gave for the current row, `replaced` accesses that are read from scratch instead of computed.
+    gave for the current row, `replaced` accesses that are read from scratch instead of computed, `facts`
+    says of a condition whether it holds (None: not known) for all that is emitted until it changes.
     """
 
     def __init__(self, b: KernelBuilder, program: Program, buffers: Mapping[Instr, Buffer]) -> None:
@@ -35,6 +36,7 @@ class Emitter:
         self.buffers = buffers
         self.results: dict[Instr, Callable[[], tuple[Var, ...]]] = {}
         self.replaced: dict[Access, Callable[[], Var]] = {}
+        self.facts: Callable[[Cond], bool | None] | None = None
         self.version = 0
         self._bound: dict[Digit, tuple[tuple[Digit, ...], Var]] = {}
 
@@ -72,7 +74,12 @@ class Emitter:
     def _sources(self, access: Access) -> tuple[Access, ...]:
         if access in self.replaced or access.instr.opcode in ("reduce", "get-tuple-element"):
             return ()
-        return sources(access, _SPLITTER)
+        found = sources(access, _SPLITTER)
+        return found if self.facts is None else tuple(s for s in found if not self._excluded(s.mask))
+
+    def _excluded(self, mask: Sequence[Cond]) -> bool:
+        """Known to hold nowhere at the moment."""
+        return self.facts is not None and any(self.facts(cond) is False for cond in mask)
 
     def _compute(self, access: Access) -> Var:
         if access in self.replaced:
@@ -146,6 +153,8 @@ class Emitter:
         b = self.b
         tests: list[Var] = []
         for cond in mask:
+            if self.facts is not None and self.facts(cond):
+                continue
             value = self.number(cond.seq)
             low = None if cond.low is None else self._dim(cond.low)
             if low is not None:
@@ -182,19 +191,20 @@ class Emitter:
         return self.value(self._sources(access)[0])
 
     def _pad(self, access: Access) -> Var:
-        inside, outside = self._sources(access)
-        mask = self.condition(pad_source(access.instr, access.index)[1])
-        value = self.value(inside)
+        inside, outside = sources(access, _SPLITTER)
+        conds = pad_source(access.instr, access.index)[1]
+        if self._excluded(conds):
+            return self.value(outside)
+        mask, value = self.condition(conds), self.value(inside)
         return value if mask is None else self.b.op("select", mask, value, self.value(outside),
                                                     dtype=value.dtype)
 
     def _concatenate(self, access: Access) -> Var:
-        parts = self._sources(access)
         conds = concat_conds(access.instr, access.index)
-        result = self.value(parts[-1])
-        for part, mask in zip(parts[-2::-1], conds[-2::-1]):
-            upper = [Cond(c.seq, None, c.high) for c in mask]
-            test = self.condition(upper)
+        parts = [(s, m) for s, m in zip(sources(access, _SPLITTER), conds) if not self._excluded(m)]
+        result = self.value(parts[-1][0])
+        for part, mask in parts[-2::-1]:
+            test = self.condition([Cond(c.seq, None, c.high) for c in mask])
             assert test is not None
             result = self.b.op("select", test, self.value(part), result, dtype=result.dtype)
         return result

@@ -11,6 +11,7 @@ from ..ir import Buffer, Kernel
 from .costs import weight
 from .emit import Emitter
 from .grid import BLOCK, Blocks, bind_rows, ceil_div, extent, rows_per_task, task_rows
+from .segments import vector_loop
 from .tiles import tile_group, tiled
 
 
@@ -46,9 +47,7 @@ def loop_kernel(program: Program, name: str) -> Kernel:
     step = rows_per_task(inner)
     with task_rows(e.b, rows, step) as row:
         bind_rows(e, groups[:-1], row)
-        with e.b.loop(e.b.index(0), e.b.size(inner), "vector") as i:
-            e.bind(groups[-1], i)
-            store_roots(e, every, outputs)
+        vector_loop(e, groups[-1], e.b.index(0), e.b.size(inner), lambda: store_roots(e, every, outputs))
     cost = make("mul", make("mul", step, inner), work(program))
     return e.b.finish(ceil_div(rows, step), cost)
 
@@ -62,9 +61,7 @@ def _blocked(e: Emitter, groups: Sequence[Group], outputs: Sequence[Buffer]) -> 
         bind_rows(e, groups[:-1], b.op("divide", b.task, b.size(blocks.count)))
         block = b.op("remainder", b.task, b.size(blocks.count))
     start, stop = blocks.bounds(b, block)
-    with b.loop(start, stop, "vector") as i:
-        e.bind(groups[-1], i)
-        store_roots(e, range(len(outputs)), outputs)
+    vector_loop(e, groups[-1], start, stop, lambda: store_roots(e, range(len(outputs)), outputs))
     return b.finish(make("mul", rows, blocks.count), BLOCK * work(e.program))
 
 

@@ -14,7 +14,7 @@ from ..ir import Buffer, Kernel, Var
 from .emit import Emitter
 from .grid import Blocks, bind_rows, extent
 
-TILE = 32
+TILE = 64
 PITCH = TILE + 1  # so that the columns of a tile fall into different cache sets
 
 
