@@ -25,7 +25,10 @@ def plan_of(module: Module) -> tuple[planner.Planned, dict[str, Kernel]]:
 
 
 def compile_text(text: str, fused: bool = False) -> Executable:
-    module = parse(text)
+    return compile_module(parse(text), fused)
+
+
+def compile_module(module: Module, fused: bool = False) -> Executable:
     planned, kernels = plan_of(fuse(module, host.target(), lambda record: None) if fused else module)
     codes = compile_kernels([(k, s) for s, k in kernels.items()], host.target())
     return Executable(planned.plan, Library([c.object for c in codes], host.target()))

@@ -20,7 +20,7 @@ from ..ir.node import Computation, Instr, Module
 from ..ir.shape import Shape
 from . import schedule
 from .buffers import Affinity, Assignment, Buffer, assign, capacity
-from .kernel_use import read_inputs
+from .kernel_use import overwritable, read_inputs
 from .liveness import Effect, Liveness, overlaps
 from .plan import (
     BranchStep,
@@ -178,10 +178,9 @@ class _Emitter:
             self.copy(flat[operand], results[result], shapes[result].byte_size, instr.name)
         written = {results[result] for result, _ in unit.inplace}
         lookup = {"operand": flat, "result": results, "temp": temps}
-        allowed = {(flat[o], results[r]) for r, o in unit.may_inplace}
         for step in unit.steps:
             if isinstance(step, UnitKernel):
-                self._kernel(step, instr, lookup, written, allowed)
+                self._kernel(step, instr, lookup, written)
             else:
                 source, target = (lookup[r.kind][r.index] for r in (step.source, step.target))
                 self.copy(source, target, step.bytes, instr.name)
@@ -189,8 +188,7 @@ class _Emitter:
         return results
 
     def _kernel(
-        self, step: UnitKernel, instr: Instr, lookup: Mapping[str, Buffers], written: set[int],
-        allowed: set[tuple[int, int]],
+        self, step: UnitKernel, instr: Instr, lookup: Mapping[str, Buffers], written: set[int]
     ) -> None:
         """`written` grows: the first step of a unit that writes a buffer overwrites it, later ones update."""
         def numbers(refs: Sequence[UnitRef]) -> Buffers:
@@ -207,10 +205,10 @@ class _Emitter:
         updates = tuple(b for b in writes if b in written)
         self.effects[id(emitted)] = Effect(reads, kills, updates)
         written.update(writes)
-        for source in dict.fromkeys(reads):
-            for target in kills:
-                if (source, target) in allowed:
-                    self.affinities.append(Affinity(source, target, id(emitted), self.depth, inplace=True))
+        for number, result in sorted(overwritable(kernel)):
+            if inputs.count(inputs[number]) == 1 and writes[result] in kills:
+                self.affinities.append(
+                    Affinity(inputs[number], writes[result], id(emitted), self.depth, inplace=True))
 
     def _view(self, instr: Instr, operands: Sequence[Buffers]) -> Buffers:
         return operands[0]

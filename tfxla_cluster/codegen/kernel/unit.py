@@ -39,11 +39,8 @@ class UnitCopy:
 class Unit:
     """`steps` run in order. `temps`: bytes of each temporary. `inplace`: pairs (result, operand): when
     the steps begin the result's buffer holds that operand's data (the buffer assigner shares the
-    buffer where the operand dies here, and copies otherwise). `may_inplace`: pairs (result, operand)
-    of equal byte size that may be one buffer: every kernel that reads the operand and writes the result
-    reads each element before it writes that place, and no other task or lane reads it."""
+    buffer where the operand dies here, and copies otherwise)."""
 
     steps: tuple[Union[UnitKernel, UnitCopy], ...]
     temps: tuple[Dim, ...] = ()
     inplace: tuple[tuple[int, int], ...] = ()
-    may_inplace: tuple[tuple[int, int], ...] = ()
