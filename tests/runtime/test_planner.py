@@ -9,6 +9,10 @@ import pytest
 from tests import oracle
 from tfxla_cluster.ir import dim as dims
 from tfxla_cluster.ir import proto
+from tfxla_cluster.ir.builder import Builder
+from tfxla_cluster.ir.builder.core import scalar_computation
+from tfxla_cluster.ir.dtype import F32
+from tfxla_cluster.ir.shape import array
 from tfxla_cluster.ir.text import parse
 from tfxla_cluster.runtime import buffers, schedule
 from tfxla_cluster.runtime.kernel_use import overwritable, read_inputs
@@ -238,7 +242,8 @@ def _kernels(text: str) -> list[frozenset[tuple[int, int]]]:
     ("x = f32[64,64] parameter(0)\n ROOT s = f32[64,64] dot(x, x), lhs_contracting_dims={1}, "
      "rhs_contracting_dims={0}", set()),
     ("x = s32[100] parameter(0)\n y = f32[100] parameter(1)\n ROOT s = f32[100] gather(y, x), "
-     "offset_dims={}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1}", {(1, 0)}),
+     "offset_dims={}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1}",
+     {(1, 0)}),
 ])
 def test_what_may_be_overwritten(text: str, expected: set[tuple[int, int]]) -> None:
     assert [set(k) for k in _kernels(text)] == [expected] or not expected and not any(_kernels(text))
@@ -347,3 +352,24 @@ def test_symbolic_sizes_share_slots() -> None:
     groups = [(0, n * 8, [(0, 3)]), (1, n * 4, [(3, 6)]), (2, n * n, [(4, 6)]), (3, n * 8, [(6, 8)])]
     slots = buffers._slots(groups)
     assert sorted(sorted(owners) for _, owners in slots) in ([[0, 1, 3], [2]], [[0, 3], [1, 2]])
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_module_with_symbolic_sizes(fused: bool) -> None:
+    """One plan for all sizes: softmax-like rows of an [n, m] array and its column sums."""
+    n, m = dims.sym("n", 101), dims.sym("m", 103)
+    b = Builder("symbolic")
+    x = b.parameter(array(F32, (n, m)))
+    e = b.exponential(b.tanh(x))
+    zero, add = b.constant(np.float32(0)), scalar_computation("add", "f32")
+    rows = b.reduce([e], [zero], [1], add)
+    share = b.divide(e, b.broadcast(rows, (n, m), (0,)))
+    columns = b.reduce([share], [zero], [0], add)
+    executable = compile_module(b.module(share, columns, b.negate(rows)), fused)
+    assert {s.symbol for s in executable.plan.sizes} == {"n", "m"}
+    for shape in ((1, 1), (5, 7), (0, 3), (64, 1000), (333, 17)):
+        given = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+        e_ = np.exp(np.tanh(given))
+        want = e_ / e_.sum(1, keepdims=True), (e_ / e_.sum(1, keepdims=True)).sum(0), -e_.sum(1)
+        for mine, expected in zip(executable.run([given]), want, strict=True):
+            np.testing.assert_allclose(mine, expected, rtol=1e-4)

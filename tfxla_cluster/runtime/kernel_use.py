@@ -39,7 +39,7 @@ def overwritable(kernel: Kernel) -> frozenset[tuple[int, int]]:
 
 @dataclass
 class _Use:
-    """Where a buffer is accessed: blocks, offsets (None: not an element at a time), first and last position."""
+    """Where a buffer is accessed: blocks, offsets (None: many at a time), first and last position."""
 
     buffer: Buffer
     blocks: set[int] = field(default_factory=set)
