@@ -4,8 +4,8 @@ The rule, which `check` holds and a lowering of contractions may rely on:
 * exactly one dot or convolution in the fused computation: the hero (`hero_of`);
 * epilogue: instructions from the hero to the outputs are elementwise work at the hero's own index, so
   that an output element needs exactly one element of the hero; other inputs of the epilogue may be
-  broadcast, reshaped, transposed or converted. Every output has the hero's dims. The hero's own value
-  may be an output too;
+  broadcast, reshaped, transposed or converted. An output has the hero's dims, or a reshape of them that
+  leaves the minor one whole (`frame` gives the digits). The hero's own value may be an output too;
 * prologue: operands of the hero are parameters, or cheap work on them (`PROLOGUE`): an element may be
   computed several times, once each time its block is packed. Nothing in it depends on the hero.
 """
@@ -15,11 +15,12 @@ from collections.abc import Sequence
 
 from ..decision import YES, Decision, no
 from ..errors import UnsupportedError
+from ..ir.dim import product
 from ..ir.node import Computation, Instr
 from ..ir.opcode import is_elementwise
 from .cost import costly
-from .extent import same_all
-from .index import Access, Computed, Splitter, flatten
+from .extent import same
+from .index import Access, Computed, Index, Splitter, flatten, regroup
 from .legality import HEROES
 from .moves import sources
 from .program import digits
@@ -49,10 +50,28 @@ def check(hero: Instr, outputs: Sequence[Instr], inside: Sequence[Instr]) -> Dec
             return decision
     if hero in before:
         return no("hero-prologue", f"{hero.name} would feed itself")
-    for output in outputs:
-        if not same_all(output.shape.dims, hero.shape.dims):
-            return no("hero-output", f"{output.name} has not the dims of {hero.name}")
-    return _epilogue(hero, outputs, members)
+    indices = frame(hero, outputs)
+    if indices is None:
+        return no("hero-output", f"outputs are not elements of {hero.name} one by one")
+    return _epilogue(hero, [Access(o, i) for o, i in zip(outputs, indices[1:])], indices[0], members)
+
+
+def frame(hero: Instr, outputs: Sequence[Instr]) -> tuple[Index, ...] | None:
+    """The index of the hero's element, then of each output's, made of the same digits.
+
+    None where the dims of the outputs and of the hero are not groups of the same finer dims, or where the
+    hero's minor dim would be cut (its loop runs in lanes, without divisions).
+    """
+    arrays = (hero, *outputs)
+    finest = max(arrays, key=lambda i: sum(d != 1 for d in i.shape.dims))
+    seq = flatten(digits(finest.shape.dims, "o"))
+    if not all(same(product(i.shape.dims), product(finest.shape.dims)) for i in arrays):
+        return None
+    found = tuple(regroup(seq, i.shape.dims, Splitter()) for i in arrays)
+    if any(isinstance(atom, Computed) for index in found for part in index for atom in part):
+        return None
+    minor = [part for part in found[0] if part][-1:]
+    return None if minor and len(minor[0]) > 1 else found
 
 
 def _prologue(operand: Instr, members: set[Instr], seen: set[Instr]) -> Decision:
@@ -72,9 +91,8 @@ def _prologue(operand: Instr, members: set[Instr], seen: set[Instr]) -> Decision
     return YES
 
 
-def _epilogue(hero: Instr, outputs: Sequence[Instr], members: set[Instr]) -> Decision:
-    own = digits(hero.shape.dims, "o")
-    todo = [Access(o, own) for o in outputs]
+def _epilogue(hero: Instr, roots: Sequence[Access], own: Index, members: set[Instr]) -> Decision:
+    todo = list(roots)
     seen = set(todo)
     while todo:
         access = todo.pop()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 
 from ....errors import UnsupportedError
-from ....fusion.hero import hero_of
+from ....fusion.hero import frame, hero_of
 from ....fusion.index import Access, Digit, Splitter, flatten
 from ....fusion.index import Index as Map
 from ....fusion.moves import sources
@@ -19,6 +19,7 @@ from ..unit import Unit
 from . import convolution, dot
 from .contraction_operand import Element, Operand, Store, buffer_operand, convert
 from .emit import Emitter
+from .grid import bind_rows
 
 _NO_LOOPS = Program(*((),) * len(fields(Program)))  # the loops are those of the contraction
 
@@ -92,14 +93,18 @@ def _elements(instr: Instr) -> int:
 
 def _epilogue(hero: Instr, outputs: Sequence[Instr]) -> Store:
     """Computes every output's element from the hero's, and stores it."""
+    found = frame(hero, outputs)
+    if found is None:
+        raise UnsupportedError(f"outputs of a fusion are not elements of {hero.name} one by one")
+    own, roots = found[0], found[1:]
+
     def store(p: Ports, value: Var, index: Index) -> None:
-        own = digits(hero.shape.dims, "o")
         dtype = hero.shape.dtype
         assert dtype is not None
         rounded = convert(p.b, value, dtype)
         emitter = _bound(p, own, index)
         emitter.replaced[Access(hero, own)] = lambda: rounded
-        values = [emitter.value(Access(output, own)) for output in outputs]
+        values = [emitter.value(Access(output, root)) for output, root in zip(outputs, roots)]
         place = emitter.number(flatten(own))
         for number, element in enumerate(values):
             p.b.store(p.write("result", number, element.dtype), place, element)
@@ -111,6 +116,5 @@ def _bound(p: Ports, own: Map, index: Index) -> Emitter:
     """An emitter with the digits of an array's dims bound to an index."""
     emitter = Emitter(p.b, _NO_LOOPS, _Buffers(p))
     for seq, value in zip(own, index):
-        if seq:
-            emitter.bind((seq[0],), value)  # type: ignore[arg-type]
+        bind_rows(emitter, [(digit,) for digit in seq], value)  # type: ignore[misc]
     return emitter
