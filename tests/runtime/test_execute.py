@@ -257,6 +257,23 @@ def test_a_forked_child_runs_and_starts_its_own_workers() -> None:
     subprocess.run([sys.executable, "-c", _FORK], check=True, timeout=60, cwd=Path(__file__).parents[2])
 
 
+def test_a_lock_held_by_another_thread_is_free_in_a_forked_child() -> None:
+    script = """
+import os, threading
+from tfxla_cluster.runtime.locks import ForkSafeLock
+lock = ForkSafeLock()
+holder = threading.Thread(target=lock.acquire)
+holder.start()
+holder.join()
+child = os.fork()
+if child == 0:
+    os._exit(0 if lock.acquire(blocking=False) else 1)
+assert os.waitpid(child, 0)[1] == 0
+assert not lock.acquire(blocking=False)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60, cwd=Path(__file__).parents[2])
+
+
 def test_more_threads_than_cores(code: HandCode) -> None:
     threads = native.runtime().setting("threads")
     before = threads.value

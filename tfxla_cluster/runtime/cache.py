@@ -1,10 +1,11 @@
 """Executables in memory: a bounded table, least recently used out first, keyed by named guards."""
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, TypeVar
+
+from .locks import ForkSafeLock
 
 T = TypeVar("T")
 Guard = tuple[str, Hashable]
@@ -23,7 +24,7 @@ class Cache(Generic[T]):
         self._capacity = max(1, capacity)
         self._on_evict = on_evict
         self._entries: OrderedDict[Key, T] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
 
     def __len__(self) -> int:
         return len(self._entries)

@@ -4,7 +4,6 @@ from __future__ import annotations
 import atexit
 import ctypes
 import hashlib
-import threading
 import weakref
 from collections import deque
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from ..ir.shape import Shape
 from . import native
 from .encode import Encoded, encode
 from .layout import RECORD, STATUS_CLOSED, STATUS_NO_MEMORY
+from .locks import ForkSafeLock
 from .plan import CopyStep, KernelStep, LaunchPlan, walk
 from .pool import DEFAULTS
 
@@ -156,7 +156,7 @@ def may_share(plan: LaunchPlan) -> bool:
     return False
 
 
-_lock = threading.Lock()
+_lock = ForkSafeLock()
 _bodies: dict[int, _Body] = {}
 _retired: deque[int] = deque()
 _slabs: list[np.ndarray] = []

@@ -3,17 +3,19 @@ from __future__ import annotations
 
 import ctypes
 import os
-import threading
+import platform
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import llvmlite.binding as llvm
 
 from .. import flags
-from ..errors import InternalError
+from ..errors import InternalError, UnsupportedError
 from ..target import Target
 from . import host
 from .interpreter import build
+from .locks import ForkSafeLock
 from .pool import DEFAULTS, FIELDS
 
 # Functions of the process that the runtime's code calls.
@@ -39,18 +41,28 @@ class Runtime:
         return ctypes.c_int64.from_address(self.pool + 8 * FIELDS[name])
 
 
-_lock = threading.Lock()
+_lock = ForkSafeLock()
 _runtime: Runtime | None = None
 
 
 def runtime() -> Runtime:
-    """This process's runtime; the first call compiles it (some 30 ms). No thread starts yet."""
+    """This process's runtime; the first call compiles it (some 30 ms). No thread starts yet.
+
+    UnsupportedError on anything but Linux on x86-64.
+    """
     global _runtime
     if _runtime is None:
         with _lock:
             if _runtime is None:
+                _check_platform()
                 _runtime = _load(_compile(host.target()))
     return _runtime
+
+
+def _check_platform() -> None:
+    machine = platform.machine()
+    if sys.platform != "linux" or machine not in ("x86_64", "AMD64"):
+        raise UnsupportedError(f"the runtime needs Linux on x86-64, this is {sys.platform} on {machine}")
 
 
 def _compile(target: Target) -> bytes:
