@@ -23,7 +23,7 @@ class Reasons:
             name = word(record, "node")
             self.records[word(record, "graph"), name] = self.records["", name] = record
 
-    def of(self, file: str) -> "GraphReasons":
+    def of(self, file: str) -> GraphReasons:
         """Those of one graph's file."""
         return GraphReasons(self, file)
 

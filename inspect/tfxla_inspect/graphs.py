@@ -23,7 +23,8 @@ PLUMBING = {
     "_DeviceArg": "an argument of the function",
     "_DeviceRetval": "a result of the function",
 }
-_LAYOUTS = re.compile(r"\{[^{}]*\}|/\*.*?\*/")
+# Layouts, and the counting comments of tuples; the comment after a symbolic size (`8/*n*/`) stays.
+_LAYOUTS = re.compile(r"\{[^{}]*\}|/\*index=\d+\*/")
 
 # What an instruction does: title and hue (-1 neutral).
 _GROUPS = (
@@ -106,7 +107,7 @@ def hlo_graph(hlo: Hlo, sources: dict[str, Any], tabs: Sequence[tuple[str, str]]
             "detail": "Shape",
             "group": "What it does",
             "note": "TensorFlow node",
-            "hint": "Click a colour to find its instructions. Click a node for its operands, line and kernel; "
+            "hint": "Click a colour to find its instructions. Click a node for its operands, line, kernel; "
             "double click for its neighbourhood. ▾3: three edges too long to draw.",
         },
     }
@@ -174,7 +175,7 @@ def tf_graph(graph: Graph, reason: Callable[[Node], str], place: Callable[[Node]
             "detail": "Type",
             "group": "Cluster",
             "note": "Why in no cluster",
-            "hint": "A colour a cluster; grey is in none. Click one to see only it. Click a node for its inputs, "
+            "hint": "A colour a cluster; grey is in none. Click one to light it up. Click a node for inputs, "
             "users and the reason; double click for its neighbourhood. ▾3: three edges too long to draw.",
         },
     }

@@ -25,25 +25,27 @@ class ModulePages:
     def __init__(self, dump: Dump, module: Module, reader: Reader, page: Page) -> None:
         self.dump, self.module, self.reader, self.page = dump, module, reader, page
         self.files = module.files
-        self.after_text = reader.text(self.files.one("after"))
-        self.after = hlo.parse(self.after_text)
-        self.before_text = reader.text(self.files.one("before"))
-        self.before = hlo.parse(self.before_text)
+        self.before_count = self.after_count = 0
 
     def first(self) -> None:
-        """What a person opens first."""
+        """What a person opens first. The texts are dropped again: a dump has many modules."""
+        text = self.reader.text(self.files.one("after"))
+        self.after = hlo.parse(text)
+        self.before = hlo.parse(self.reader.text(self.files.one("before")))
+        self.before_count, self.after_count = self.before.count, self.after.count
         self.page.html("summary", "Summary", self._summary())
         self._graph()
-        self._text("text", "Optimised HLO", self.after_text, "after")
+        self._text("text", "Optimised HLO", text, "after")
         self._decisions()
         self._plan()
         self._buffers()
         kernel_tab(self.page, self.module, self.reader, self.after)
         self._lines()
+        del self.after, self.before
 
     def second(self) -> None:
         """The large remainder."""
-        self._text("before", "HLO before", self.before_text, "before")
+        self._text("before", "HLO before", Reader().text(self.files.one("before")), "before")
         self._passes()
         self._files()
 

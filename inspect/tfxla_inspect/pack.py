@@ -66,8 +66,8 @@ def document(title: str, start: str, packer: Packer, site: str) -> str:
             '<a class="skip" href="#start">Skip to content</a>',
             f'<nav id="nav" aria-label="Pages"><a class="home" href="#start">{escape(title)}</a>'
             '<input id="filter" type="search" placeholder="Filter pages" aria-label="Filter pages">'
-            '<div id="pages"></div><p class="hint">Keys: <kbd>/</kbd> search, <kbd>[</kbd> <kbd>]</kbd> tabs, '
-            "<kbd>h</kbd> start</p></nav>",
+            '<div id="pages"></div><p class="hint">Keys: <kbd>/</kbd> search, <kbd>[</kbd> <kbd>]</kbd> tabs,'
+            " <kbd>h</kbd> start</p></nav>",
             f'<main id="start" tabindex="-1">{start}</main>',
             '<main id="page" tabindex="-1" hidden></main>',
             *packer.blocks,

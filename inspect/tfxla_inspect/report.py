@@ -126,9 +126,9 @@ def _modules(
         pages = ModulePages(dump, module, reader, page)
         pages.first()
         kernels = next((tab.get("n", 0) for tab in page.tabs if tab["id"] == "kernels"), 0)
-        count = pages.after.count or pages.before.count
+        count = pages.after_count or pages.before_count
         page.note = f"{plural(count, 'instruction')}, {plural(kernels, 'kernel')}"
-        rows.append(ModuleRow(module, pages.before.count, pages.after.count, kernels))
+        rows.append(ModuleRow(module, pages.before_count, pages.after_count, kernels))
         built.append(pages)
     for number, pages in enumerate(built):
         progress(f"texts of module {number + 1} of {len(built)}")

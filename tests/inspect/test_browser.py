@@ -30,7 +30,8 @@ DRIVER = """
   const open = async hash => { location.hash = hash; await wait(300); };
   const key = (node, name) => node.dispatchEvent(
     new KeyboardEvent("keydown", {key: name, bubbles: true, cancelable: true}));
-  const type = async (node, text) => { node.value = text; node.dispatchEvent(new Event("input")); await wait(100); };
+  const type = async (node, text) => {
+    node.value = text; node.dispatchEvent(new Event("input")); await wait(100); };
   while (!document.body.classList.contains("ready")) await wait(20);
   out.start = !document.getElementById("start").hidden;
   for (const hash of PAGES) { await open(hash); out.pages[hash] = page.innerText; }
@@ -63,7 +64,8 @@ DRIVER = """
   out.next = location.hash;
 
   await open("m0/kernels");
-  [...page.querySelectorAll(".choice button")].find(b => b.textContent === "Assembly").click();
+  const button = text => [...page.querySelectorAll("button")].find(b => b.textContent === text);
+  button("Assembly").click();
   await wait(200);
   out.assembly = page.querySelector(".lower .vtext").textContent;
   await open("g0/nodes");

@@ -6,6 +6,7 @@ a version. Every trace record has the COMMON fields; unknown fields and kinds ar
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -264,3 +265,7 @@ def markdown() -> str:
         lines.append(f"| **{name}** | | {record.content} |")
         lines += [f"| | `{field}` | {text} |" for field, text in record.fields.items()]
     return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(markdown())

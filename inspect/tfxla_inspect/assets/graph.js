@@ -125,6 +125,12 @@ function showGraph(box, data, options) {
     return hue < 0 ? "fill:var(--node)" : `fill:hsl(${hue} var(--node-s) var(--node-l))`;
   }
 
+  // From afar boxes are a few pixels: stronger colours.
+  function strong(group) {
+    const hue = data.groups[group].hue;
+    return hue < 0 ? "fill:var(--edge)" : `fill:hsl(${hue} 60% 55%)`;
+  }
+
   // One path a group: thousands of boxes cost no more than a few elements.
   function boxes(nodes, grow) {
     const paths = new Map();
@@ -136,7 +142,7 @@ function showGraph(box, data, options) {
       paths.get(keyed).parts.push(part);
     }
     return [...paths.values()].map(p => svg("path", {d: p.parts.join(""), class: (p.mark ? "hit" : "far") + (p.faint ? " faint" : ""),
-      style: p.mark ? null : fill(p.group)}));
+      style: p.mark ? null : strong(p.group)}));
   }
 
   function farAway(nodes, edges) {
@@ -166,7 +172,7 @@ function showGraph(box, data, options) {
 
   function nearBy(nodes, edges) {
     const parts = edges.map(e => view.edges[e]).map(edge => svg("path", {d: line(edge), "marker-end": "url(#arrow)",
-      class: "edge" + (edge[0] === selected ? " out" : edge[1] === selected ? " in" : "")}));
+      class: "edge" + (edge[0] === selected ? " out" : edge[1] === selected ? " in" : dimmed(edge[0]) && dimmed(edge[1]) ? " faint" : "")}));
     if (selected >= 0 && view.at.has(selected)) parts.push(...longEdges());
     for (const i of nodes) parts.push(nodeBox(i));
     return parts;
@@ -236,8 +242,9 @@ function showGraph(box, data, options) {
       }
       edge = grown;
     }
+    lit = -1;
     setView(small([...found].sort((a, b) => a - b), "neighbourhood"));
-    if (view.at.has(id)) show(id);
+    if (scale > 0.45) select(id); else show(id);
   }
 
   function openBody(name) {
@@ -257,22 +264,29 @@ function showGraph(box, data, options) {
   }
 
   function details(id) {
-    const facts = [["Kind", N.kind[id]], [data.words.detail, N.detail[id]], [data.words.group, data.groups[N.group[id]].t],
-      [data.words.note, N.note[id]]].filter(([, v]) => v);
+    const facts = [["Kind", N.kind[id]], [data.words.detail, N.detail[id]], [data.words.group, data.groups[N.group[id]].t]].filter(([, v]) => v);
     const links = (data.tabs || []).map(([title, tab]) => el("a", {href: `#${options.page}/${tab}/${encodeURIComponent(tab === "kernels" || tab === "text" ? N.name[id] : "?" + N.name[id])}`}, title));
     report.put(panel, el("button", {class: "close", title: "Close (Escape)", onclick: () => { selected = -1; drawn = null; legend(); update(); }}, "×"),
       el("h2", {}, N.name[id]), el("dl", {}, facts.map(([t, v]) => [el("dt", {}, t), el("dd", {}, v)])),
       N.where[id] ? el("p", {class: "source", title: "The user's line"}, N.where[id]) : null,
       el("p", {class: "links"}, links, N.body[id] && data.bodies[N.body[id]] ? el("button", {onclick: () => openBody(N.body[id])}, "open its body") : null,
         el("button", {onclick: () => neighbourhood(id)}, "neighbourhood")),
+      ...(N.note[id] ? [el("h3", {}, data.words.note), el("p", {class: "origin"}, N.note[id])] : []),
       ...list("Inputs", [...new Set(N.ins[id])]), ...list("Used by", usersOf(id)));
   }
 
   function legend() {
     const rows = data.groups.map((g, n) => [g, n]).filter(([g]) => g.n).sort((a, b) => b[0].n - a[0].n);
-    report.put(panel, el("h2", {}, data.words.group), el("p", {class: "hint"}, data.words.hint), el("div", {class: "list"}, rows.slice(0, 300).map(([g, n]) =>
+    report.put(panel, el("h2", {}, data.words.group), el("p", {class: "hint"}, data.words.hint), only(), el("div", {class: "list"}, rows.slice(0, 300).map(([g, n]) =>
       el("button", {class: "go" + (n === lit ? " on" : ""), onclick: () => { lit = lit === n ? -1 : n; drawn = null; legend(); if (lit >= 0) first(n); update(); }},
         el("i", {style: fill(n).replace("fill", "background")}), g.t, el("small", {}, " " + report.format(g.n))))));
+  }
+
+  // With a group lit: a button that draws its nodes alone.
+  function only() {
+    const ids = lit < 0 ? [] : N.group.flatMap((g, id) => g === lit ? [id] : []);
+    if (!ids.length || ids.length > 1500) return null;
+    return el("p", {}, el("button", {onclick: () => setView(small(ids, data.groups[lit].t))}, `only ${data.groups[lit].t}`));
   }
 
   function first(group) {
