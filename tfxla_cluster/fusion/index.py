@@ -81,6 +81,30 @@ class Splitter:
         )
 
 
+class Refiner(Splitter):
+    """Splits digits into new ones, for a caller that starts over with `expand`ed indices while `changed`."""
+
+    def __init__(self) -> None:
+        self.parts: dict[Digit, tuple[Digit, Digit]] = {}
+        self.changed = False
+
+    def split(self, atom: Atom, high: Dim, low: Dim) -> tuple[Atom, Atom]:
+        if not isinstance(atom, Digit):
+            return super().split(atom, high, low)
+        if atom not in self.parts:
+            self.parts[atom] = Digit(high, atom.hint), Digit(low, atom.hint)
+        self.changed = True
+        return super().split(atom, high, low)
+
+    def expand(self, seq: Seq) -> Seq:
+        """`seq` with each digit that was split replaced by its parts."""
+        found: list[Atom] = []
+        for atom in seq:
+            parts = self.parts.get(atom) if isinstance(atom, Digit) else None
+            found.extend(self.expand(parts) if parts else (atom,))
+        return tuple(found)
+
+
 def affine(seq: Seq, scale: int, offset: Dim, extent: Dim) -> Seq:
     """The index v * scale + offset into a dimension of `extent`, v the value of `seq`."""
     if extent == 1:

@@ -146,6 +146,8 @@ class _Planner:
             return YES
         members = {**a.members, **b.members}
         outputs = self._outputs(members)
+        if not outputs:
+            return no("dead", "nothing uses the result")
         updates = [i for i in members if i.opcode == "dynamic-update-slice"]
         inside, _ = self.graph.closure(outputs, members)
         if updates:
@@ -155,8 +157,6 @@ class _Planner:
         return self._one_program(outputs, inside)
 
     def _one_program(self, outputs: Sequence[Instr], inside: Sequence[Instr]) -> Decision:
-        if not outputs:
-            return no("dead", "nothing uses the result")
         try:
             program = analyse_parts(outputs, inside)
         except UnsupportedError as error:
@@ -184,9 +184,10 @@ class _Planner:
 
     def _outputs(self, members: Mapping[Instr, None]) -> list[Instr]:
         """Members whose value is used outside."""
+        users, root = self.graph.users, self.comp.root
         return [
             m for m in members
-            if m.shape.is_array and (m is self.comp.root or any(u not in members for u in self.graph.users[m]))]
+            if m.shape.is_array and (m is root or any(u not in members for u in users[m]))]
 
     # --- computing again ---
     def _spread(self, value: Instr, group: Group, readers: Sequence[Group]) -> None:
@@ -204,7 +205,7 @@ class _Planner:
         for reader in readers:
             members = {**reader.members, **reader.recomputed, **chain}
             outputs = self._outputs(reader.members)
-            if any(i.opcode == "dynamic-update-slice" for i in members):
+            if not outputs or any(i.opcode == "dynamic-update-slice" for i in members):
                 return
             if not self._one_program(outputs, self.graph.closure(outputs, members)[0]):
                 return

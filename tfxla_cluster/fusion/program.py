@@ -17,7 +17,7 @@ from ..errors import UnsupportedError
 from ..ir.dim import Dim, product
 from ..ir.node import Computation, Instr
 from .extent import same
-from .index import Access, Atom, Computed, Digit, Index, Seq, Splitter, flatten, regroup
+from .index import Access, Atom, Computed, Digit, Index, Refiner, Seq, Splitter, flatten, regroup
 from .moves import sources, update_target
 
 Group = tuple[Digit, ...]
@@ -27,8 +27,9 @@ MAX_ACCESSES = 20_000
 
 @dataclass(frozen=True)
 class Program:
-    """`params`, `instrs`: what is read, and what is computed. `roots`: the access of each output, whose index is made of the space's digits. `levels`: the
-    reduces in the order their results are needed; those of one level share a pass over the row.
+    """`params`, `instrs`: what is read, and what is computed. `roots`: the access of each output, whose
+    index is made of the space's digits. `levels`: the reduces in the order their results are needed; those
+    of one level share a pass over the row.
     `space`: the index of the element that the first reduce combines (else of the first output).
     `stores`: where each output's element goes (the root's index, but for an update in place).
     `groups`: in the order of `space`, then digits of other outputs; `accesses`: every element of every
@@ -108,7 +109,7 @@ def output_instrs(comp: Computation) -> tuple[Instr, ...]:
     return comp.root.operands if comp.root.opcode == "tuple" else (comp.root,)
 
 
-class _Analysis(Splitter):
+class _Analysis(Refiner):
     """Walks until no digit needs splitting any more."""
 
     def __init__(
@@ -117,8 +118,7 @@ class _Analysis(Splitter):
     ) -> None:
         self.outputs, self.instrs, self.params, self.update = outputs, inside, params, update
         self.inside = set(inside)
-        self.parts: dict[Digit, tuple[Digit, Digit]] = {}
-        self.changed = False
+        super().__init__()
         self.reduces = [i for i in inside if i.opcode == "reduce"]
         self.kept: Seq = ()
         self.reduced: Seq = ()
@@ -149,23 +149,6 @@ class _Analysis(Splitter):
             if not self.changed:
                 return self._program(roots, stores)
         raise UnsupportedError("reshapes split the loops too often")
-
-    # --- digits ---
-    def split(self, atom: Atom, high: Dim, low: Dim) -> tuple[Atom, Atom]:
-        if not isinstance(atom, Digit):
-            return super().split(atom, high, low)
-        if atom not in self.parts:
-            self.parts[atom] = Digit(high, atom.hint), Digit(low, atom.hint)
-        self.changed = True
-        return super().split(atom, high, low)
-
-    def expand(self, seq: Seq) -> Seq:
-        """`seq` with each digit that was split replaced by its parts."""
-        found: list[Atom] = []
-        for atom in seq:
-            parts = self.parts.get(atom) if isinstance(atom, Digit) else None
-            found.extend(self.expand(parts) if parts else (atom,))
-        return tuple(found)
 
     def _root_index(self, root: Instr) -> Index:
         """Rows where the output is a value a row, the space where it has as many elements, else its own."""
@@ -268,7 +251,7 @@ class _Analysis(Splitter):
         else:
             space = flatten(roots[0].index)
         every = dict.fromkeys((*space, *(d for r in roots for d in flatten(r.index))))
-        groups = tuple(_groups(list(every), self.runs))  # type: ignore[arg-type]
+        groups = tuple(runs_together(list(every), self.runs))  # type: ignore[arg-type]
         return Program(
             self.params, self.instrs, roots, stores, space, self.kept, self.reduced, self._levels(), groups,
             tuple(self.accesses), tuple(a for a in self.accesses if a.instr not in self.inside))
@@ -292,7 +275,7 @@ def digits(dims: tuple[Dim, ...], hint: str) -> Index:
     return tuple(() if dim == 1 else (Digit(dim, hint),) for dim in dims)
 
 
-def _groups(order: list[Digit], runs: dict[Seq, None]) -> Iterator[Group]:
+def runs_together(order: list[Digit], runs: dict[Seq, None]) -> Iterator[Group]:
     """Maximal runs of digits that stand together, in order, in every use of any of them."""
     after: dict[Digit, Atom | None] = {}
     before: dict[Digit, Atom | None] = {}

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 
 from ....errors import UnsupportedError
-from ....fusion.hero import frame, hero_of
+from ....fusion.hero import epilogue, hero_of
 from ....fusion.index import Access, Digit, Splitter, flatten
 from ....fusion.index import Index as Map
 from ....fusion.moves import sources
@@ -44,7 +44,7 @@ def lower_hero(instr: Instr, target: Target) -> Unit:
     if hero is None:
         raise UnsupportedError(f"{instr.name} does not hold exactly one contraction")
     operands = [_operand(o) for o in hero.operands]
-    store = _epilogue(hero, output_instrs(comp))
+    store = _epilogue(hero, output_instrs(comp), comp.instrs)
     if hero.opcode == "dot":
         return dot.lower_contraction(dot.describe(hero, operands, store), target)
     return convolution.lower_phases(convolution.describe(hero, operands, store), target)
@@ -91,23 +91,22 @@ def _elements(instr: Instr) -> int:
     return total
 
 
-def _epilogue(hero: Instr, outputs: Sequence[Instr]) -> Store:
+def _epilogue(hero: Instr, outputs: Sequence[Instr], inside: Sequence[Instr]) -> Store:
     """Computes every output's element from the hero's, and stores it."""
-    found = frame(hero, outputs)
-    if found is None:
-        raise UnsupportedError(f"outputs of a fusion are not elements of {hero.name} one by one")
-    own, roots = found[0], found[1:]
+    found = epilogue(hero, outputs, inside)
 
     def store(p: Ports, value: Var, index: Index) -> None:
         dtype = hero.shape.dtype
         assert dtype is not None
         rounded = convert(p.b, value, dtype)
-        emitter = _bound(p, own, index)
-        emitter.replaced[Access(hero, own)] = lambda: rounded
-        values = [emitter.value(Access(output, root)) for output, root in zip(outputs, roots)]
-        place = emitter.number(flatten(own))
-        for number, element in enumerate(values):
-            p.b.store(p.write("result", number, element.dtype), place, element)
+        emitter = Emitter(p.b, _NO_LOOPS, _Buffers(p))
+        for groups, number in zip(found.groups, index):
+            bind_rows(emitter, groups, number)
+        emitter.replaced[Access(hero, found.own)] = lambda: rounded
+        values = [emitter.value(root) for root in found.roots]
+        for position, (root, element) in enumerate(zip(found.roots, values)):
+            output = p.write("result", position, element.dtype)
+            p.b.store(output, emitter.number(flatten(root.index)), element)
 
     return store
 
@@ -116,5 +115,6 @@ def _bound(p: Ports, own: Map, index: Index) -> Emitter:
     """An emitter with the digits of an array's dims bound to an index."""
     emitter = Emitter(p.b, _NO_LOOPS, _Buffers(p))
     for seq, value in zip(own, index):
-        bind_rows(emitter, [(digit,) for digit in seq], value)  # type: ignore[misc]
+        if seq:
+            emitter.bind((seq[0],), value)  # type: ignore[arg-type]
     return emitter
