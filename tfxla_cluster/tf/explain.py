@@ -35,5 +35,5 @@ def explain(fn: Callable[..., Any], *args: Any) -> str:
 
 def _line(node: Any, cluster: str | None, decision: Any, lines: dict[str, str]) -> str:
     place = f" ({lines[node.name]})" if node.name in lines else ""
-    answer = f"in {cluster}" if cluster else f"left out ({decision.rule}): {decision.reason}" if decision else "left out"
+    answer = f"in {cluster}" if cluster else f"left out ({decision.rule}): {decision.reason}" if decision is not None else "left out"
     return f"{node.op} {node.name}{place}: {answer}"
