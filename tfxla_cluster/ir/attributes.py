@@ -94,10 +94,7 @@ KINDS: dict[str, str] = {
 COMMON = frozenset(("frontend_attributes", "backend_config", "sharding", "operand_precision", "result_accuracy"))
 
 # XLA's parser insists on these even where the value is the table's default.
-_ALWAYS_WRITTEN = frozenset("""
-    fft_type fft_length offset_dims collapsed_slice_dims start_index_map index_vector_dim slice_sizes
-    update_window_dims inserted_window_dims scatter_dims_to_operand_dims algorithm padding dynamic_slice_sizes
-    dimensions left_side lower transpose_a kind k largest replica_groups""".split())
+_ALWAYS_WRITTEN = frozenset(["fft_type", "fft_length", "offset_dims", "collapsed_slice_dims", "start_index_map", "index_vector_dim", "slice_sizes", "update_window_dims", "inserted_window_dims", "scatter_dims_to_operand_dims", "algorithm", "padding", "dynamic_slice_sizes", "dimensions", "left_side", "lower", "transpose_a", "kind", "k", "largest", "replica_groups"])
 
 _DIMENSIONS = {"dimensions": REQUIRED}
 _REDUCER = {"to_apply": REQUIRED}

@@ -74,18 +74,18 @@ class Instr:
     name: str
     opcode: str
     shape: Shape
-    operands: tuple["Instr", ...] = ()
+    operands: tuple[Instr, ...] = ()
     attrs: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
     sources: frozenset[str] = frozenset()
     metadata: Metadata = NO_METADATA
-    control: tuple["Instr", ...] = ()
+    control: tuple[Instr, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.attrs, MappingProxyType):
             object.__setattr__(self, "attrs", MappingProxyType(dict(self.attrs)))
 
     @property
-    def called(self) -> tuple["Computation", ...]:
+    def called(self) -> tuple[Computation, ...]:
         """The computations this instruction calls, in CALLED_ATTRS order."""
         found: list[Computation] = []
         for key in CALLED_ATTRS:
@@ -96,11 +96,11 @@ class Instr:
                 found.extend(value)
         return tuple(found)
 
-    def replace(self, **changes: Any) -> "Instr":
+    def replace(self, **changes: Any) -> Instr:
         """A copy with fields changed; `attrs` given here replaces all attributes."""
         return replace(self, **changes)
 
-    def with_attrs(self, **changes: Any) -> "Instr":
+    def with_attrs(self, **changes: Any) -> Instr:
         """A copy with single attributes changed (None removes one)."""
         merged = {**self.attrs, **changes}
         return replace(self, attrs={k: v for k, v in merged.items() if v is not None})
@@ -176,7 +176,7 @@ class Module:
 
         return visit(self.entry)
 
-    def replace(self, **changes: Any) -> "Module":
+    def replace(self, **changes: Any) -> Module:
         return replace(self, **changes)
 
     def __repr__(self) -> str:

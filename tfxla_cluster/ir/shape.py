@@ -20,7 +20,7 @@ class Shape:
     dtype: DType | None = None
     dims: tuple[Dim, ...] = ()
     layout: tuple[int, ...] | None = None
-    elements: tuple["Shape", ...] = ()
+    elements: tuple[Shape, ...] = ()
 
     @property
     def rank(self) -> int:
@@ -58,13 +58,13 @@ class Shape:
     def is_row_major(self) -> bool:
         return self.layout is None or self.layout == tuple(range(self.rank - 1, -1, -1))
 
-    def with_dims(self, dims: tuple[Dim, ...]) -> "Shape":
+    def with_dims(self, dims: tuple[Dim, ...]) -> Shape:
         return replace(self, dims=tuple(dims), layout=None)
 
-    def with_dtype(self, dtype: DType) -> "Shape":
+    def with_dtype(self, dtype: DType) -> Shape:
         return replace(self, dtype=dtype)
 
-    def same_as(self, other: "Shape") -> bool:
+    def same_as(self, other: Shape) -> bool:
         """Equal but for layout."""
         return (self.kind, self.dtype, self.dims) == (other.kind, other.dtype, other.dims) and (
             len(self.elements) == len(other.elements)

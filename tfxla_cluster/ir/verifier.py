@@ -1,6 +1,7 @@
 """The verifier: a module keeps the labelled rules of `rules.RULES`."""
 from __future__ import annotations
 
+from ..errors import VerifierError
 from . import attributes
 from .infer import infer
 from .infer.common import same_shape
@@ -8,7 +9,6 @@ from .node import Computation, Instr, Module
 from .opcode import OPCODES
 from .rules import broken, check
 from .shape import Shape
-from ..errors import VerifierError
 
 _TEXT_ONLY = attributes.COMMON
 

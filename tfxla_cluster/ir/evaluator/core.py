@@ -46,7 +46,7 @@ def _bind(shapes: Sequence[Shape], arrays: Sequence[Array]) -> dict[str, int]:
     return env
 
 
-def _check_argument(runner: "Evaluator", param: Instr, array: Array) -> None:
+def _check_argument(runner: Evaluator, param: Instr, array: Array) -> None:
     if not param.shape.is_array or param.shape.dtype is None:
         raise UnsupportedError(f"parameter %{param.name} is a {param.shape.kind}")
     if array.dtype != param.shape.dtype.numpy or array.shape != runner.dims(param.shape):

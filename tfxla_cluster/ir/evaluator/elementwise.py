@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from .convert import convert, reduce_precision, total_order_key
 from .core import Array, Evaluator, Meaning
 
 _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+_SIGNED = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
@@ -89,18 +90,18 @@ def _either(on_float: Callable[..., Any], on_int: Callable[..., Any]) -> Meaning
     return meaning
 
 
-def _shift(fn: Callable[[Array, Array], Any], fill: Callable[[Array], Any], logical: bool) -> Meaning:
-    """`fn`, or `fill` where the amount (read as unsigned) is at least the width."""
+def _shift(fn: Callable[[Array, Array], Any], fill: Callable[[Array], Any], read_as: Mapping[int, Any]) -> Meaning:
+    """`fn` on the bits read as `read_as`, or `fill` where the amount (read as unsigned) is at least the width."""
     def meaning(ev: Evaluator, instr: Instr, args: list[Any]) -> Array:
         x, amount = np.broadcast_arrays(*args)
         bits = from_numpy(x.dtype).bits
         unsigned = _UNSIGNED[x.dtype.itemsize]
         count = amount.view(unsigned) if bits >= 8 else amount.astype(np.uint8) & 15
         inside = np.minimum(count, bits - 1)
-        operand = x.view(unsigned) if logical and bits >= 8 else x
+        operand = x.view(read_as[x.dtype.itemsize]) if bits >= 8 else x
         moved = fn(_wide(operand), inside.astype(_wide(operand).dtype)).astype(operand.dtype)
         moved = moved.view(x.dtype) if moved.dtype != x.dtype else moved
-        return np.where(count >= bits, fill(x), moved).astype(x.dtype)
+        return np.where(count >= bits, np.asarray(fill(operand)).astype(operand.dtype).astype(x.dtype), moved)
 
     return meaning
 
@@ -221,9 +222,9 @@ MEANINGS: dict[str, Meaning] = {
     "power": _either(np.power, _int_power), "atan2": _float(np.arctan2),
     "maximum": _float(np.maximum), "minimum": _float(np.minimum),
     "and": _integer(np.bitwise_and), "or": _integer(np.bitwise_or), "xor": _integer(np.bitwise_xor), "not": _not,
-    "shift-left": _shift(np.left_shift, lambda x: 0, False),
-    "shift-right-logical": _shift(np.right_shift, lambda x: 0, True),
-    "shift-right-arithmetic": _shift(np.right_shift, lambda x: np.where(x < 0, -1, 0), False),
+    "shift-left": _shift(np.left_shift, lambda x: 0, _UNSIGNED),
+    "shift-right-logical": _shift(np.right_shift, lambda x: 0, _UNSIGNED),
+    "shift-right-arithmetic": _shift(np.right_shift, lambda x: np.where(x < 0, -1, 0), _SIGNED),
     "count-leading-zeros": _count_leading_zeros, "popcnt": _popcnt,
     "clamp": _clamp, "select": _select, "compare": _compare, "complex": _complex,
     "real": _part(np.real), "imag": _part(np.imag), "convert": _convert, "reduce-precision": _reduce_precision,

@@ -13,14 +13,11 @@ _NUMBER = _INEXACT | _INT
 _ANY = _NUMBER | _PRED
 # opcode -> kinds of element type it works on (rule E3); those not listed take any.
 _KINDS: dict[str, set[str]] = {
-    **{op: _INEXACT for op in """
-        acos acosh asin asinh atan atanh cosine cosh exponential exponential-minus-one log log-plus-one logistic
-        rsqrt sine sinh sqrt tan tanh cbrt""".split()},
-    **{op: _FLOAT for op in "ceil erf floor is-finite round-nearest-afz round-nearest-even reduce-precision".split()},
-    **{op: _NUMBER for op in "abs negate sign power divide subtract".split()},
-    **{op: _INT | _PRED for op in "and or xor not".split()},
-    **{op: _INT for op in """
-        popcnt count-leading-zeros shift-left shift-right-arithmetic shift-right-logical""".split()},
+    **dict.fromkeys(["acos", "acosh", "asin", "asinh", "atan", "atanh", "cosine", "cosh", "exponential", "exponential-minus-one", "log", "log-plus-one", "logistic", "rsqrt", "sine", "sinh", "sqrt", "tan", "tanh", "cbrt"], _INEXACT),
+    **dict.fromkeys(["ceil", "erf", "floor", "is-finite", "round-nearest-afz", "round-nearest-even", "reduce-precision"], _FLOAT),
+    **dict.fromkeys(["abs", "negate", "sign", "power", "divide", "subtract"], _NUMBER),
+    **dict.fromkeys(["and", "or", "xor", "not"], _INT | _PRED),
+    **dict.fromkeys(["popcnt", "count-leading-zeros", "shift-left", "shift-right-arithmetic", "shift-right-logical"], _INT),
     "atan2": _INEXACT, "remainder": _FLOAT | _INT, "real": _INEXACT, "imag": _INEXACT, "complex": _FLOAT,
 }
 _PART = {"c64": "f32", "c128": "f64"}

@@ -1,0 +1,80 @@
+"""Protos: field numbers, round trips, what TF's bridge gives."""
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from tests import oracle
+from tests.hlo_cases import CASES, Case
+from tfxla_cluster.errors import ParseError
+from tfxla_cluster.ir import proto, text, verifier
+from tfxla_cluster.ir.proto.schema import MESSAGES
+
+DATA = pathlib.Path(__file__).parents[1] / "data"
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_reads_xla_and_xla_reads_ours(case: Case) -> None:
+    module = proto.read(oracle.proto(case.text))
+    verifier.verify(module)
+    assert text.render(text.parse(text.render(module))) == text.render(proto.read(proto.write(module)))
+    assert oracle.normal_text(proto.write(module)) == oracle.normal_text(case.text)
+
+
+@pytest.mark.parametrize("path", sorted(DATA.glob("*.hlo.pb")), ids=lambda path: path.name)
+def test_modules_of_the_bridge(path: pathlib.Path) -> None:
+    data = path.read_bytes()
+    module = proto.read(data)
+    verifier.verify(module)
+    assert any(i.sources for i in module.entry.instrs)
+
+    def blocks(of: bytes | str) -> list[str]:
+        return sorted(oracle.normal_text(of).replace(", parameter_replication={false}", "").split("\n\n"))
+
+    assert blocks(data) == blocks(proto.write(module)) == blocks(text.render(module))
+
+
+def test_wrapped_in_an_hlo_proto() -> None:
+    inner = oracle.proto(CASES[0].text)
+    outer = MESSAGES["HloProto"]()
+    outer.hlo_module.ParseFromString(inner)
+    assert text.render(proto.read(outer.SerializeToString())) == text.render(proto.read(inner))
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00", b"not a proto", b"\x0a\x03abc"])
+def test_bad_bytes(data: bytes) -> None:
+    with pytest.raises(ParseError):
+        proto.read(data)
+
+
+def test_field_numbers_are_those_of_tensorflow() -> None:
+    """In a child process: the import of TensorFlow's protos is slow and drags much in."""
+    code = """
+from tensorflow.compiler.xla.service import hlo_pb2
+from tensorflow.compiler.xla import xla_data_pb2
+from tfxla_cluster.ir.proto.schema import MESSAGES
+def find(name):
+    for file in (hlo_pb2.DESCRIPTOR, xla_data_pb2.DESCRIPTOR):
+        for message in file.message_types_by_name.values():
+            for one in (message, *message.nested_types):
+                if one.name == name:
+                    yield one
+for name, made in MESSAGES.items():
+    for field in made.DESCRIPTOR.fields:
+        theirs = [m.fields_by_number.get(field.number) for m in find(name)]
+        assert any(t is not None and t.name == field.name and t.is_repeated == field.is_repeated for t in theirs), (
+            name, field.name)
+print("same")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip().endswith("same"), done.stderr[-2000:]
+
+
+def test_no_tensorflow_is_imported() -> None:
+    code = ("import sys, tfxla_cluster.ir.proto, tfxla_cluster.ir.text, tfxla_cluster.ir.evaluator, "
+            "tfxla_cluster.ir.builder, tfxla_cluster.ir.verifier; "
+            "assert not {'tensorflow', 'jax', 'jaxlib'} & set(sys.modules)")
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
