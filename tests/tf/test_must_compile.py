@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from tests.tf import double
 from tests.tf.programs import PROGRAMS
-from tfxla_cluster import flags
-from tfxla_cluster.tf import hooks
+from tfxla_cluster import counters, flags
+from tfxla_cluster.tf import graph_pass, hooks
 from tfxla_cluster.tf.must_compile import HOOK
 
 
@@ -20,17 +20,15 @@ from tfxla_cluster.tf.must_compile import HOOK
 def ours(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     double.install(monkeypatch)
     hooks.install()
+    graph_pass.enable()
     yield
+    graph_pass.disable()
     hooks.remove()
 
 
 def _run(name: str) -> list[Any]:
     tf.keras.utils.set_random_seed(1)
     return tf.nest.flatten(PROGRAMS[name]())
-
-
-# Programs that run no must-compile function natively at all, by design.
-NOTHING_NATIVE = {"functions_run_eagerly"}
 
 
 @pytest.mark.parametrize("name", list(PROGRAMS))
@@ -40,9 +38,11 @@ def test_program_is_as_stock(name: str, monkeypatch: pytest.MonkeyPatch) -> None
     before, stock_before = double.runs(), len(_fallbacks())
     with flags.patch(tfxla_must_compile_fallback="raise"):
         hooks.install()
+        graph_pass.enable()
         try:
             have = _run(name)
         finally:
+            graph_pass.disable()
             hooks.remove()
     assert double.runs() > before, "nothing ran natively"
     assert len(_fallbacks()) == stock_before
@@ -55,9 +55,7 @@ def test_program_is_as_stock(name: str, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def _fallbacks() -> dict[str, int]:
-    from tfxla_cluster.stats import snapshot
-
-    return dict(snapshot()["fallback_reasons"])
+    return dict(counters.snapshot()["fallback_reasons"])
 
 
 def test_functions_traced_before_are_covered_and_restored(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,3 +197,45 @@ def test_variable_count_of_reads(ours: None) -> None:
     route = next(r for r in HOOK.routes.values() if r)
     assert len(route.interface.resources) == 3 and len(route.interface.inputs) == 2
     assert len(route.interface.updated) == 1
+
+
+def test_nested_call_falls_back_where_it_is_not_compiled(ours: None, capsys: pytest.CaptureFixture[str]) -> None:
+    v = tf.Variable(1)
+    inner = tf.function(lambda x: (tf.unique(x).y, v.assign_add(1)), jit_compile=True)
+    outer = tf.function(lambda x: inner(x + 0)[0] * 2)
+    for _ in range(3):
+        assert outer(tf.constant([1, 2, 1])).numpy().tolist() == [2, 4]
+    assert v.numpy() == 4
+    assert capsys.readouterr().err.count("is compiled by stock XLA") == 1
+
+
+def test_nested_call_is_refused_with_line(ours: None) -> None:
+    @tf.function(jit_compile=True)
+    def inner(x: Any) -> Any:
+        return tf.py_function(lambda y: y, [x], tf.float32)  # MARK 3
+
+    outer = tf.function(lambda x: inner(x) + 1)
+    line = _line_of("# MARK " + "3")
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"test_must_compile.py:{line}"):
+        outer(tf.ones([2]))
+
+
+def test_nested_call_assigns_in_order(ours: None) -> None:
+    v = tf.Variable([1.0, 1.0])
+
+    @tf.function(jit_compile=True)
+    def inner(x: Any) -> Any:
+        v.assign(v * x)
+        return v.read_value()
+
+    @tf.function
+    def outer(x: Any) -> Any:
+        v.assign_add([1.0, 1.0])
+        first = inner(x)
+        v.assign_add(first)
+        return inner(x), v.read_value()
+
+    before = double.runs()
+    a, b = outer(tf.constant([2.0, 3.0]))
+    assert a.numpy().tolist() == [16.0, 36.0] and b.numpy().tolist() == [16.0, 36.0]
+    assert double.runs() == before + 2

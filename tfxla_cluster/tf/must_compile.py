@@ -86,6 +86,14 @@ class Hook:
         self.dropped: deque[Route] = deque()
         self.originals: dict[str, Any] = {}
         self.everything = False
+        self.removed: deque[str] = deque(maxlen=100_000)
+
+    def take_removed(self) -> list[str]:
+        """Names of functions that TensorFlow removed since the last call."""
+        names = []
+        while self.removed:
+            names.append(self.removed.popleft())
+        return names
 
     def install(self, selected_only: bool = False) -> None:
         """Route must-compile functions, of `jit` only or all. Functions traced earlier are covered."""
@@ -130,10 +138,11 @@ class Hook:
         return call_function
 
     def _make_remove(self, original: Any) -> Any:
-        routes, dropped = self.routes, self.dropped
+        routes, dropped, removed = self.routes, self.dropped, self.removed
 
         def remove_function(ctx: Any, name: bytes) -> Any:
             # Called from __del__ at any point of any thread: no lock may be taken here.
+            removed.append(name.decode() if isinstance(name, bytes) else name)
             route = routes.pop(name, None)
             if route is not None:
                 route.closed = True

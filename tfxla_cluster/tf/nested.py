@@ -21,9 +21,9 @@ from .. import flags, trace
 from ..errors import UnsupportedError
 from ..lower.constants import Library
 from ..lower.function_def import fresh_name
-from ..stats import add as count
+from ..counters import add as count
 from . import compiling, variables
-from .must_compile import MUST_COMPILE, say_fallback
+from .must_compile import HOOK, MUST_COMPILE, say_fallback
 from .native_op import READY, Program
 
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")
@@ -32,11 +32,13 @@ _CALL_ATTRS = ("config_proto", "config", "executor_type")
 
 @dataclass(frozen=True)
 class NestedCall:
-    """What replaces a must-compile callee. `function`: its name; `library`: FunctionDefs the graph needs."""
+    """What replaces a must-compile callee. `function`: its name; `library`: FunctionDefs the graph needs;
+    `registered`: functions put into the eager context for it."""
 
     function: str
     library: tuple[Any, ...]
     program: Program
+    registered: tuple[str, ...] = ()
 
 
 _made: dict[tuple[str, bool], NestedCall] = {}
@@ -59,6 +61,7 @@ def rewrite(node: Any, library: Library) -> list[Any]:
     `library(name)` gives the graph's FunctionDefs. Idempotent: the edited node is no must-compile call.
     """
     name = node.attr["f"].func.name
+    forget(HOOK.take_removed())
     with _lock:
         key = name, flags.get("tfxla_must_compile_fallback") == "raise"
         if key not in _made:
@@ -74,14 +77,19 @@ def rewrite(node: Any, library: Library) -> list[Any]:
 def forget(names: Iterable[str] | None = None) -> None:
     """Drop the replacements of these callees (None: of all)."""
     with _lock:
-        for key in [k for k in _made if names is None or k[0] in names]:
-            _made.pop(key).program.close()
+        wanted = None if names is None else set(names)
+        for key in [k for k in _made if wanted is None or k[0] in wanted]:
+            call = _made.pop(key)
+            call.program.close()
+            for name in call.registered:
+                if context.context().has_function(name.encode()):
+                    context.context().remove_function(name.encode())
 
 
 def _make(node: Any, callee: Any, library: Library, strict: bool) -> NestedCall:
     interface = variables.interface(callee, library)
     name = callee.signature.name
-    _register(callee, library)
+    registered = _register(callee, library)
 
     def refused(reason: UnsupportedError) -> None:
         if not strict:
@@ -93,20 +101,21 @@ def _make(node: Any, callee: Any, library: Library, strict: bool) -> NestedCall:
     trace.record("function", name=name, route="nested_must_compile", variables=len(interface.resources),
                  updated=len(interface.updated))
     if strict:
-        return NestedCall(native.signature.name, (native,), program)
+        return NestedCall(native.signature.name, (native,), program, registered)
     stock = _stock(node, callee)
     chooser = _chooser(callee, interface, program, native.signature.name, stock.signature.name)
-    return NestedCall(chooser.signature.name, (native, stock, chooser), program)
+    return NestedCall(chooser.signature.name, (native, stock, chooser), program, registered)
 
 
-def _register(function: Any, library: Library) -> None:
+def _register(function: Any, library: Library) -> tuple[str, ...]:
     """The bridge looks the callee and what it calls up in the eager context: put there what it lacks."""
-    ctx = context.context()
+    ctx, added = context.context(), []
     pending, seen = [function], {function.signature.name}
     while pending:
         definition = pending.pop()
         if not ctx.has_function(definition.signature.name.encode()):
             ctx.add_function_def(definition)
+            added.append(definition.signature.name)
         for node in definition.node_def:
             for attr in node.attr.values():
                 kind = attr.WhichOneof("value")
@@ -114,6 +123,7 @@ def _register(function: Any, library: Library) -> None:
                 fresh = [d for f in named if f.name not in seen for d in (library(f.name),) if d is not None]
                 seen.update(d.signature.name for d in fresh)
                 pending += fresh
+    return tuple(added)
 
 
 def _empty_like(callee: Any, name: str) -> Any:

@@ -1,0 +1,206 @@
+"""The native ops: guards, allocation, dispatch, refusals; entries made by hand."""
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.python import pywrap_tfe
+from tensorflow.python.eager import context
+
+from tfxla_cluster.errors import UnsupportedError
+from tfxla_cluster.ir import dim as dims
+from tfxla_cluster.ir.dim import make, sym
+from tfxla_cluster.tf import native_op
+from tfxla_cluster.tf.native_op import InputView, Program
+from tfxla_cluster.tf.native_records import ANY, UNREAD, Entry, Guard, Output, postfix
+
+F32, I32 = tf.float32.as_datatype_enum, tf.int32.as_datatype_enum
+_ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p),
+                          ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_int64))
+
+
+@_ENTRY
+def _double(record: int, inputs: Any, outputs: Any, sizes: Any) -> int:
+    """outputs[0][: sizes[0]] = 2 * inputs[0]; record 7 reports a failure."""
+    n = sizes[0]
+    if n:
+        kind = ctypes.c_float * n
+        source, target = (np.frombuffer(kind.from_address(p[0]), np.float32) for p in (inputs, outputs))
+        target[:] = source * 2
+    return int(record == 7)
+
+
+ADDRESS = ctypes.cast(_double, ctypes.c_void_p).value or 0
+
+
+def _program(compile: Callable[[list[InputView]], Entry], inputs: list[int], outputs: list[int]) -> Program:
+    return Program("test", inputs, outputs, compile)
+
+
+def _generic(views: list[InputView], record: int = 1) -> Entry:
+    """Doubles a vector of any size; the second input's value is guarded; the third output is the second input."""
+    n = sym("n", 5)
+    guards = (Guard(F32, (ANY,)), Guard(I32, (), views[1].bytes()))
+    outputs = (Output(F32, 4, (n,), 0), Output(F32, 4, (make("add", n, 1), 2), 1), Output(I32, passes=1))
+    return Entry(guards, record, ADDRESS, (0, UNREAD), outputs, 2, (("n", 0, 0),))
+
+
+@pytest.mark.parametrize("in_function", [False, True])
+def test_guards_sizes_and_pass_through(in_function: bool) -> None:
+    seen: list[tuple[int, ...]] = []
+
+    def compile(views: list[InputView]) -> Entry:
+        seen.append(views[0].dims)
+        return _generic(views)
+
+    program = _program(compile, [F32, I32], [F32, F32, I32])
+    call: Any = _as_function(program) if in_function else program
+    for n in (5, 0, 7):
+        out = call(tf.range(n, dtype=tf.float32), tf.constant(3))
+        assert out[0].numpy().tolist() == [2.0 * i for i in range(n)]
+        assert out[1].shape == (n + 1, 2) and out[2].numpy() == 3
+    assert seen == [(5,)]
+    assert call(tf.ones([5]), tf.constant(4))[2].numpy() == 4
+    assert len(seen) == 2 and program.executions == 4
+    assert call(tf.ones([5]), tf.constant(3))[2].numpy() == 3
+    assert len(seen) == 2, "the first entry is found again"
+
+
+def _as_function(program: Program) -> Any:
+    """The op inside a graph function."""
+    x, k = (tf.TensorSpec(None, tf.float32), tf.TensorSpec([], tf.int32))
+    plain = tf.function(lambda a, b: (a, a, b)).get_concrete_function(x, k)
+    definition = plain.function_def
+    fdef = type(definition)()
+    fdef.CopyFrom(definition)
+    fdef.signature.name = f"test_native_{program.token}"
+    del fdef.node_def[:]
+    fdef.node_def.append(program.node("op", [a.name for a in fdef.signature.input_arg]))
+    for i, out in enumerate(fdef.signature.output_arg):
+        fdef.ret[out.name] = f"op:results:{i}"
+    ctx = context.context()
+    ctx.add_function_def(fdef)
+    return lambda *args: ctx.call_function(fdef.signature.name.encode(), list(args), 3)
+
+
+def test_refusal_is_cached_and_told_by_ready() -> None:
+    asked = []
+
+    def compile(views: list[InputView]) -> Entry:
+        asked.append(views[0].dims)
+        raise UnsupportedError("op X of f32 is not compiled", "Do without")
+
+    program = _program(compile, [F32], [F32])
+    for _ in range(2):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="op X of f32 is not compiled. Do without"):
+            program(tf.ones([2]))
+    assert asked == [(2,)]
+    ready = _ready(program)
+    assert not ready(tf.ones([2])) and not ready(tf.ones([3]))
+    assert asked == [(2,), (3,)]
+
+
+def _ready(program: Program) -> Callable[..., bool]:
+    attrs = ("program", program.token, "Tin", list(program.input_types))
+
+    def ready(*tensors: Any) -> bool:
+        handle = context.context()._handle
+        return bool(pywrap_tfe.TFE_Py_Execute(handle, "", native_op.READY, list(tensors), attrs, 1)[0].numpy())
+
+    return ready
+
+
+def test_ready_compiles() -> None:
+    program = _program(_generic, [F32, I32], [F32, F32, I32])
+    assert _ready(program)(tf.ones([2]), tf.constant(1))
+    assert len(program.entries) == 1 and program.executions == 0
+
+
+def test_bug_while_compiling_is_an_error_not_a_crash() -> None:
+    program = _program(lambda views: 1 // 0, [F32], [F32])  # type: ignore[arg-type,return-value]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="ZeroDivisionError"):
+        program(tf.ones([2]))
+
+
+def test_failing_code_is_an_error() -> None:
+    program = _program(lambda views: _generic(views, record=7), [F32, I32], [F32, F32, I32])
+    with pytest.raises(tf.errors.InternalError, match="reported a failure"):
+        program(tf.ones([2]), tf.constant(1))
+
+
+def test_guards_that_do_not_hold_are_an_error() -> None:
+    program = _program(lambda views: Entry((Guard(F32, (99,)),), 1, ADDRESS, (0,), (Output(F32, 4, (99,), 0),), 1),
+                       [F32], [F32])
+    with pytest.raises(tf.errors.InternalError, match="guards do not hold"):
+        program(tf.ones([2]))
+
+
+def test_entries_are_bounded() -> None:
+    program = _program(_generic, [F32, I32], [F32, F32, I32])
+    for k in range(native_op.MAX_ENTRIES + 10):
+        program(tf.ones([1]), tf.constant(k))
+    assert len(program.entries) == native_op.MAX_ENTRIES
+    assert program.entries[0].guards[1].value == np.int32(native_op.MAX_ENTRIES + 9).tobytes()
+
+
+def test_threads_compile_once() -> None:
+    asked: list[int] = []
+
+    def compile(views: list[InputView]) -> Entry:
+        asked.append(1)
+        return _generic(views)
+
+    program = _program(compile, [F32, I32], [F32, F32, I32])
+    wrong: list[Any] = []
+
+    def work(k: int) -> None:
+        for n in range(50):
+            out = program(tf.fill([n % 7], float(k)), tf.constant(1))
+            if out[0].numpy().tolist() != [2.0 * k] * (n % 7):
+                wrong.append((k, n))
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong and asked == [1] and program.executions == 400
+
+
+def test_token_of_another_process_is_refused() -> None:
+    program = _program(_generic, [F32, I32], [F32, F32, I32])
+    stale = program.token + native_op.CAPACITY
+    attrs = ("program", stale, "Tin", [F32, I32], "Tout", [F32, F32, I32])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="another process"):
+        pywrap_tfe.TFE_Py_Execute(context.context()._handle, "", native_op.RUN,
+                                  [tf.ones([1]), tf.constant(1)], attrs, 3)
+
+
+DIMS = [
+    sym("a", 1), make("add", sym("a", 1), 3), make("mul", make("add", sym("a", 1), sym("b", 1)), 2),
+    make("floordiv", make("add", sym("a", 1), -9), 2), make("mod", make("add", sym("a", 1), -9), 4),
+    make("floordiv", sym("a", 1), sym("b", 1)), make("max", sym("a", 1), sym("b", 1)),
+    make("min", make("mul", sym("b", 1), 3), 7), 12,
+]
+
+
+@pytest.mark.parametrize("dim", DIMS, ids=str)
+@pytest.mark.parametrize("a,b", [(4, 3), (9, 2), (1, 5)])
+def test_dims_are_computed_as_ir_says(dim: Any, a: int, b: int) -> None:
+    """Checked through an output of that size (negative sizes cannot be: 16 is added)."""
+    padded = make("add", dim, 16)
+    entry = Entry((Guard(F32, (ANY, ANY)),), 1, ADDRESS, (0,), (Output(F32, 4, (padded,), 0),), 1,
+                  (("a", 0, 0), ("b", 0, 1)))
+    program = _program(lambda views: entry, [F32], [F32])
+    out = program(tf.ones([a, b]))[0]
+    assert out.shape[0] == dims.evaluate(padded, {"a": a, "b": b})
+
+
+def test_postfix_needs_known_sizes() -> None:
+    with pytest.raises(KeyError):
+        postfix(sym("z", 1), {"a": 0})
