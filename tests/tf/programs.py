@@ -45,7 +45,8 @@ def mlp_step() -> Any:
 
 @program
 def optimizer_step() -> Any:
-    model = tf.keras.Sequential([tf.keras.layers.Input((6,)), tf.keras.layers.Dense(5, "relu"), tf.keras.layers.Dense(3)])
+    layers = tf.keras.layers
+    model = tf.keras.Sequential([layers.Input((6,)), layers.Dense(5, "relu"), layers.Dense(3)])
     optimizer = tf.keras.optimizers.Adam(0.05)
     optimizer.build(model.trainable_variables)
 

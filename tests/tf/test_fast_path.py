@@ -36,7 +36,8 @@ def test_second_call_is_direct(ours: None) -> None:
     f = tf.function(lambda x, k: {"y": v.assign_add(x) * k, "z": (x,)}, jit_compile=True)
     for n in range(1, 4):
         out = f(X, 2.0)
-        assert out["y"].numpy().tolist() == [2.0 * (1 + n), 2.0 * (1 + 2 * n)] and out["z"][0].numpy().tolist() == [1, 2]
+        assert out["y"].numpy().tolist() == [2.0 * (1 + n), 2.0 * (1 + 2 * n)]
+        assert out["z"][0].numpy().tolist() == [1, 2]
     assert _plans(f).calls == 2 and dict(_plans(f).misses) == {"signature": 1}
     f(X, 3.0)
     f(tf.ones([2, 2])[0], 3.0)
@@ -128,7 +129,8 @@ def test_plans_copy_and_pickle_as_empty() -> None:
 
 
 @pytest.mark.parametrize("a,b,same", [
-    ((1,), (True,), False), ((1,), (1.0,), False), ((X, [X]), (X, (X,)), False), (({"a": 1, "b": X},), ({"b": X, "a": 1},), True),
+    ((1,), (True,), False), ((1,), (1.0,), False), ((X, [X]), (X, (X,)), False),
+    (({"a": 1, "b": X},), ({"b": X, "a": 1},), True),
     ((X,), (tf.ones([2]),), True), ((X,), (tf.ones([3]),), False), ((X,), (tf.constant([1, 2]),), False),
     ((None, "s"), (None, "s"), True), (((),), ([],), False),
 ])

@@ -54,7 +54,7 @@ class Lowered:
     updates: tuple[tuple[int, int], ...]
 
 
-def function_def(name: "str | bytes") -> Any:
+def function_def(name: str | bytes) -> Any:
     """The FunctionDef registered in the eager context; LoweringError when there is none."""
     found = library(name if isinstance(name, str) else name.decode())
     if found is None:
@@ -68,7 +68,7 @@ def library(name: str) -> Any:
     return ctx.get_function_def(name) if ctx.has_function(name.encode()) else None
 
 
-def lower(function: "str | bytes", args: Sequence[Arg]) -> Lowered:
+def lower(function: str | bytes, args: Sequence[Arg]) -> Lowered:
     """Lower a registered function at the sizes of `args` (one per FunctionDef argument, in order).
 
     Executes nothing and leaves random state alone; holds the GIL (0.1 ms an HLO instruction). May be called

@@ -120,7 +120,8 @@ def required_inputs(node: Any, library: Library, depth: int = 0) -> frozenset[in
     """Positions of a node's data inputs that must be constants. `library(name)` gives a FunctionDef or None."""
     wanted = TABLE.get(node.op)
     if wanted is not None:
-        found, position = [], 0
+        found: list[int] = []
+        position = 0
         for name, count in input_counts(node):
             found += range(position, position + count) if name in wanted else ()
             position += count

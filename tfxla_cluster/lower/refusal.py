@@ -7,7 +7,8 @@ from typing import Any
 from ..errors import LoweringError
 from . import sources
 
-_UNSUPPORTED = re.compile(r"(\w+) \(No registered '(\w+)' OpKernel for \w+ devices compatible with node \{\{node ([^}]+)\}\}")
+_UNSUPPORTED = re.compile(
+    r"(\w+) \(No registered '(\w+)' OpKernel for \w+ devices compatible with node \{\{node ([^}]+)\}\}")
 _ATTRIBUTES = re.compile(r"Requested Attributes: ([^)]*)\)")
 _NODE = re.compile(r"\{\{node ([^}]+)\}\}")
 _CONSTANT = re.compile(r"Input (\d+) to node `([^`]+)` with op (\w+) must be a compile-time constant")
@@ -63,7 +64,8 @@ def explain(text: str, lowered_name: str, definition: Any) -> LoweringError:
     where = sources.line_of(definition.signature.name, node) or _last_user_frame(text)
     graph = _GRAPH.search(text)
     inside = graph.group(1) if graph else definition.signature.name
-    message = f"function {definition.signature.name} cannot be compiled: node '{node}' (op {op or '?'}) in {inside}: {why}"
+    what = f"node '{node}' (op {op or '?'}) in {inside}" if node else inside
+    message = f"function {definition.signature.name} cannot be compiled: {what}: {why}"
     return LoweringError(message, remedy, where, op, node)
 
 

@@ -19,7 +19,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
             return value, at
 
 
-def fields(data: bytes) -> Iterator[tuple[int, "int | bytes"]]:
+def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     """(field number, integer or bytes) of a serialised message, in order."""
     at = 0
     while at < len(data):
@@ -34,7 +34,7 @@ def fields(data: bytes) -> Iterator[tuple[int, "int | bytes"]]:
             at += length
 
 
-def _packed(value: "int | bytes") -> list[int]:
+def _packed(value: int | bytes) -> list[int]:
     if isinstance(value, int):
         return [value]
     found, at = [], 0

@@ -119,7 +119,7 @@ def _output(kind: int, loaded: session.Loaded, result: int) -> Output:
     shape = loaded.outputs[result]
     for dim in shape.dims:
         if not is_static(dim) and dim.op == "bounded":  # type: ignore[union-attr]
-            raise UnsupportedError(f"result {result} has a size that is known only after it was computed (at most {dim.args[1]})")  # type: ignore[union-attr]
+            raise UnsupportedError(f"the size {dim} of result {result} is known only after it was computed")
     assert shape.dtype is not None, shape
     return Output(kind, shape.dtype.itemsize, shape.dims, result)
 

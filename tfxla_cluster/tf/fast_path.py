@@ -78,7 +78,7 @@ class Plans(dict[Any, "Plan | None"]):
     def __reduce__(self) -> Any:
         return Plans, ()
 
-    def __deepcopy__(self, memo: Any) -> "Plans":
+    def __deepcopy__(self, memo: Any) -> Plans:
         return Plans()
 
 
@@ -189,7 +189,10 @@ class FastPath:
         plans.calls += 1
         return plan.pack(flat)
 
-    def _learn(self, original: Any, function: Any, args: tuple[Any, ...], plans: Plans, key: Any, tensors: list[Any]) -> Any:
+    def _learn(
+        self, original: Any, function: Any, args: tuple[Any, ...], plans: Plans, key: Any, tensors: list[Any]
+    ) -> Any:
+        """TensorFlow's own path, then a plan for the next such call."""
         result = original(function, *args)
         known = plans.get(key, 0)
         if known is not None and flags.get("tfxla_fast_path"):
@@ -206,7 +209,8 @@ def make_plan(function: Any, args: tuple[Any, ...], tensors: Sequence[Any]) -> t
 
     bound = function_type_utils.canonicalize_function_inputs(
         args, {}, function._function_type, function._default_values, function._is_pure)
-    config = function._no_variable_creation_config if function._created_variables else function._variable_creation_config
+    created = function._created_variables
+    config = function._no_variable_creation_config if created else function._variable_creation_config
     if config is None:
         return None, "route"
     concrete = tracing_compilation.trace_function(bound.args, bound.kwargs, config)

@@ -17,9 +17,9 @@ from tensorflow.python.eager import cancellation, context, execute
 from tensorflow.python.util import function_utils
 
 from .. import flags, trace
+from ..counters import add as count
 from ..lower import bridge
 from ..lower.function_def import fresh_name
-from ..counters import add as count
 from . import compiling, native_op, variables
 
 MUST_COMPILE = "_XlaMustCompile"
@@ -36,7 +36,8 @@ class Route:
         self.interface = variables.interface(definition, bridge.library, {i: d for i, d in dtypes.items() if d})
         self.program = compiling.program(self.interface, "must", name.decode())
         self.wrapper = b""
-        self.op, self.attrs = native_op.RUN, self.program.attrs
+        self.op = native_op.RUN
+        self.attrs: tuple[Any, ...] = self.program.attrs
         if not self.interface.is_pure:
             self._wrap(definition)
         written = self.interface.updated and len(self.interface.resources) > 1
@@ -100,8 +101,8 @@ class Hook:
         with self.lock:
             if not selected_only and not self.everything:
                 self.everything = True
-                for name in [n for n, route in self.routes.items() if route is None]:
-                    del self.routes[name]
+                for plain in [n for n, route in self.routes.items() if route is None]:
+                    del self.routes[plain]
             if self.originals:
                 return
             native_op.ensure_registered()
@@ -170,7 +171,7 @@ class Hook:
     def _make_route(self, name: bytes, definition: Any, inputs: list[Any]) -> Route | None:
         try:
             route = Route(name, definition, inputs)
-        except Exception as error:  # a bug of the rewriter must not break a program that worked
+        except Exception as error:  # noqa: BLE001 - a bug of the rewriter must not break a program that worked
             say_fallback(name.decode(), f"internal error: {type(error).__name__}: {error}")
             return None
         count("functions")

@@ -77,10 +77,10 @@ class Code:
         pointer = self.b.inttoptr(I64(self.addresses[name]), ll.FunctionType(result, kinds).as_pointer())
         return self.b.call(pointer, args)
 
-    def load(self, base: ll.Value, index: "ll.Value | int") -> ll.Value:
+    def load(self, base: ll.Value, index: ll.Value | int) -> ll.Value:
         return self.b.load(self.b.gep(base, (i64(index),)))
 
-    def store(self, value: ll.Value, base: ll.Value, index: "ll.Value | int") -> None:
+    def store(self, value: ll.Value, base: ll.Value, index: ll.Value | int) -> None:
         self.b.store(value, self.b.gep(base, (i64(index),)))
 
     def text(self, message: str) -> ll.Value:
@@ -113,7 +113,7 @@ class Code:
         return self.b.icmp_signed("!=", self.api("TF_GetCode", status), I32(0))
 
 
-def i64(value: "ll.Value | int") -> ll.Value:
+def i64(value: ll.Value | int) -> ll.Value:
     """A 64-bit constant, or `value` itself when it is one already."""
     return I64(value) if isinstance(value, int) else value
 

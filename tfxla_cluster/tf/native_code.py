@@ -10,8 +10,24 @@ from collections.abc import Mapping
 import llvmlite.ir as ll
 
 from .native_builder import (
-    CANCELLED, DIM_OPERATORS, EXECUTE, I1, I8, I32, I64, INTERNAL, INVALID_ARGUMENT, MISS, P64, PPTR, PTR, STACK_SLOTS,
-    VOID, Code, entry_word, program_word,
+    CANCELLED,
+    DIM_OPERATORS,
+    EXECUTE,
+    I1,
+    I8,
+    I32,
+    I64,
+    INTERNAL,
+    INVALID_ARGUMENT,
+    MISS,
+    P64,
+    PPTR,
+    PTR,
+    STACK_SLOTS,
+    VOID,
+    Code,
+    entry_word,
+    program_word,
 )
 
 TF_BOOL = 10

@@ -39,8 +39,10 @@ MAX_ENTRIES = 64
 
 _MISS = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p),
                          ctypes.c_void_p, ctypes.c_int64)
-_CTYPES = {"i8*": ctypes.c_void_p, "i8**": ctypes.c_void_p, "i64*": ctypes.c_void_p, "i32": ctypes.c_int32,
-           "i64": ctypes.c_int64, "void": None}
+_CTYPES: dict[str, Any] = {
+    "i8*": ctypes.c_void_p, "i8**": ctypes.c_void_p, "i64*": ctypes.c_void_p, "i32": ctypes.c_int32,
+    "i64": ctypes.c_int64, "void": None,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,11 @@ class Program:
         return self.record[program_word("executions")]
 
     @property
+    def is_idle(self) -> bool:
+        """No kernel refers to it and no execution is under way."""
+        return not (self.record[program_word("references")] or self.record[program_word("in_flight")])
+
+    @property
     def entries(self) -> list[Entry]:
         """Its executables and refusals, newest first."""
         return [words.keep[0] for words in self._entries]  # type: ignore[index]
@@ -137,7 +144,7 @@ class Program:
             raise
         except UnsupportedError as error:
             refusal = error
-        except Exception as error:  # a bug of the compiler must not end the program: the caller falls back
+        except Exception as error:  # noqa: BLE001 - a bug of the compiler must not end the program: the caller falls back
             refusal = UnsupportedError(f"internal error, please report it: {type(error).__name__}: {error}")
             refusal.__cause__ = error
             trace.record("error", what=f"compiling {self.name}", error=type(error).__name__, message=str(error))
@@ -184,11 +191,11 @@ class Program:
 class _Library:
     """The process's one native library: machine code, program table, op registration."""
 
-    _instance: "_Library | None" = None
+    _instance: _Library | None = None
     _lock = threading.Lock()
 
     @classmethod
-    def get(cls) -> "_Library":
+    def get(cls) -> _Library:
         """Registers the ops on first use."""
         if cls._instance is None:
             with cls._lock:
@@ -233,16 +240,11 @@ class _Library:
         """Forget closed programs that no kernel refers to."""
         with self._lock:
             for number, program in list(self.programs.items()):
-                idle = program.record[program_word("references")] == 0 and program.record[program_word("in_flight")] == 0
-                if program.closed and idle:
+                if program.closed and program.is_idle:
                     self.past_executions += program.executions
                     self.table[number] = 0
                     self.past_executions += program.executions
                     del self.programs[number]
-
-    def executions(self) -> int:
-        with self._lock:
-            return self.past_executions + sum(p.executions for p in self.programs.values())
 
     def _load(self) -> None:
         llvm.initialize_native_target()
@@ -297,14 +299,14 @@ class _Library:
         try:
             token = ctypes.c_int64.from_address(address).value
             program = self.programs[token % CAPACITY]
-        except BaseException as error:  # nothing may propagate into machine code
+        except BaseException as error:  # noqa: BLE001 - nothing may propagate into machine code
             return self._fail(status, INTERNAL, f"{type(error).__name__}: {error}")
         try:
             entry = program.prepare([self._view(tensors[i]) for i in range(count)])
             if entry.record or refusal_is_answer:
                 return 0
             raise entry.keep  # type: ignore[misc]
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - nothing may propagate into machine code
             program.failure = error
             return self._fail(status, *describe(error))
 
@@ -341,8 +343,3 @@ def executions() -> int:
         return 0
     with library._lock:
         return library.past_executions + sum(program.executions for program in library.programs.values())
-
-
-def executions() -> int:
-    """How often machine code ran a compiled function in this process."""
-    return 0 if _Library._instance is None else _Library._instance.executions()

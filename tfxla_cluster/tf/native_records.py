@@ -51,9 +51,9 @@ class Entry:
 
     guards: one per op input. record, execute: the runtime's record and its entry point
     `int32 execute(record, inputs, outputs, sizes)`; record 0 says "not compilable for such inputs".
-    parameters: which op input is the executable's k-th parameter (UNREAD: one it never reads). outputs: one per op output. results: how
-    many results the executable writes. sizes: (symbol, op input, axis) of each size the executable takes.
-    keep: what must stay alive while the entry is in use.
+    parameters: which op input is the executable's k-th parameter (UNREAD: one it never reads). outputs: one
+    per op output. results: how many results the executable writes. sizes: (symbol, op input, axis) of each
+    size the executable takes. keep: what must stay alive while the entry is in use.
     """
 
     guards: tuple[Guard, ...]

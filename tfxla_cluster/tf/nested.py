@@ -18,10 +18,10 @@ from typing import Any
 from tensorflow.python.eager import context
 
 from .. import flags, trace
+from ..counters import add as count
 from ..errors import UnsupportedError
 from ..lower.constants import Library
 from ..lower.function_def import fresh_name
-from ..counters import add as count
 from . import compiling, variables
 from .must_compile import HOOK, MUST_COMPILE, say_fallback
 from .native_op import READY, Program

@@ -20,8 +20,9 @@ RESOURCE = tf.resource.as_datatype_enum
 READERS = frozenset({"ReadVariableOp", "VariableShape", "VarIsInitializedOp", "ResourceGather", "ResourceGatherNd"})
 _FORWARDERS = frozenset({"Identity", "IdentityN"})
 # Ops whose variable is a generator's state.
-_GENERATOR_OPS = frozenset({"RngReadAndSkip", "RngSkip", "StatefulUniform", "StatefulUniformInt", "StatefulUniformFullInt",
-                            "StatefulStandardNormalV2", "StatefulTruncatedNormal", "StatefulRandomBinomial"})
+_GENERATOR_OPS = frozenset({
+    "RngReadAndSkip", "RngSkip", "StatefulUniform", "StatefulUniformInt", "StatefulUniformFullInt",
+    "StatefulStandardNormalV2", "StatefulTruncatedNormal", "StatefulRandomBinomial"})
 _VALUE_ATTRS = ("dtype", "T")
 
 
@@ -71,8 +72,10 @@ class Use:
     used: bool = False
     written: bool = False
 
-    def merge(self, other: "Use") -> None:
-        self.dtype, self.used, self.written = self.dtype or other.dtype, self.used or other.used, self.written or other.written
+    def merge(self, other: Use) -> None:
+        """Take over what `other` knows or does."""
+        self.dtype = self.dtype or other.dtype
+        self.used, self.written = self.used or other.used, self.written or other.written
 
 
 def interface(function: Any, library: Library, dtypes: Mapping[int, int] | None = None) -> Interface:
