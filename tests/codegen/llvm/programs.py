@@ -1,48 +1,60 @@
 """Kernels of one operation, their HLO text, and inputs that hurt."""
 from __future__ import annotations
 
-import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tests.codegen.run_kernel import Loaded
+from tests.codegen.run_kernel import run
 from tfxla_cluster.codegen.kernel.builder import KernelBuilder
 from tfxla_cluster.ir.dim import sym
-from tfxla_cluster.ir.dtype import DTYPES, PRED, DType
+from tfxla_cluster.ir.dtype import DTYPES, PRED, DType, from_numpy
 
 N = sym("n", 10)
 
 
-@functools.lru_cache(maxsize=4)
-def elementwise(
-    opcode: str, operands: tuple[str, ...], out: str, attrs: tuple[tuple[str, Any], ...] = ()
-) -> Loaded:
-    """One vector loop that applies `opcode` to n elements of each input."""
-    b = KernelBuilder(opcode)
-    inputs = [b.input(DTYPES[name]) for name in operands]
-    target = b.output(DTYPES[out])
+@dataclass(frozen=True)
+class Case:
+    """An elementwise operation; dtypes by name."""
+
+    opcode: str
+    out: str
+    operands: tuple[str, ...]
+    attrs: tuple[tuple[str, Any], ...] = ()
+
+
+def apply_all(cases: Sequence[Case], arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The cases, of the same operand dtypes, each on the arrays, in one vector loop."""
+    b = KernelBuilder(cases[0].opcode)
+    inputs = [b.input(DTYPES[name]) for name in cases[0].operands]
+    outputs = [b.output(DTYPES[case.out]) for case in cases]
     with b.loop(b.index(0), b.size(N), "vector") as i:
-        b.store(target, i, b.op(opcode, *[b.load(x, i) for x in inputs], dtype=DTYPES[out], **dict(attrs)))
-    return Loaded(b.finish(1))
+        values = [b.load(x, i) for x in inputs]
+        for case, target in zip(cases, outputs):
+            b.store(target, i, b.op(case.opcode, *values, dtype=DTYPES[case.out], **dict(case.attrs)))
+    count = len(arrays[0])
+    return run(b.finish(1), arrays, [((count,), DTYPES[case.out].numpy) for case in cases], {"n": count})
 
 
 def apply(opcode: str, out: str, *arrays: np.ndarray, **attrs: Any) -> np.ndarray:
     """`opcode` on arrays of one length."""
-    from tfxla_cluster.ir.dtype import from_numpy
-
     names = tuple(from_numpy(a.dtype).name for a in arrays)
-    result = np.zeros(len(arrays[0]), DTYPES[out].numpy)
-    elementwise(opcode, names, out, tuple(sorted(attrs.items())))(arrays, [result], {"n": len(arrays[0])})
-    return result
+    return apply_all([Case(opcode, out, names, tuple(attrs.items()))], arrays)[0]
 
 
-def hlo(opcode: str, out: str, *operands: str, count: int, attrs: str = "") -> str:
-    """An HLO module of that one instruction."""
-    parameters = "\n".join(f"  p{i} = {t}[{count}] parameter({i})" for i, t in enumerate(operands))
-    names = ", ".join(f"p{i}" for i in range(len(operands)))
-    tail = f", {attrs}" if attrs else ""
-    return f"HloModule m\nENTRY e {{\n{parameters}\n  ROOT r = {out}[{count}] {opcode}({names}){tail}\n}}"
+def hlo(cases: Sequence[Case], count: int) -> str:
+    """An HLO module of the cases on arrays of `count` elements; the root is a tuple."""
+    lines = [f"  p{i} = {t}[{count}] parameter({i})" for i, t in enumerate(cases[0].operands)]
+    names = ", ".join(f"p{i}" for i in range(len(cases[0].operands)))
+    for number, case in enumerate(cases):
+        attrs = "".join(f", {k}={v}" for k, v in case.attrs)
+        lines.append(f"  r{number} = {case.out}[{count}] {case.opcode}({names}){attrs}")
+    results = ", ".join(f"{case.out}[{count}]" for case in cases)
+    root = ", ".join(f"r{number}" for number in range(len(cases)))
+    body = "\n".join(lines)
+    return f"HloModule m\nENTRY e {{\n{body}\n  ROOT r = ({results}) tuple({root})\n}}"
 
 
 def hostile(dtype: DType, count: int = 600, seed: int = 0) -> np.ndarray:

@@ -11,7 +11,8 @@ def symbols(data: bytes) -> tuple[frozenset[str], frozenset[str]]:
     (table,) = struct.unpack_from("<Q", data, 40)
     entry, count = struct.unpack_from("<HH", data, 58)
     headers = [struct.unpack_from("<IIQQQQIIQQ", data, table + i * entry) for i in range(count)]
-    defined, needed = set(), set()
+    defined: set[str] = set()
+    needed: set[str] = set()
     for header in headers:
         kind, offset, size, link = header[1], header[4], header[5], header[6]
         if kind != _SYMBOL_TABLE:
