@@ -111,6 +111,7 @@ class _Walk:
         self.hero, self.members, self.refiner = hero, members, refiner
         self.found: Access | None = None
         self.runs: dict[Seq, None] = {}
+        self.seen: set[Access] = set()
 
     def index_of(self, output: Instr, own: Index, seq: Seq) -> Index:
         """The hero's own index for the hero, else what its dims make of the first output's digits."""
@@ -123,11 +124,12 @@ class _Walk:
 
     def visit(self, root: Access) -> Index:
         self.runs[flatten(root.index)] = None
-        todo, seen = [root], {root}
+        todo = [] if root in self.seen else [root]
+        self.seen.add(root)
         while todo:
             for source in self._step(todo.pop()):
-                if source not in seen:
-                    seen.add(source)
+                if source not in self.seen:
+                    self.seen.add(source)
                     todo.append(source)
         if self.found is None:
             raise UnsupportedError(f"{root.instr.name} does not depend on {self.hero.name}")

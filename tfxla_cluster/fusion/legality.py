@@ -72,4 +72,10 @@ def virtual(instr: Instr) -> bool:
         source, result = instr.operands[0].shape.dtype, instr.shape.dtype
         assert source is not None and result is not None
         return source.itemsize < result.itemsize and bool(_elements(instr))
+    if instr.opcode == "broadcast" and list(_axes(instr)) != sorted(_axes(instr)):
+        return False  # it transposes, too
     return instr.opcode in ("iota", "broadcast", "reshape", "bitcast") and bool(fusible(instr))
+
+
+def _axes(instr: Instr) -> tuple[int, ...]:
+    return tuple(instr.attrs.get("dimensions", ()))

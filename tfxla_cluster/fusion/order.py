@@ -20,7 +20,8 @@ Key = tuple[int, ...]
 class Group:
     """Instructions of one kernel to be. kind 'loop', 'row' (has a reduce), 'hero', or 'single'.
 
-    `plain`: the dims of all members where all are elementwise on arrays of these dims.
+    `plain`: the dims of all members where all are elementwise on arrays of these dims (the hero, if there
+    is one, comes before them and has these dims).
     `recomputed`: members of other groups that this one computes for itself instead of reading them.
     """
 

@@ -135,7 +135,11 @@ class _Planner:
         return True
 
     def _plain(self, a: Group, b: Group) -> bool:
-        return a.plain is not None and b.plain is not None and same_all(a.plain, b.plain)
+        """Elementwise work on arrays of the same dims, with at most a contraction before all of it."""
+        if a.plain is None or b.plain is None or not same_all(a.plain, b.plain) or b.kind == "hero":
+            return False
+        return a.kind != "hero" or any(
+            user in b.members for member in a.members for user in self.graph.users[member])
 
     def _may(self, a: Group, b: Group) -> Decision:
         """Legality and worth of one kernel for both."""
