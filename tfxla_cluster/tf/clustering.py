@@ -192,20 +192,14 @@ def _merge_sources(graph: Graph) -> list[list[int]]:
     return sources
 
 
-def _exit_frames(graph: Graph, frames: dict[str, int]) -> dict[int, int]:
-    """Exit node -> its frame's node. Fills `frames`: name -> position."""
-    inside: dict[int, str] = {}
+def _exit_frames(graph: Graph, positions: dict[str, int]) -> dict[int, int]:
+    """Exit node -> its frame's node. Fills `positions`: frame name -> that node, behind the graph's."""
+    frames = deadness.frames(graph, graph.topological())
     for i, node in enumerate(graph.nodes):
         if node.op in graphs.ENTERS:
-            frames.setdefault(deadness.frame_of(graph, i), len(graph) + len(frames))
-    for i in graph.topological():
-        if graph.nodes[i].op in graphs.ENTERS:
-            inside[i] = deadness.frame_of(graph, i)
-            continue
-        for source in graph.sources(i):
-            if source in inside and graph.nodes[source].op not in graphs.EXITS:
-                inside.setdefault(i, inside[source])
-    return {i: frames[inside[i]] for i in inside if graph.nodes[i].op in graphs.EXITS}
+            positions.setdefault(frames[i], len(graph) + len(positions))
+    return {i: positions[frames[i]] for i, node in enumerate(graph.nodes)
+            if node.op in graphs.EXITS and frames[i] in positions}
 
 
 def _frame_order(sources: list[list[int]], nodes: list[int]) -> list[int]:

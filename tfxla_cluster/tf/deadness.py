@@ -9,7 +9,7 @@ inputs are not the two sides of one Switch, ('frame', name) inside a v1 loop, ('
 """
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from .graph import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, SWITCHES, Graph, attr
 
@@ -21,23 +21,44 @@ def frame_of(graph: Graph, i: int) -> str:
     return str(attr(graph.nodes[i], "frame_name", b"").decode())
 
 
-def analyse(graph: Graph, order: Iterable[int]) -> list[Conditions]:
+def frames(graph: Graph, order: Iterable[int]) -> list[str]:
+    """The innermost v1 loop each node runs in, by frame name ('' outside loops); an Exit belongs to its loop."""
+    found = [""] * len(graph)
+    parent: dict[str, str] = {}
+    for i in order:
+        around = ""
+        for source in graph.sources(i):
+            frame = found[source]
+            around = around or (parent.get(frame, "") if graph.nodes[source].op in EXITS else frame)
+        if graph.nodes[i].op in ENTERS:
+            found[i] = frame_of(graph, i)
+            parent.setdefault(found[i], around)
+        else:
+            found[i] = around
+    return found
+
+
+def analyse(graph: Graph, order: Sequence[int]) -> list[Conditions]:
     """The conditions of each node. `order`: topological, as Graph.topological gives it.
 
-    A Switch's own entry is that of its inputs; its outputs add a condition, which `of_edge` applies.
+    A Switch's own entry is that of its inputs; its outputs add a condition, which `of_edge` applies. An Exit runs
+    when its loop was entered.
     """
     found: list[Conditions] = [frozenset()] * len(graph)
     pool: dict[Conditions, Conditions] = {}
+    frame = frames(graph, order)
+    entered: dict[str, Conditions] = {}
     for i in order:
         op = graph.nodes[i].op
         if op in MERGES:
             value = _merge(graph, found, i)
+        elif op in EXITS and frame[i] in entered:
+            value = entered[frame[i]]
         else:
             value = _union(graph, found, i)
             if op in ENTERS:
-                value |= {("frame", frame_of(graph, i))}
-            elif op in EXITS:
-                value = _leave_frame(value)
+                entered[frame[i]] = entered.get(frame[i], frozenset()) | value
+                value |= {("frame", frame[i])}
         found[i] = pool.setdefault(value, value)
     return found
 
@@ -77,14 +98,3 @@ def _covers_switch(rests: list[Conditions]) -> bool:
         return False
     (left,), (right,) = rests
     return left[0] == right[0] == "switch" and left[1] == right[1] and {left[2], right[2]} == {0, 1}
-
-
-def _leave_frame(conditions: Conditions) -> Conditions:
-    """Outside the loop again: what held before it, without the conditions of its iterations.
-
-    The innermost frame's conditions cannot be told from its body's switches, so an Exit keeps only the frames
-    around: conservative when the loop itself stands in a branch, where it becomes its own condition.
-    """
-    frames = {c for c in conditions if c[0] == "frame"}
-    loops = {c for c in conditions if c[0] == "loop"}
-    return frozenset({("exit", *sorted(map(str, frames | loops)))})

@@ -68,7 +68,7 @@ def _cluster(graph_def: graph_pb2.GraphDef, preserve: frozenset[str],
         return None
     functions = {f.signature.name: f for f in graph_def.library.function}
     checker = support.Checker(functions, True, options.only, options.excluded)
-    forwarded = forwarding.forward(graph_def, lambda node: bool(checker.node(node)))
+    forwarded = forwarding.forward(graph_def, lambda node: bool(checker.node(node)), preserve)
     deferred = effects.defer(forwarded, lambda node: bool(checker.node(node)), preserve)
     graph = Graph.of_graph_def(deferred)
     clustering = find_clusters(graph, checker, options, preserve - fetched)
