@@ -24,6 +24,8 @@ class _Format:
 
 _SHORT = (0.00019890980869750327, 0.0013933641031986701, 0.008333310934448869, 0.04166646500604005,
           0.16666666681614256, 0.5000000013457727)
+_MIDDLE = (2.4859578222625295e-05, 0.0001989927395864936, 0.001388885404961482, 0.008333298483754886,
+           0.041666666718980845, 0.16666666718997508, 0.5)
 _LONG = (2.0914679376583935e-09, 2.510520637395701e-08, 2.7557273661348637e-07, 2.7557255425746435e-06,
          2.4801587325533363e-05, 0.00019841269874800493, 0.0013888888888883752, 0.008333333333326141,
          0.04166666666666667, 0.1666666666666667, 0.5)
@@ -62,12 +64,30 @@ def exp(asm: Asm, x: Reg, form: _Format | None = None, shift: int = 0) -> Reg:
 
     The scale is the product of two powers, so that neither leaves the normal range before the result does.
     """
+    if x.type == "float" and not shift:
+        return _exp_float(asm, x)
     form = form or format_of(x)
     n, q = _split(asm, x, form)
     n = n + shift if shift else n
     # A logical shift of n + 2^k halves the negative ones too: AVX2 has no arithmetic shift of 64 bits.
     half = ((n + 2048) >> 1) - 1024
     return (q + 1.0) * power_of_two(asm, half, form) * power_of_two(asm, n - half, form)
+
+
+def _exp_float(asm: Asm, x: Reg) -> Reg:
+    """f32: the low bits of x*log2(e) + 1.5*2^23 + 127 are the exponent bits of the scale.
+
+    n = -127 gives the scale 0, and n stops at 127: r then grows to ln(2) before the result overflows, which
+    the longer polynomial bears (less than 1 ulp), and beyond that the product is infinite.
+    """
+    x = asm.select(asm.cmp("olt", x, -87.9), -87.9, x)
+    anchor = FLOAT.anchor + 127
+    shifted = asm.fma(x, 1.4426950408889634, anchor)
+    shifted = asm.select(asm.cmp("ogt", shifted, anchor + 127), anchor + 127, shifted)
+    n = shifted - anchor
+    r = asm.fma(n, -FLOAT.ln2_low, asm.fma(n, -FLOAT.ln2_high, x))
+    p = asm.fma(r * r, horner(asm, r, _MIDDLE), r) + 1.0
+    return p * asm.cast("bitcast", asm.bits(shifted) << 23, "float")
 
 
 def half_expm1(asm: Asm, x: Reg) -> Reg:

@@ -1,0 +1,116 @@
+"""Text, keys, machine code for other machines, threads, loading."""
+from __future__ import annotations
+
+import llvmlite.binding as llvm
+import numpy as np
+import pytest
+
+from tests.codegen.run_kernel import host_target, run
+from tfxla_cluster.codegen.kernel.builder import KernelBuilder
+from tfxla_cluster.codegen.kernel.ir import Kernel
+from tfxla_cluster.codegen.kernel.key import key
+from tfxla_cluster.codegen.kernel.text import render
+from tfxla_cluster.codegen.llvm import elf
+from tfxla_cluster.codegen.llvm.compile import assemble, compile_kernel, compile_kernels
+from tfxla_cluster.codegen.llvm.loader import Library
+from tfxla_cluster.errors import InternalError
+from tfxla_cluster.ir.dim import Dim, sym
+from tfxla_cluster.ir.dtype import BF16, DTYPES, F32
+from tfxla_cluster.target import Target
+
+AVX512 = Target("cpu", "skylake-avx512", "", 512)
+SSE = Target("cpu", "x86-64-v2", "", 128)
+
+
+ROWS, COLS = sym("rows", 8), sym("cols", 8)
+
+
+def softmax(name: str = "softmax", rows: Dim = ROWS, cols: Dim = COLS, scale: float = 1.0) -> Kernel:
+    b = KernelBuilder(name)
+    x, out = b.input(F32), b.output(F32)
+    n, zero = b.size(cols), b.index(0)
+    base = b.mul(b.task, n)
+    (top,) = b.reduce(zero, n, [b.const(-np.inf, F32)], [-np.inf], lambda i: [b.load(x, b.add(base, i))],
+                      lambda a, v: [b.op("maximum", a, v)])
+    with b.loop(zero, n, "vector") as i:
+        shifted = b.op("subtract", b.load(x, b.add(base, i)), top)
+        b.store(out, b.add(base, i), b.op("exponential", b.op("multiply", shifted, b.const(scale, F32))))
+    (total,) = b.reduce(zero, n, [b.const(0.0, F32)], [0.0], lambda i: [b.load(out, b.add(base, i))],
+                        lambda a, v: [b.op("add", a, v)])
+    with b.loop(zero, n, "vector") as i:
+        b.store(out, b.add(base, i), b.op("divide", b.load(out, b.add(base, i)), total))
+    return b.finish(rows, 10 * cols)
+
+
+@pytest.mark.parametrize("bits", [128, 256])
+def test_softmax(bits: int) -> None:
+    x = np.random.default_rng(0).standard_normal((5, 37)).astype(np.float32)
+    x[2, 3:] = -np.inf
+    (got,) = run(softmax(), [x], [(x.shape, np.float32)], {"rows": 5, "cols": 37}, host_target(bits))
+    wide = np.exp(x.astype(np.float64) - x.max(1, keepdims=True))
+    np.testing.assert_allclose(got, wide / wide.sum(1, keepdims=True), rtol=1e-6)
+    assert (got[2, 3:] == 0).all()
+
+
+def test_key_is_structure() -> None:
+    other = softmax("another", sym("a", 100), sym("b", 3))
+    assert key(softmax()) == key(other)
+    assert key(softmax()) != key(softmax(scale=2.0))
+    assert key(softmax(scale=0.0)) != key(softmax(scale=-0.0))
+
+
+def test_text() -> None:
+    text = render(softmax())
+    assert text.startswith("kernel softmax(tasks = rows, size[0] = cols)\n")
+    assert "for vector" in text and "reduce vector" in text and "out0[" in text
+
+
+def test_wide_registers_and_masks() -> None:
+    assembly = compile_kernel(softmax(), AVX512, "k").assembly()
+    assert "zmm" in assembly and "{%k" in assembly
+    assert "ymm" not in compile_kernel(softmax(), SSE, "k").assembly()
+
+
+@pytest.mark.parametrize("target", [AVX512, SSE], ids=["avx512", "sse"])
+@pytest.mark.parametrize("dtype", ["pred", "s8", "f16", "bf16", "f8e5m2", "s64", "f64", "c64"])
+def test_other_machines_need_nothing_we_lack(target: Target, dtype: str) -> None:
+    b = KernelBuilder("copy")
+    x, out = b.input(DTYPES[dtype]), b.output(DTYPES[dtype])
+    with b.loop(b.index(0), b.size(sym("n", 1)), "vector") as i:
+        value = b.load(x, i)
+        b.store(out, i, b.op("multiply", value, value) if dtype != "pred" else value)
+    code = compile_kernel(b.finish(1), target, "k")
+    llvm.parse_assembly(code.llvm_ir).verify()
+    if not (target is SSE and dtype == "f16"):  # f16 conversions there are calls of the compiler's library
+        assert elf.symbols(code.object)[1] == frozenset()
+
+
+def test_threads_give_the_same_code() -> None:
+    kernels = [(softmax(scale=1.0 + k), f"kernel_{k}") for k in range(12)]
+    alone = compile_kernels(kernels, host_target(), 1)
+    for _ in range(3):
+        together = compile_kernels(kernels, host_target(), 4)
+        assert [c.object for c in together] == [c.object for c in alone]
+    assert len({c.object for c in alone}) < len(kernels)
+    library = Library([c.object for c in alone], host_target())
+    assert len({library.address(symbol) for _, symbol in kernels}) == len(kernels)
+
+
+def test_a_missing_function_is_an_error() -> None:
+    body = "  call void @no_such_function()\n  ret void\n"
+    text = f"declare void @no_such_function()\ndefine void @f() {{\n{body}}}\n"
+    with pytest.raises(InternalError, match="no_such_function"):
+        Library([assemble(text, host_target())], host_target())
+    with pytest.raises(InternalError, match="no symbol g"):
+        Library([], host_target()).address("g")
+
+
+def test_narrow_floats_round_after_each_operation() -> None:
+    """256 + 1 is 256 in bf16, twice over."""
+    b = KernelBuilder("round")
+    x, out = b.input(BF16), b.output(BF16)
+    with b.loop(b.index(0), b.size(sym("n", 1)), "vector") as i:
+        one = b.const(1.0, BF16)
+        b.store(out, i, b.op("add", b.op("add", b.load(x, i), one), one))
+    (got,) = run(b.finish(1), [np.full(11, 256, BF16.numpy)], [((11,), BF16.numpy)], {"n": 11})
+    assert (got.astype(np.float32) == 256).all()
