@@ -5,7 +5,6 @@ later code may index `attrs[...]` for everything the table lists; printers leave
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from . import dim as dims_
@@ -94,7 +93,12 @@ KINDS: dict[str, str] = {
 COMMON = frozenset(("frontend_attributes", "backend_config", "sharding", "operand_precision", "result_accuracy"))
 
 # XLA's parser insists on these even where the value is the table's default.
-_ALWAYS_WRITTEN = frozenset(["fft_type", "fft_length", "offset_dims", "collapsed_slice_dims", "start_index_map", "index_vector_dim", "slice_sizes", "update_window_dims", "inserted_window_dims", "scatter_dims_to_operand_dims", "algorithm", "padding", "dynamic_slice_sizes", "dimensions", "left_side", "lower", "transpose_a", "kind", "k", "largest", "replica_groups"])
+_ALWAYS_WRITTEN = frozenset((
+    "fft_type", "fft_length", "offset_dims", "collapsed_slice_dims", "start_index_map", "index_vector_dim",
+    "slice_sizes", "update_window_dims", "inserted_window_dims", "scatter_dims_to_operand_dims", "algorithm",
+    "padding", "dynamic_slice_sizes", "dimensions", "left_side", "lower", "transpose_a", "kind", "k", "largest",
+    "replica_groups",
+))
 
 _DIMENSIONS = {"dimensions": REQUIRED}
 _REDUCER = {"to_apply": REQUIRED}
@@ -130,7 +134,8 @@ BY_OPCODE: dict[str, dict[str, Any]] = {
     "ragged-dot": {**_DOT, "lhs_ragged_dims": (), "rhs_group_dims": ()},
     "gather": {
         "offset_dims": (), "collapsed_slice_dims": (), "start_index_map": (), "operand_batching_dims": (),
-        "start_indices_batching_dims": (), "index_vector_dim": 0, "slice_sizes": (), "indices_are_sorted": False,
+        "start_indices_batching_dims": (), "index_vector_dim": 0, "slice_sizes": (),
+        "indices_are_sorted": False,
     },
     "scatter": {
         "update_window_dims": (), "inserted_window_dims": (), "scatter_dims_to_operand_dims": (),
@@ -148,7 +153,9 @@ BY_OPCODE: dict[str, dict[str, Any]] = {
     "rng-get-and-update-state": {"delta": REQUIRED},
     "fft": {"fft_type": "FFT", "fft_length": ()},
     "cholesky": {"lower": False},
-    "triangular-solve": {"left_side": False, "lower": False, "unit_diagonal": False, "transpose_a": "NO_TRANSPOSE"},
+    "triangular-solve": {
+        "left_side": False, "lower": False, "unit_diagonal": False, "transpose_a": "NO_TRANSPOSE",
+    },
     "topk": {"k": REQUIRED, "largest": True},
     "fusion": {"kind": "kLoop", "calls": REQUIRED},
     "call": _REDUCER,
@@ -178,7 +185,7 @@ BY_OPCODE: dict[str, dict[str, Any]] = {
 _NONE: dict[str, Any] = {}
 
 
-def defaults(opcode: str) -> Mapping[str, Any]:
+def defaults(opcode: str) -> dict[str, Any]:
     """The attributes of an opcode with their defaults; REQUIRED where there is none."""
     return BY_OPCODE.get(opcode, _NONE)
 

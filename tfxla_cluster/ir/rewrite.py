@@ -169,7 +169,7 @@ def inline(comp: Computation, args: Sequence[Instr], sources: frozenset[str] = f
 
     Each copy also gets `sources`. The copies belong to no computation until `rebuild` emits them.
     """
-    copies: dict[Instr, Instr] = {p: a for p, a in zip(comp.params, args)}
+    copies: dict[Instr, Instr] = dict(zip(comp.params, args))
     for instr in comp.instrs:
         if instr not in copies:
             copies[instr] = instr.replace(

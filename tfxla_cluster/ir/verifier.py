@@ -15,23 +15,48 @@ _TEXT_ONLY = attributes.COMMON
 
 def verify(module: Module) -> None:
     """Raise VerifierError, naming the rule and the instruction, when `module` breaks a rule."""
-    names: set[str] = set()
-    for comp in module.computations():
-        check(comp.name not in names, "S5", f"two computations are called {comp.name}")
-        names.add(comp.name)
-        verify_computation(comp)
-    _verify_aliases(module)
+    Verifier().verify(module)
+
+
+class Verifier:
+    """Verifies the stages of one module: what it found right (nodes are immutable) it does not check again."""
+
+    def __init__(self) -> None:
+        self._right: set[Instr] = set()
+        self._right_computations: set[Computation] = set()
+
+    def verify(self, module: Module) -> None:
+        """Raise VerifierError, naming the rule and the instruction, when `module` breaks a rule."""
+        names: set[str] = set()
+        for comp in module.computations():
+            check(comp.name not in names, "S5", f"two computations are called {comp.name}")
+            names.add(comp.name)
+            if comp in self._right_computations:
+                continue
+            for instr in comp.instrs:
+                if instr not in self._right:
+                    verify_instruction(instr)
+                    self._right.add(instr)
+            _verify_structure(comp)
+            self._right_computations.add(comp)
+        _verify_aliases(module)
 
 
 def verify_computation(comp: Computation) -> None:
     """The rules of one computation, not of those it calls."""
+    _verify_structure(comp)
+    for instr in comp.instrs:
+        verify_instruction(instr)
+
+
+def _verify_structure(comp: Computation) -> None:
+    """Order, names and numbers in one computation."""
     seen: set[Instr] = set()
     names: set[str] = set()
     for instr in comp.instrs:
         _verify_place(instr, seen, names, comp)
         seen.add(instr)
         names.add(instr.name)
-        verify_instruction(instr)
     check(comp.root in seen, "S2", f"root %{comp.root.name} of {comp.name}")
     numbers = [int(p.attrs["parameter_number"]) for p in comp.params]
     check(numbers == list(range(len(numbers))), "S3", f"parameters of {comp.name} are numbered {numbers}")
@@ -81,7 +106,8 @@ def _verify_aliases(module: Module) -> None:
         out = _at(module.entry.root.shape, alias.output_index)
         param = _at(params[alias.parameter].shape, alias.parameter_index) if exists else None
         agree = out is not None and param is not None and same_shape(out, param)
-        check(agree, "S9", f"output {alias.output_index} with parameter {alias.parameter} {alias.parameter_index}")
+        check(agree, "S9",
+              f"output {alias.output_index} with parameter {alias.parameter} {alias.parameter_index}")
 
 
 def _at(shape: Shape, path: tuple[int, ...]) -> Shape | None:

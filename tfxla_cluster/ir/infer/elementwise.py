@@ -13,11 +13,17 @@ _NUMBER = _INEXACT | _INT
 _ANY = _NUMBER | _PRED
 # opcode -> kinds of element type it works on (rule E3); those not listed take any.
 _KINDS: dict[str, set[str]] = {
-    **dict.fromkeys(["acos", "acosh", "asin", "asinh", "atan", "atanh", "cosine", "cosh", "exponential", "exponential-minus-one", "log", "log-plus-one", "logistic", "rsqrt", "sine", "sinh", "sqrt", "tan", "tanh", "cbrt"], _INEXACT),
-    **dict.fromkeys(["ceil", "erf", "floor", "is-finite", "round-nearest-afz", "round-nearest-even", "reduce-precision"], _FLOAT),
-    **dict.fromkeys(["abs", "negate", "sign", "power", "divide", "subtract"], _NUMBER),
-    **dict.fromkeys(["and", "or", "xor", "not"], _INT | _PRED),
-    **dict.fromkeys(["popcnt", "count-leading-zeros", "shift-left", "shift-right-arithmetic", "shift-right-logical"], _INT),
+    **dict.fromkeys((
+        "acos", "acosh", "asin", "asinh", "atan", "atanh", "cosine", "cosh", "exponential",
+        "exponential-minus-one", "log", "log-plus-one", "logistic", "rsqrt", "sine", "sinh", "sqrt", "tan",
+        "tanh", "cbrt"), _INEXACT),
+    **dict.fromkeys((
+        "ceil", "erf", "floor", "is-finite", "round-nearest-afz", "round-nearest-even", "reduce-precision",
+    ), _FLOAT),
+    **dict.fromkeys(("abs", "negate", "sign", "power", "divide", "subtract"), _NUMBER),
+    **dict.fromkeys(("and", "or", "xor", "not"), _INT | _PRED),
+    **dict.fromkeys((
+        "popcnt", "count-leading-zeros", "shift-left", "shift-right-arithmetic", "shift-right-logical"), _INT),
     "atan2": _INEXACT, "remainder": _FLOAT | _INT, "real": _INEXACT, "imag": _INEXACT, "complex": _FLOAT,
 }
 _PART = {"c64": "f32", "c128": "f64"}

@@ -25,8 +25,8 @@ def _reshape(case: Case) -> Shape:
 def _bitcast(case: Case) -> Shape:
     x, out = case.array(0), case.claimed()
     assert x.dtype is not None and out.dtype is not None
-    same_bits = same(dims_.make("mul", x.element_count, x.dtype.bits), dims_.make("mul", out.element_count, out.dtype.bits))
-    check(same_bits, "V2", f"bitcast of {x} to {out}")
+    have, want = dims_.make("mul", x.element_count, x.dtype.bits), dims_.make("mul", out.element_count, out.dtype.bits)
+    check(same(have, want), "V2", f"bitcast of {x} to {out}")
     return out
 
 
@@ -62,7 +62,8 @@ def _iota(case: Case) -> Shape:
 
 def slice_size(start: Dim, limit: Dim, stride: int) -> Dim:
     """Elements of [start:limit:stride]."""
-    return dims_.make("floordiv", dims_.make("add", dims_.make("add", limit, dims_.make("mul", start, -1)), stride - 1), stride)
+    span = dims_.make("add", limit, dims_.make("mul", start, -1))
+    return dims_.make("floordiv", dims_.make("add", span, stride - 1), stride)
 
 
 def _slice(case: Case) -> Shape:

@@ -145,4 +145,4 @@ class Scanner:
                 if not stack:
                     self.pos = found.end()
                     return self.text[start:self.pos]
-        self.fail("a bracket is never closed", start)
+        return self.fail("a bracket is never closed", start)

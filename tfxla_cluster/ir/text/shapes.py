@@ -50,7 +50,7 @@ def _dim(scan: Scanner, text: str, start: int) -> Dim:
         return int(text)
     if text.startswith("<=") and text[2:].isdigit():
         return bounded_dim(int(text[2:]))
-    scan.fail(f"a dimension must be a number or <=number, found '{text}'", start)
+    return scan.fail(f"a dimension must be a number or <=number, found '{text}'", start)
 
 
 def bounded_dim(bound: int) -> DimExpr:
