@@ -116,7 +116,7 @@ class Blocks:
 
 def blocks(dtype: DType, target: Target) -> Blocks:
     """Blocks whose packed left operand, result and a panel of the right one stay in L2 and L1."""
-    return Blocks(rows=96, cols=1024 // dtype.itemsize, depth=256)
+    return Blocks(rows=144, cols=1024 // dtype.itemsize, depth=256)
 
 
 def even_block(extent: Dim, most: int, unit: int) -> Dim:

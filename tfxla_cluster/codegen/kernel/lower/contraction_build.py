@@ -25,7 +25,7 @@ _PAD = 16  # elements added to a packed row, so that rows do not share cache set
 _GROUP, _PACK_DEPTH = 4, 128  # panels and depth that a packing task copies
 _FEW_ROWS = 32  # up to so many rows reading the right operand in place costs less than packing it
 _LOCAL_ROWS = 192  # up to so many rows are one block, whose tasks pack the right operand themselves
-_TASKS = 8  # blocks shrink until there are so many tasks
+_TASKS = 2  # blocks shrink until there are so many tasks a core
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +98,10 @@ def _choose(c: Contraction, target: Target) -> _Plan:
         c.lhs.major == "depth" and rows_fit or c.lhs.major == "free" and (cols <= 2 * panel or rows <= 64))
     most_rows = _LOCAL_ROWS if rhs == "local" else most.rows
     most_cols = most.cols if rhs == "shared" else most.cols // 2
-    parts = batch * -(-cols // most_cols)
-    while rhs == "shared" and most_rows > 24 and parts * -(-rows // most_rows) < _TASKS:
+    parts, tasks = batch * -(-cols // most_cols), _TASKS * target.cores
+    while rhs == "shared" and most_rows > 24 and parts * -(-rows // most_rows) < tasks:
         most_rows //= 2
-    while rhs != "shared" and most_cols > 2 * panel and batch * -(-cols // most_cols) < _TASKS:
+    while rhs != "shared" and most_cols > 2 * panel and batch * -(-cols // most_cols) < tasks:
         most_cols //= 2
     return _Plan(c, panel, most_rows, most_cols, most.depth, rhs, lhs_direct)
 

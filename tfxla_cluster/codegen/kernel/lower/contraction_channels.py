@@ -24,8 +24,8 @@ _CHUNK = 64  # groups whose sums lie in scratch
 
 def fits(c: Contraction) -> bool:
     """One column a group, operands that cut the depth alike, and enough groups to fill lanes."""
-    return (c.lhs.depth == c.rhs.depth and dims_.product(c.cols) == 1 and len(c.batch) == 1
-            and dims_.sample(c.batch[0]) >= 4)
+    alike = c.lhs.depth == c.rhs.depth and c.lhs.free == c.rows
+    return alike and dims_.product(c.cols) == 1 and len(c.batch) == 1 and dims_.sample(c.batch[0]) >= 4
 
 
 def build_channels(c: Contraction) -> Unit:
@@ -37,11 +37,20 @@ def build_channels(c: Contraction) -> Unit:
 
 
 def _written_out(c: Contraction, taps: int) -> Unit:
-    """A task computes one row of every group; a row whose taps are all inside skips the tests."""
+    """A task computes a line of rows (the innermost row dim), each for every group."""
     p = Ports(c.name)
     b = p.b
     zero = b.index(0)
-    left, m = tuple(delinearize(b, b.task, c.lhs.free)), tuple(delinearize(b, b.task, c.rows))
+    prefix = tuple(delinearize(b, b.task, c.rows[:-1]))
+    with b.loop(zero, b.size(c.rows[-1])) as x:
+        _row_of_taps(p, c, (*prefix, x), taps)
+    work = dims_.product((c.batch[0], c.rows[-1], 3 * taps))
+    return Unit((p.kernel(dims_.product(c.rows[:-1]), work),))
+
+
+def _row_of_taps(p: Ports, c: Contraction, m: Index, taps: int) -> None:
+    """One row of every group; a row whose taps are all inside skips the tests."""
+    b, left, zero = p.b, m, p.b.index(0)
     n = (zero,) * len(c.cols)
     depths = [(_constant(p, tap, c.lhs.depth), _constant(p, tap, c.rhs.depth)) for tap in range(taps)]
     tests = [inside(p, c.lhs, (zero,), left, k) for k, _ in depths]
@@ -68,7 +77,6 @@ def _written_out(c: Contraction, taps: int) -> Unit:
         row(False)
     else:
         b.cond(everywhere, lambda: row(False), lambda: row(True))
-    return Unit((p.kernel(dims_.product(c.rows), dims_.product((c.batch[0], 3 * taps))),))
 
 
 def _constant(p: Ports, flat: int, dims: tuple[Dim, ...]) -> Index:

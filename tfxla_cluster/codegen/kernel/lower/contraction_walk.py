@@ -68,27 +68,40 @@ def fill(
     def both(outer: object, inner: object) -> tuple:  # type: ignore[type-arg]
         return (outer, inner) if side.major == "depth" else (inner, outer)
 
-    with b.loop(outer_span.start, outer_span.stop) as flat:
-        outer = tuple(delinearize(b, flat, outer_span.dims))
-        o = subtract(b, flat, outer_span.start)
-
+    def line(outer: Index, o: Var) -> None:
         def segment(prefix: Index, low: Var, high: Var, base: Var) -> None:
             if side.valid is None:
                 element(prefix, low, high, base)
                 return
             begin, end = side.valid(p, g, *both(outer, (*prefix, low)))
+            whole = b.op("and", b.compare(begin, low, "LE"), b.compare(end, high, "GE"))
+            b.cond(whole, lambda: element(prefix, low, high, base),
+                   lambda: partly(prefix, (low, high), (begin, end), base))
+
+        def partly(
+            prefix: Index, span: tuple[Var, Var], elements: tuple[Var, Var], base: Var
+        ) -> tuple[Var, ...]:
+            (low, high), (begin, end) = span, elements
             begin = minimum(b, maximum(b, begin, low), high)
             end = maximum(b, minimum(b, end, high), begin)
             zeros(low, begin, base)
             element(prefix, begin, end, base)
-            zeros(end, high, base)
+            return zeros(end, high, base)
 
-        def element(prefix: Index, low: Var, high: Var, base: Var) -> None:
+        def element(prefix: Index, low: Var, high: Var, base: Var) -> tuple[Var, ...]:
             with b.loop(low, high, "vector") as t:
                 put(*both(o, b.add(base, t)), side.value(p, g, *both(outer, (*prefix, t))))
+            return ()
 
-        def zeros(low: Var, high: Var, base: Var) -> None:
+        def zeros(low: Var, high: Var, base: Var) -> tuple[Var, ...]:
             with b.loop(low, high, "vector") as t:
                 put(*both(o, b.add(base, t)), b.const(0, dtype))
+            return ()
 
         segments(b, inner_span, segment)
+
+    def lines(prefix: Index, low: Var, high: Var, base: Var) -> None:
+        with b.loop(low, high) as t:
+            line((*prefix, t), b.add(base, t))
+
+    segments(b, outer_span, lines)
