@@ -19,6 +19,7 @@ from . import flags
 
 SCHEMA_VERSION = 1
 LOGS_ENV = "TFXLA_LOGS"
+_TEST_OUTPUTS = ("sponge", "test_undeclared_outputs_dir")
 
 # Topic of TFXLA_LOGS -> kinds of record it prints, and further kinds with a '+' before the topic.
 TOPICS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -77,9 +78,17 @@ def once(key: str, message: str) -> bool:
     return True
 
 
+def target() -> str:
+    """Where the dump goes: a directory, '-' for stdout, '' for nowhere. XLA's words for "the directory
+    that the test runner collects" are resolved."""
+    name = str(flags.get("xla_dump_to")) if flags.get("xla_enable_dumping") else ""
+    return os.environ.get("TEST_UNDECLARED_OUTPUTS_DIR", "") if name in _TEST_OUTPUTS else name
+
+
 def directory() -> str:
-    """The dump directory, '' when dumping is off."""
-    return flags.get("xla_dump_to") if flags.get("xla_enable_dumping") else ""
+    """The dump directory, '' when there is none."""
+    name = target()
+    return "" if name == "-" else name
 
 
 def logged_kinds() -> frozenset[str]:

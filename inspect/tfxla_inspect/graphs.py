@@ -14,7 +14,7 @@ from .parsers.graphdef import Graph, Node, split_input
 from .parsers.hlo import Block, Hlo, Row
 
 # More nodes than this are not laid out as a whole: neighbourhoods and search stay.
-LAYOUT_LIMIT = 60_000
+LAYOUT_LIMIT = 150_000
 # Ops that every function has and that compute nothing.
 PLUMBING = {
     "_Arg": "an argument of the function",

@@ -17,7 +17,7 @@ import pytest
 
 import tfxla_inspect
 from tests.inspect import sample
-from tfxla_inspect import cli, pack, report
+from tfxla_inspect import cli, graphs, pack, report
 from tfxla_inspect.reading import Reader
 from tfxla_inspect.scan import scan
 
@@ -205,6 +205,12 @@ def test_size_limit_leaves_pages_out_and_says_so(dump):
     tabs = [t for entry in site(made).values() for t in entry["tabs"]]
     assert any("size limit" in t.get("m", "") for t in tabs) and "left out of the report" in start(made)
     assert sum(len(data) for _, data in BLOCK.findall(made)) < 3000 + 4000
+
+
+def test_a_graph_too_large_to_lay_out_is_still_there(dump, monkeypatch):
+    monkeypatch.setattr(graphs, "LAYOUT_LIMIT", 2)
+    graph = json.loads(tab(report.build(dump), "m0", "graph"))
+    assert graph["views"] == [] and len(graph["nodes"]["name"]) == 12
 
 
 def corrupt(data: bytes, dice: random.Random) -> bytes:

@@ -16,15 +16,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Union
 
-from .. import flags
+from .. import flags, trace
 from ..errors import FlagError
 from . import files
 
 Text = Union[str, Callable[[], str]]
 Data = Union[bytes, Callable[[], bytes]]
 STDOUT = "-"
-# XLA's words for "the directory that the test runner collects".
-_TEST_OUTPUTS = ("sponge", "test_undeclared_outputs_dir")
 _GRAPHS_ENV = "TF_DUMP_GRAPH_PREFIX"
 _written_modules: dict[str, itertools.count[int]] = {}
 
@@ -140,12 +138,7 @@ class ModuleDump:
 
 def current() -> Sink:
     """The sink that the flags of this context ask for; one that drops everything without --xla_dump_to."""
-    target = str(flags.get("xla_dump_to"))
-    if not target or not flags.get("xla_enable_dumping"):
-        return Sink()
-    if target in _TEST_OUTPUTS:
-        target = os.environ.get("TEST_UNDECLARED_OUTPUTS_DIR", "")
-    return Sink(target)
+    return Sink(trace.target())
 
 
 def _matches(flag: str, text: str) -> bool:

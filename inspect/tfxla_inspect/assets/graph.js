@@ -105,8 +105,8 @@ function showGraph(box, data, options) {
     if (drawn && x0 >= drawn[0] && y0 >= drawn[1] && x0 + w <= drawn[2] && y0 + h <= drawn[3]) return;
     drawn = [x0 - w / 2, y0 - h / 2, x0 + 1.5 * w, y0 + 1.5 * h];
     const nodes = inside(view.bands, i => visible(view.x[i] - view.w[i] / 2, view.x[i] + view.w[i] / 2));
-    const edges = inside(view.edgeBands, () => true);
-    const near = nodes.length <= NEAR && scale > 0.28;
+    const edges = inside(view.edgeBands, e => passes(view.edges[e]));
+    const near = nodes.length <= NEAR && edges.length <= 4 * NEAR && scale > 0.28;
     layer.replaceChildren(...(near ? nearBy(nodes, edges) : farAway(nodes, edges)));
     count.textContent = `${report.format(view.ids.length)} nodes` + (hits ? ` · ${report.format(hits.length)} found` : "");
   }
@@ -116,6 +116,12 @@ function showGraph(box, data, options) {
     const first = Math.max(0, Math.floor(drawn[1] / BAND) - 1), last = Math.min(bands.length - 1, Math.floor(drawn[3] / BAND) + 1);
     for (let band = first; band <= last; band++) for (const i of bands[band] || []) if (keep(i)) found.add(i);
     return [...found];
+  }
+
+  function passes(edge) {
+    const a = view.at.get(edge[0]), b = view.at.get(edge[1]);
+    return visible(Math.min(view.x[a], view.x[b]), Math.max(view.x[a], view.x[b]))
+      && Math.max(view.y[a], view.y[b]) >= drawn[1] && Math.min(view.y[a], view.y[b]) <= drawn[3];
   }
 
   function visible(left, right) { return right >= drawn[0] && left <= drawn[2]; }
@@ -211,7 +217,7 @@ function showGraph(box, data, options) {
   function show(id) {
     if (!view.at.has(id)) {
       const home = data.views.find(v => { if (!v.bands) index(v); return v.at.has(id); });
-      if (home) setView(home); else openBody(Object.keys(data.bodies).find(c => data.bodies[c].includes(id)));
+      if (home) setView(home); else openAround(id);
     }
     const i = view.at.get(id);
     if (i === undefined) return;
@@ -245,6 +251,13 @@ function showGraph(box, data, options) {
     lit = -1;
     setView(small([...found].sort((a, b) => a - b), "neighbourhood"));
     if (scale > 0.45) select(id); else show(id);
+  }
+
+  // A node of no view: its computation if that is small, else its neighbourhood.
+  function openAround(id) {
+    const name = Object.keys(data.bodies).find(c => data.bodies[c].includes(id));
+    if (name && data.bodies[name].length <= 600) openBody(name);
+    else { selected = id; neighbourhood(id); }
   }
 
   function openBody(name) {
@@ -350,6 +363,10 @@ function showGraph(box, data, options) {
     else if (number.has(item)) show(number.get(item));
   }
 
+  if (!data.views.length && N.name.length) {
+    // Too large to lay out as a whole: begin with some nodes, search and neighbourhoods reach the others.
+    data.views.push(small(N.name.map((_, id) => id).slice(-200), "the last 200 nodes"));
+  }
   if (!data.views.length) { box.replaceChildren(el("p", {class: "note"}, "No node could be read.")); return {open: () => {}, input}; }
   setView(data.views[0]);
   new ResizeObserver(() => { drawn = null; update(); }).observe(picture);
