@@ -13,9 +13,11 @@ from .program import Program, extent_of
 MAX_INSTRS = 120  # of one kernel: beyond, registers spill and compile time grows
 MAX_BUFFERS = 40
 LONG_COLUMN = 512  # reduced elements up to which rows in lanes may be passed over several times
-_COSTLY = frozenset("""
-    exponential log tanh logistic erf exponential-minus-one log-plus-one sine cosine power tan atan2 cbrt
-    acos acosh asin asinh atan atanh sinh cosh divide sqrt rsqrt remainder gather dynamic-slice""".split())
+_COSTLY = frozenset((
+    "exponential", "log", "tanh", "logistic", "erf", "exponential-minus-one", "log-plus-one", "sine",
+    "cosine", "power", "tan", "atan2", "cbrt", "acos", "acosh", "asin", "asinh", "atan", "atanh", "sinh",
+    "cosh", "divide", "sqrt", "rsqrt", "remainder", "gather", "dynamic-slice",
+))
 
 
 def costly(instr: Instr) -> bool:

@@ -27,7 +27,7 @@ from .legality import HEROES
 from .moves import sources
 from .program import MAX_RESTARTS, Group, digits, runs_together
 
-MOVES_BEFORE = frozenset("broadcast reshape bitcast transpose iota constant parameter".split())
+MOVES_BEFORE = frozenset(["broadcast", "reshape", "bitcast", "transpose", "iota", "constant", "parameter"])
 MAX_PROLOGUE = 4  # operations an element of an operand
 
 

@@ -35,11 +35,11 @@ class Computed:
     """
 
     kind: str
-    seq: "Seq"
+    seq: Seq
     extent: Dim
     scale: int = 1
     offset: Dim = 0
-    start: "Access | None" = None
+    start: Access | None = None
     limit: Dim = 0
     sign: int = 1
 
@@ -66,7 +66,7 @@ class Access(NamedTuple):
     """The element of `instr` at `index`, wanted where all of `mask` holds."""
 
     instr: Instr
-    index: Index
+    index: Index  # type: ignore[assignment]
     mask: Mask = ()
 
 

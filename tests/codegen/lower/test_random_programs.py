@@ -2,10 +2,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 
+import jax
 import numpy as np
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from tests.codegen import run_unit
 from tests.codegen.lower import programs
 from tfxla_cluster.errors import UnsupportedError
 from tfxla_cluster.ir import text
+from tfxla_cluster.ir.evaluator import evaluate
 
 SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 
@@ -22,7 +22,14 @@ def check(module: str, inputs: list[np.ndarray]) -> None:
     """The fusion of a module gives what XLA gives for it (small integers: exactly)."""
     root = text.parse(module).entry.root
     got = run_unit.run(root, inputs)
-    want = oracle.run(programs.as_call(module), inputs)
+    want = evaluate(text.parse(module), inputs)
+    try:
+        peers = oracle.run(programs.as_call(module), inputs)
+    except jax.errors.JaxRuntimeError as error:  # XLA drops parameters that nothing uses, then wants fewer arguments
+        assert "arguments but compiled program expected" in str(error), error
+        peers = want
+    for a, b in zip(want, peers):
+        np.testing.assert_array_equal(a, b, err_msg=module)
     assert len(got) == len(want)
     for g, w in zip(got, want):
         np.testing.assert_array_equal(g, w, err_msg=module)

@@ -274,6 +274,6 @@ _SPECIAL: dict[str, Callable[[Emitter, Access], Var]] = {
     "get-tuple-element": Emitter._result,
     "bitcast-convert": Emitter._bitcast_convert,
     **dict.fromkeys(
-        "broadcast reshape bitcast transpose reverse slice dynamic-slice gather copy".split(),
+        ["broadcast", "reshape", "bitcast", "transpose", "reverse", "slice", "dynamic-slice", "gather", "copy"],
         Emitter._first),
 }

@@ -79,7 +79,7 @@ def _elements(program: Program, starts: list[Access]) -> tuple[list[Access], dic
         access, ready = stack.pop()
         if access in cost:
             continue
-        below = [s for s in _below(program, access)]
+        below = list(_below(program, access))
         if ready:
             cost[access] = weight(access.instr.opcode) + sum(cost[s] for s in below)
         else:

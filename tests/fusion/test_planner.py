@@ -1,0 +1,178 @@
+"""Which programs become how many kernels, that fused modules stay valid HLO, and that they compute the same."""
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests import oracle
+from tests.codegen.lower import programs
+from tests.fusion import run_module
+from tfxla_cluster.fusion.planner import fuse
+from tfxla_cluster.ir import text, verifier
+from tfxla_cluster.ir.evaluator import evaluate
+from tfxla_cluster.target import Target
+
+TARGET = Target("cpu", "x86-64-v3")
+SETTINGS = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+BIG, ROW, COLUMN = "f32[512,256]", "f32[512]", "f32[256]"
+
+# name: (body of the entry, kernels expected). XLA's HLO text; add_f32 and so on are programs.COMBINERS.
+ROWS: dict[str, tuple[str, int]] = {
+    "elementwise chain": (f"""
+      x = {BIG} parameter(0)
+      y = {BIG} parameter(1)
+      a = {BIG} multiply(x, y)
+      ROOT r = {BIG} add(a, x)""", 1),
+    "softmax": (f"""
+      x = {BIG} parameter(0)
+      z = f32[] constant(0)
+      n = f32[] constant(-inf)
+      m = {ROW} reduce(x, n), dimensions={{1}}, to_apply=max_f32
+      mb = {BIG} broadcast(m), dimensions={{0}}
+      s = {BIG} subtract(x, mb)
+      e = {BIG} exponential(s)
+      t = {ROW} reduce(e, z), dimensions={{1}}, to_apply=add_f32
+      tb = {BIG} broadcast(t), dimensions={{0}}
+      ROOT r = {BIG} divide(e, tb)""", 1),
+    "sum and sum of squares": (f"""
+      x = {BIG} parameter(0)
+      z = f32[] constant(0)
+      q = {BIG} multiply(x, x)
+      s = {COLUMN} reduce(x, z), dimensions={{0}}, to_apply=add_f32
+      t = {COLUMN} reduce(q, z), dimensions={{0}}, to_apply=add_f32
+      ROOT r = ({COLUMN}, {COLUMN}) tuple(s, t)""", 1),
+    "sum of a product": (f"""
+      x = {BIG} parameter(0)
+      y = {BIG} parameter(1)
+      z = f32[] constant(0)
+      p = {BIG} multiply(x, y)
+      ROOT r = f32[] reduce(p, z), dimensions={{0,1}}, to_apply=add_f32""", 1),
+    "column means are used by a second kernel": (f"""
+      x = {BIG} parameter(0)
+      z = f32[] constant(0)
+      s = f32[256] reduce(x, z), dimensions={{0}}, to_apply=add_f32
+      b = {BIG} broadcast(s), dimensions={{1}}
+      d = {BIG} subtract(x, b)
+      e = {BIG} exponential(d)
+      u = f32[256] reduce(e, z), dimensions={{0}}, to_apply=add_f32
+      w = {BIG} broadcast(u), dimensions={{1}}
+      big = f32[2,512,256] broadcast(w), dimensions={{1,2}}
+      ROOT r = f32[2,512,256] exponential(big)""", 2),
+    "bias and activation after a product": ("""
+      x = f32[64,32] parameter(0)
+      w = f32[32,48] parameter(1)
+      b = f32[48] parameter(2)
+      d = f32[64,48] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+      bb = f32[64,48] broadcast(b), dimensions={1}
+      a = f32[64,48] add(d, bb)
+      ROOT r = f32[64,48] maximum(a, d)""", 1),
+    "heads after a product": ("""
+      x = f32[8,4,32] parameter(0)
+      w = f32[32,32] parameter(1)
+      b = f32[2,16] parameter(2)
+      f = f32[32,32] reshape(x)
+      d = f32[32,32] dot(f, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+      h = f32[8,4,2,16] reshape(d)
+      bb = f32[8,4,2,16] broadcast(b), dimensions={2,3}
+      ROOT r = f32[8,4,2,16] add(h, bb)""", 1),
+    "two products": ("""
+      x = f32[64,32] parameter(0)
+      w = f32[32,32] parameter(1)
+      d = f32[64,32] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+      t = f32[64,32] exponential(d)
+      ROOT r = f32[64,32] dot(t, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}""", 2),
+    "an update in place": ("""
+      x = f32[64,32] parameter(0)
+      u = f32[1,32] parameter(1)
+      i = s32[] parameter(2)
+      z = s32[] constant(0)
+      v = f32[1,32] add(u, u)
+      ROOT r = f32[64,32] dynamic-update-slice(x, v, i, z)""", 1),
+}
+
+
+def module_of(body: str) -> str:
+    return f"HloModule m\n{programs.COMBINERS}\nENTRY main {{{body}\n}}\n"
+
+
+def fused(module: str, record: list[dict[str, Any]] | None = None) -> Any:
+    """The fused module; it is valid for our verifier and for XLA's parser."""
+    result = fuse(text.parse(module), TARGET, (record if record is not None else []).append)
+    verifier.verify(result)
+    oracle.parse(text.render(result))
+    return result
+
+
+def arguments(module: Any) -> list[np.ndarray]:
+    seed = np.random.RandomState(0)
+    return [seed.randint(-4, 5, p.shape.dims).astype(p.shape.dtype.numpy) for p in module.entry.params]
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_kernels(name: str) -> None:
+    body, count = ROWS[name]
+    module = fused(module_of(body))
+    assert len(run_module.kernels(module)) == count, text.render(module)
+    args = arguments(module)
+    for got, want in zip(run_module.run(module, args), oracle.run(module_of(body), args)):
+        np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-5)
+
+
+def test_every_decision_has_a_reason() -> None:
+    record: list[dict[str, Any]] = []
+    fused(module_of(ROWS["two products"][0]), record)
+    assert {r["rule"] for r in record if not r["ok"]} == {"two-heroes"}
+    assert all(r["reason"] and r["a"] and r["b"] for r in record)
+
+
+def test_nothing_to_fuse_is_the_same_module() -> None:
+    module = text.parse(module_of("""
+      x = f32[4] parameter(0)
+      ROOT r = f32[4] negate(x)"""))
+    assert fuse(module, TARGET, lambda r: None) is module
+
+
+def test_loop_bodies_are_fused() -> None:
+    module = text.parse("""HloModule m
+body { s = (s32[], f32[8]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[8] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  a = f32[8] add(x, x)
+  b = f32[8] multiply(a, x)
+  ROOT t = (s32[], f32[8]) tuple(j, b) }
+cond { s = (s32[], f32[8]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(3)
+  ROOT p = pred[] compare(i, n), direction=LT }
+ENTRY main { x = f32[8] parameter(0)
+  z = s32[] constant(0)
+  t = (s32[], f32[8]) tuple(z, x)
+  w = (s32[], f32[8]) while(t), condition=cond, body=body
+  ROOT r = f32[8] get-tuple-element(w), index=1 }""")
+    result = fuse(module, TARGET, lambda r: None)
+    verifier.verify(result)
+    bodies = [c for c in result.computations() if c.name == "body"]
+    assert [i.opcode for i in bodies[0].instrs].count("fusion") == 1
+
+
+def as_entry(module: str) -> str:
+    """A program of tests.codegen.lower.programs with the fused computation as the entry."""
+    head, rest = module.split("fused {")
+    return head + "ENTRY main {" + rest.split("ENTRY main")[0]
+
+
+@given(st.randoms(use_true_random=False), st.booleans())
+@SETTINGS
+def test_random_programs(rng: random.Random, rows: bool) -> None:
+    module, args = programs.row_program(rng) if rows else programs.loop_program(rng)
+    module = as_entry(module)
+    result = fused(module)
+    for got, want in zip(run_module.run(result, args), evaluate(text.parse(module), args)):
+        np.testing.assert_array_equal(np.asarray(got).reshape(want.shape), want, err_msg=module)
