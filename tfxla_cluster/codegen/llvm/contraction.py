@@ -16,6 +16,7 @@ from ..kernel.ir import Product
 if TYPE_CHECKING:
     from .emitter import Emitter
 
+_PREFETCH = "@llvm.prefetch.p0"
 _LLVM_TYPE = {"f32": "float", "f64": "double"}
 
 
@@ -57,6 +58,7 @@ def emit_product(e: Emitter, stmt: Product) -> None:
     assert stmt.panel == spec.tile.panel, (stmt.panel, spec)
     e.functions[spec.name] = function_text(spec)
     asm.declare(spec.fma.removeprefix("@"), spec.vector, [spec.vector] * 3)
+    asm.declare(_PREFETCH.removeprefix("@"), "void", ["ptr", "i32", "i32", "i32"])
     arguments = []
     for buffer, offset, stride in (
         (stmt.c, stmt.c_offset, stmt.c_stride), (stmt.a, stmt.a_offset, stmt.a_stride),
@@ -89,6 +91,7 @@ def _tile_text(spec: Spec, rows: int) -> list[str]:
         "entry:",
         *_row_pointers(spec, "c", rows),
         *([] if spec.depth_major else _row_pointers(spec, "a", rows)),
+        *(f"  call void {_PREFETCH}(ptr %c{i}, i32 1, i32 3, i32 1)" for i in range(rows)),
         "  %any = icmp sgt i64 %depth, 0",
         "  br i1 %any, label %loop, label %done",
         "loop:",
@@ -98,6 +101,7 @@ def _tile_text(spec: Spec, rows: int) -> list[str]:
         *(f"  %acc_{x} = phi {spec.vector} [ zeroinitializer, %entry ], [ %next_{x}, %loop ]" for x in names),
         *(line for v in range(spec.tile.vectors) for line in _load(spec, f"%b_{v}", "bk", v)),
         *(line for i in range(rows) for line in _row_step(spec, i)),
+        *(_prefetch_next_panel(spec) if spec.packed else []),
         f"  %bk_next = getelementptr {spec.scalar}, ptr %bk, i64 {b_step}",
         *([f"  %ak_next = getelementptr {spec.scalar}, ptr %ak, i64 %a_stride"] if spec.depth_major else []),
         "  %k_next = add nuw nsw i64 %k, 1",
@@ -115,6 +119,14 @@ def _tile_text(spec: Spec, rows: int) -> list[str]:
         *(line for i, v in cells for line in _store(spec, f"%total_{i}_{v}", f"c{i}", v)),
         "  ret void",
         "}",
+    ]
+
+
+def _prefetch_next_panel(spec: Spec) -> list[str]:
+    """Bring the next panel to L2 while this one, in L1, is in use: its first tile then does not wait for L3."""
+    return [
+        f"  %ahead = getelementptr {spec.scalar}, ptr %bk, i64 %b_stride",
+        f"  call void {_PREFETCH}(ptr %ahead, i32 0, i32 2, i32 1)",
     ]
 
 
