@@ -7,7 +7,7 @@ from ..ir.node import Computation, Instr
 from ..ir.rewrite import Names
 from ..ir.shape import tuple_of
 from .graph import Graph
-from .hero import HEROES
+from .legality import HEROES
 from .order import Group, Order
 
 

@@ -49,7 +49,7 @@ def _polynomial(dim: Dim) -> tuple[tuple[tuple[DimExpr, ...], int], ...]:
         return (((), dim),) if dim else ()
     if dim.op not in ("add", "mul"):
         return (((dim,), 1),)
-    left, right = (dict(_polynomial(arg)) for arg in dim.args)  # type: ignore[arg-type]
+    left, right = (dict(_polynomial(arg)) for arg in dim.args)
     total: Polynomial = {}
     if dim.op == "add":
         for part in (left, right):

@@ -148,7 +148,7 @@ def _partition(seq: Seq, dims: tuple[Dim, ...], splitter: Splitter) -> Index | N
     rest = list(seq)
     result: list[Seq] = []
     for dim in reversed(dims):
-        need, taken = dim, []  # type: ignore[var-annotated]
+        need, taken = dim, []
         while need != 1:
             if not rest:
                 return None

@@ -20,6 +20,7 @@ from .build import fused
 from .cost import MAX_INSTRS, bytes_of, costly, elements_of, pays
 from .extent import same_all
 from .graph import Graph, order_of
+from .legality import HEROES
 from .order import Group
 from .program import analyse_parts
 
@@ -170,7 +171,7 @@ class _Planner:
     def _hero(
         self, members: Mapping[Instr, None], outputs: Sequence[Instr], inside: Sequence[Instr]
     ) -> Decision:
-        heroes = [i for i in members if i.opcode in hero.HEROES]
+        heroes = [i for i in members if i.opcode in HEROES]
         if len(heroes) > 1:
             return no("two-heroes", "two contractions in one kernel")
         return hero.check(heroes[0], outputs, inside)

@@ -239,8 +239,8 @@ class Emitter:
                 shift = b.const(part * source.bits, wide)
                 total = b.op("or", total, b.op("shift-left", b.op("convert", value, dtype=wide), shift))
             return self._as(total, to)
-        part = b.op("convert", self.number(access.index[-1]), dtype=wide)
-        shift = b.op("multiply", part, b.const(to.bits, wide))
+        place = b.op("convert", self.number(access.index[-1]), dtype=wide)
+        shift = b.op("multiply", place, b.const(to.bits, wide))
         low = b.op("convert", b.op("shift-right-logical", bits[0], shift), dtype=narrow)
         return self._as(low, to)
 

@@ -1,6 +1,7 @@
 """The neutral element of a reduction's combiner, where it is a known one."""
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -30,16 +31,20 @@ def _identity(root: Instr, accumulator: Instr, value: Instr) -> Any:
     return NEUTRAL[root.opcode](root.shape.dtype)
 
 
+def _limits(dtype: DType) -> Any:
+    return ml_dtypes.iinfo(dtype.numpy)  # type: ignore[no-untyped-call]
+
+
 def _lowest(dtype: DType) -> Any:
     if dtype.kind == "pred":
         return False
-    return -np.inf if dtype.is_float else int(ml_dtypes.iinfo(dtype.numpy).min)
+    return -np.inf if dtype.is_float else int(_limits(dtype).min)
 
 
 def _highest(dtype: DType) -> Any:
     if dtype.kind == "pred":
         return True
-    return np.inf if dtype.is_float else int(ml_dtypes.iinfo(dtype.numpy).max)
+    return np.inf if dtype.is_float else int(_limits(dtype).max)
 
 
 def _zero(dtype: DType) -> Any:
@@ -53,11 +58,11 @@ def _one(dtype: DType) -> Any:
 
 def _ones(dtype: DType) -> Any:
     if dtype.kind == "uint":
-        return int(ml_dtypes.iinfo(dtype.numpy).max)
+        return int(_limits(dtype).max)
     return True if dtype.kind == "pred" else -1
 
 
-NEUTRAL = {
+NEUTRAL: dict[str, Callable[[DType], Any]] = {
     "add": _zero,
     "multiply": _one,
     "maximum": _lowest,

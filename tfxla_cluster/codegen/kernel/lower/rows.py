@@ -151,8 +151,8 @@ def _store_rows(e: Emitter, outputs: Sequence[Buffer], kind: str) -> None:
     for number, root in enumerate(e.program.roots):
         groups = e.program.groups_of(flatten(root.index))
         loops.setdefault(tuple(g for g in groups if g[0] not in kept), []).append(number)
-    for groups, numbers in loops.items():
-        loop_nest(e, groups, kind, partial(store_roots, e, numbers, outputs))
+    for nest, numbers in loops.items():
+        loop_nest(e, nest, kind, partial(store_roots, e, numbers, outputs))
 
 
 def loop_nest(e: Emitter, groups: Sequence[Group], kind: str, body: Callable[[], None]) -> None:
