@@ -27,7 +27,13 @@ DRIVER = """
   addEventListener("error", e => out.errors.push(e.message));
   addEventListener("unhandledrejection", e => out.errors.push(String(e.reason)));
   const wait = ms => new Promise(done => setTimeout(done, ms));
-  const open = async hash => { location.hash = hash; await wait(300); };
+  const opened = () => page.querySelector(".view") && !page.innerText.includes("Opening…");
+  const open = async hash => {
+    page.replaceChildren();
+    location.hash = hash;
+    for (let n = 0; n < 200 && !opened(); n++) await wait(50);
+    await wait(200);
+  };
   const key = (node, name) => node.dispatchEvent(
     new KeyboardEvent("keydown", {key: name, bubbles: true, cancelable: true}));
   const type = async (node, text) => {
@@ -108,14 +114,16 @@ def _driver() -> str:
 
 
 def _run(path: Path) -> str:
-    done = subprocess.run(
-        [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1400,900",
-         "--virtual-time-budget=60000", "--dump-dom", path.as_uri()],
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    found = re.search(r'data-result="([^"]*)"', done.stdout)
-    assert found, done.stderr[-2000:]
-    return html.unescape(found[1])
+    """The driver's result. Virtual time runs on while a loaded machine stands still: up to three tries."""
+    command = [
+        CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1400,900",
+        "--virtual-time-budget=120000", "--dump-dom", path.as_uri(),
+    ]  # fmt: skip
+    for _ in range(3):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        if found := re.search(r'data-result="([^"]*)"', done.stdout):
+            return html.unescape(found[1])
+    raise AssertionError(done.stderr[-2000:])
 
 
 def test_no_errors_and_nothing_blocked(result):
