@@ -4,10 +4,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from .. import trace
-from ..errors import InternalError, TfxlaError
+from ..errors import InternalError, VerifierError
 from ..ir import text
 from ..ir.node import Module
-from ..ir.verifier import verify
+from ..ir.verifier import Verifier
 from .base import Pass
 
 # (module, pipeline, the pass it comes after, the pass it comes before)
@@ -23,6 +23,7 @@ def run(module: Module, name: str, passes: Sequence[Pass], observer: Observer | 
     InternalError names the pass whose output is invalid.
     """
     words = ["pipeline-start", *(p.name for p in passes), "pipeline-end"]
+    verifier = Verifier()
     if observer is not None:
         observer(module, name, words[0], words[1])
     for index, step in enumerate(passes, start=1):
@@ -35,8 +36,8 @@ def run(module: Module, name: str, passes: Sequence[Pass], observer: Observer | 
             continue
         module = new
         try:
-            verify(module)
-        except TfxlaError as error:
+            verifier.verify(module)
+        except VerifierError as error:
             raise InternalError(f"pass {step.name} of {name} made an invalid module: {error}",
                                 "Report it with the dump directory") from error
         if observer is not None:

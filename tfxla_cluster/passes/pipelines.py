@@ -2,12 +2,46 @@
 from __future__ import annotations
 
 from ..target import Target
-from . import call_inliner, dce
+from . import (
+    algebraic,
+    barriers,
+    batch_norm,
+    call_inliner,
+    constant_folding,
+    cse,
+    dce,
+    layout,
+    map_inliner,
+    operand_folding,
+    reshape_mover,
+    while_simplifier,
+)
 from .base import Pass
 
-PASSES: dict[str, Pass] = {p.name: p for p in (call_inliner.PASS, dce.PASS)}
+PASSES: dict[str, Pass] = {p.name: p for p in (
+    algebraic.PASS, barriers.PASS, batch_norm.PASS, call_inliner.PASS, constant_folding.PASS, cse.PASS,
+    cse.DEDUPLICATE, dce.PASS, layout.PASS, map_inliner.PASS, operand_folding.PASS, reshape_mover.PASS,
+    while_simplifier.PASS,
+)}
 
 
 def optimize(target: Target) -> list[Pass]:
-    """What runs before fusion."""
-    return [call_inliner.PASS, dce.PASS]
+    """What runs before fusion. Afterwards no layouts, dead code, inlinable call or map, batch norm are left."""
+    return [
+        dce.PASS,
+        call_inliner.PASS,
+        layout.PASS,
+        cse.DEDUPLICATE,
+        batch_norm.PASS,
+        map_inliner.PASS,
+        algebraic.PASS,
+        constant_folding.PASS,
+        while_simplifier.PASS,
+        reshape_mover.PASS,
+        algebraic.PASS,
+        call_inliner.PASS,
+        operand_folding.PASS,
+        cse.PASS,
+        barriers.PASS,
+        dce.PASS,
+    ]

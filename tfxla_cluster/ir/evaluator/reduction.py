@@ -24,7 +24,8 @@ def _reduce(ev: Evaluator, instr: Instr, args: list[Any]) -> Any:
     count, where = len(args) // 2, instr.attrs["dimensions"]
     comp, inits = instr.attrs["to_apply"], args[count:]
     kept = [i for i in range(args[0].ndim) if i not in where]
-    rows = [x.transpose(*where, *kept).reshape(-1, *[x.shape[i] for i in kept]) for x in args[:count]]
+    combined = int(np.prod([args[0].shape[i] for i in where], dtype=np.int64))
+    rows = [x.transpose(*where, *kept).reshape(combined, *[x.shape[i] for i in kept]) for x in args[:count]]
     while len(rows[0]) > 1:
         odd = [r[-1:] for r in rows] if len(rows[0]) % 2 else None
         even = len(rows[0]) // 2 * 2
