@@ -13,7 +13,7 @@ import numpy as np
 
 from ..ir import dim as dims
 from ..ir.dim import Dim
-from .liveness import Effect, Liveness, Segment, overlaps
+from .liveness import Effect, Liveness, Segment, merged, overlaps
 from .plan import Ref
 
 ALIGN = 64
@@ -87,7 +87,7 @@ class _Groups:
             return
         self.parent[a] = b
         self.place[b] = self.place[a] or self.place[b]
-        self.range[b] = sorted(self.range[a] + self.range[b])
+        self.range[b] = merged([*self.range[a], *self.range[b]])
         self.members[b] += self.members[a]
 
     def _places_allow(self, a: int, b: int) -> bool:
@@ -102,7 +102,8 @@ class _Groups:
         if not affinity.inplace or not shared:
             return not shared
         tick = self.ticks[affinity.step]
-        if any(part != (tick + 1, tick + 2) for part in shared):
+        survives = any(start <= tick + 1 and end > tick + 2 for start, end in self.range[a])
+        if survives or any(part != (tick + 1, tick + 2) for part in shared):
             return False
         step = self.effects[affinity.step]
         others = [n for n in (*step.kills, *step.updates) if n != affinity.target]
@@ -165,7 +166,7 @@ def _slots(groups: Sequence[tuple[int, Dim, Sequence[Segment]]]) -> list[tuple[D
         for slot_size, owners, busy in slots:
             if not next(iter(overlaps(busy, segments)), None) and _at_most(size, slot_size):
                 owners.append(root)
-                busy[:] = sorted([*busy, *segments])
+                busy[:] = merged([*busy, *segments])
                 break
         else:
             slots.append((size, [root], list(segments)))

@@ -57,8 +57,7 @@ class Liveness:
         self._walk(steps, live)
         for buffer, until in live.items():
             self._record(buffer, 0, until)
-        for found in self.segments.values():
-            found.sort()
+        self.segments = {buffer: merged(found) for buffer, found in self.segments.items()}
 
     # --- numbering ---
     def _number(self, steps: Sequence[Step], tick: int) -> int:
@@ -166,8 +165,19 @@ class Liveness:
             self.segments.setdefault(buffer, []).append((start, end))
 
 
+def merged(segments: Iterable[Segment]) -> list[Segment]:
+    """The same ticks as a sorted list of intervals that neither meet nor overlap."""
+    found: list[Segment] = []
+    for start, end in sorted(segments):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((start, end))
+    return found
+
+
 def overlaps(a: Sequence[Segment], b: Sequence[Segment]) -> Iterable[Segment]:
-    """The parts of two sorted live ranges that coincide."""
+    """The parts of two live ranges (as `merged` gives them) that coincide."""
     i = j = 0
     while i < len(a) and j < len(b):
         start, end = max(a[i][0], b[j][0]), min(a[i][1], b[j][1])

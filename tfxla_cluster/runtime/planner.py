@@ -21,7 +21,7 @@ from ..ir.shape import Shape
 from . import schedule
 from .buffers import Affinity, Assignment, Buffer, assign, capacity
 from .kernel_use import overwritable, read_inputs
-from .liveness import Effect, Liveness, overlaps
+from .liveness import Effect, Liveness, merged, overlaps
 from .plan import (
     BranchStep,
     CopyStep,
@@ -255,8 +255,9 @@ class _Emitter:
     def _move(self, roots: Buffers, state: Buffers, shapes: Sequence[Shape], name: str) -> None:
         """state := roots, all at once: a root that is another state buffer is saved first."""
         saved: dict[int, int] = {}
+        overwritten = {target for root, target in zip(roots, state) if root != target}
         for root, target, shape in zip(roots, state, shapes):
-            if root != target and root in state and root not in saved:
+            if root != target and root in overwritten and root not in saved:
                 saved[root] = self.new(shape.byte_size, name)
                 self.copy(root, saved[root], shape.byte_size, name)
         for root, target, shape in zip(roots, state, shapes):
@@ -378,7 +379,8 @@ def _safe_aliases(
         source = first[alias.parameter] + (alias.parameter_index[0] if alias.parameter_index else 0)
         group = assignment.group_of[emitter.outputs[output]]
         tick = handed.get((source, group), -2)
-        shared = overlaps(live.segments.get(source, []), sorted(ranges[group]))
-        if all(part == (tick + 1, tick + 2) for part in shared):
+        reads = live.segments.get(source, [])
+        shared = overlaps(reads, merged(ranges[group]))
+        if all(part == (tick + 1, tick + 2) and part[1] == reads[-1][1] for part in shared):
             safe.append((output, source))
     return tuple(safe)
