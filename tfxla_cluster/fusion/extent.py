@@ -27,7 +27,9 @@ def same_all(a: Iterable[Dim], b: Iterable[Dim]) -> bool:
 
 
 def divide(a: Dim, b: Dim) -> Dim | None:
-    """The dim q with a == q * b for all sizes, or None; b is not zero."""
+    """A dim q with a == q * b for all sizes, or None."""
+    if a == b:
+        return 1
     if isinstance(a, int) and isinstance(b, int):
         return a // b if b and a % b == 0 else None
     divisor = polynomial(b)

@@ -33,6 +33,6 @@ def lower_reduction(program: Program, name: str) -> Unit:
         lanes = sample(extent(groups[-1])) if minor_kept else 1
         if kept // max(lanes, 1) < MIN_TASKS:
             return staged_unit(program, name)
-    if reduced <= FEW and kept >= 8 * reduced or minor_kept and not simple:
+    if program.kept and reduced <= FEW and kept >= 8 * reduced or minor_kept and not simple:
         return lanes_unit(program, name)
     return column_unit(program, name) if minor_kept else row_unit(program, name)
