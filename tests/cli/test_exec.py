@@ -1,0 +1,128 @@
+"""tfxla-exec: what it reports, and that bad input gives one line and its exit code."""
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tfxla_cluster import flags
+from tfxla_cluster.cli import common
+from tfxla_cluster.cli import exec as exec_
+from tfxla_cluster.ir import proto, text
+
+MODULE = """HloModule small
+add { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b) }
+ENTRY e { x = f32[5,7] parameter(0)
+  i = s32[] parameter(1)
+  f = f32[] convert(i)
+  b = f32[5,7] broadcast(f), dimensions={}
+  m = f32[5,7] multiply(x, b)
+  c = f32[] constant(0)
+  r = f32[5] reduce(m, c), dimensions={1}, to_apply=add
+  ROOT t = (f32[5], s32[]) tuple(r, i) }
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> str:
+    path = tmp_path / "m.hlo"
+    path.write_text(MODULE)
+    return str(path)
+
+
+@pytest.fixture(autouse=True)
+def _flags() -> object:
+    yield
+    flags.reset_values()
+
+
+def run(*argv: str) -> int:
+    return common.run("tfxla-exec", exec_.main, argv)
+
+
+def report(capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
+    return json.loads(capsys.readouterr().out.splitlines()[-1])
+
+
+@pytest.mark.parametrize("extra", [
+    (), ("--no-fusion",), ("--until", "none"), ("--until", "dce", "--no-fusion"), ("--repeat", "3", "--seed", "5")])
+def test_agrees_with_the_evaluator(
+    module: str, extra: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(module, "--json", "--reference", "evaluator", *extra) == 0
+    found = report(capsys)
+    assert found["ok"] and found["module"] == "small" and len(found["outputs"]) == 2  # type: ignore[arg-type]
+    assert [c["mismatches"] for c in found["compared"]] == [0, 0]  # type: ignore[attr-defined]
+
+
+def test_lines_for_people(module: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(module, "--reference", "evaluator") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("small: compiled in") and "agrees" in lines[1]
+
+
+def test_protos_and_saved_inputs(module: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A saved run replays: the same outputs, from the proto and the .npy files."""
+    assert run(module, "--json", "--save", str(tmp_path / "run")) == 0
+    first = report(capsys)
+    (tmp_path / "m.hlo.pb").write_bytes(proto.write(text.parse(MODULE)))
+    inputs = [arg for n in range(2) for arg in ("--input", str(tmp_path / "run" / f"input.{n}.npy"))]
+    assert run(str(tmp_path / "m.hlo.pb"), "--json", *inputs) == 0
+    assert report(capsys)["outputs"] == first["outputs"]
+    assert np.load(tmp_path / "run" / "output.0.npy").shape == (5,)
+
+
+def test_bad_input_is_one_line_and_a_code(
+    module: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "junk.hlo").write_text("not a module")
+    (tmp_path / "junk.pb").write_bytes(b"\xff" * 50)
+    (tmp_path / "binary.hlo").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "cut.pb.gz").write_bytes(b"\x1f\x8b\x08")
+    (tmp_path / "broken.hlo").write_text(MODULE.replace("f32[5,7] multiply", "f32[5,8] multiply"))
+    np.save(tmp_path / "wrong.npy", np.zeros(3))
+    cases = [
+        ((str(tmp_path / "nowhere"),), 3, "cannot read"),
+        ((str(tmp_path / "junk.hlo"),), 3, "junk.hlo:1:1"),
+        ((str(tmp_path / "junk.pb"),), 3, "not an HloModuleProto"),
+        ((str(tmp_path / "binary.hlo"),), 3, "neither"),
+        ((str(tmp_path / "cut.pb.gz"),), 3, "not whole"),
+        ((str(tmp_path / "broken.hlo"),), 4, "multiply"),
+        ((module, "--until", "nothing"), 2, "no pass is called"),
+        ((module, "--input", "a.npy"), 2, "2 parameters"),
+        ((module, "--input", module, "--input", module), 3, "as .npy"),
+        ((module, *("--input", str(tmp_path / "wrong.npy")) * 2), 3, "the file holds"),
+        ((module, "--save", str(tmp_path / "junk.hlo" / "x")), 6, "cannot write"),
+    ]
+    for argv, code, words in cases:
+        assert run(*argv, "--json") == code, argv
+        captured = capsys.readouterr()
+        assert words in captured.err and captured.err.count("\n") == 1, (argv, captured.err)
+        assert json.loads(captured.out)["exit_code"] == code
+
+
+@pytest.mark.parametrize("mine,want,mismatches", [
+    (np.array([1.0, np.nan, np.inf], np.float32), np.array([1.0, np.nan, np.inf], np.float32), 0),
+    (np.array([1.0, 2.0], np.float32), np.array([1.0, 2.1], np.float32), 1),
+    (np.array([1, 2], np.int32), np.array([1, 3], np.int32), 1),
+    (np.array([2**62], np.int64), np.array([2**62 + 1], np.int64), 1),
+    (np.array([1 + 1j], np.complex64), np.array([1 + 1j], np.complex64), 0),
+    (np.zeros((0, 3), np.float32), np.zeros((0, 3), np.float32), 0),
+    (np.zeros(2, np.float32), np.zeros(3, np.float32), 2),
+    (np.float16(1.0).reshape(()), np.float16(1.001).reshape(()), 0),
+])
+def test_compare(mine: np.ndarray, want: np.ndarray, mismatches: int) -> None:
+    assert exec_.compare(mine, want)["mismatches"] == mismatches
+
+
+def test_no_tensorflow_is_imported(module: str) -> None:
+    script = ("import sys; from tfxla_cluster.cli import exec as e; code = e.main(sys.argv[1:]); "
+              "assert not {'tensorflow', 'jax'} & set(sys.modules); sys.exit(code)")
+    subprocess.run([sys.executable, "-c", script, module], check=True, timeout=60, cwd=Path(__file__).parents[2],
+                   stdout=subprocess.DEVNULL)
