@@ -3,14 +3,18 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tfxla_cluster.codegen.llvm.compile import compile_kernels
 from tfxla_cluster.errors import InputFileError
 from tfxla_cluster.ir import dim as dims
-from tfxla_cluster.runtime import persist, plan_json
+from tfxla_cluster.ir.text import parse
+from tfxla_cluster.runtime import host, persist, plan_json
 from tfxla_cluster.runtime.cache import Cache, key
 from tfxla_cluster.runtime.executable import Executable
 from tfxla_cluster.runtime.plan import (
@@ -26,7 +30,9 @@ from tfxla_cluster.runtime.plan import (
 )
 from tfxla_cluster.runtime.store import MAGIC, Store, pack
 
+from .compile_text import plan_of
 from .hand import HandCode, kernel, sum_plan, vector
+from .test_planner import STRAIGHT
 
 N = dims.sym("n", 100)
 EVERY_STEP = LaunchPlan(
@@ -161,3 +167,26 @@ def test_two_processes_write_and_a_third_is_killed(tmp_path: Path) -> None:
     for writer in writers:
         writer.join()
     assert all(store.get(guards(shape=n), "x").sections == {"n": bytes([n]) * 100_000} for n in range(5))
+
+
+_LOAD = """
+import sys, numpy as np
+from tfxla_cluster.codegen.llvm.loader import Library
+from tfxla_cluster.runtime import host, persist
+from tfxla_cluster.runtime.cache import key
+from tfxla_cluster.runtime.executable import Executable
+from tfxla_cluster.runtime.store import Store
+plan, objects = persist.from_sections(Store(sys.argv[1]).get(key([("m", 1)]), persist.KIND).sections)
+x, y, z = np.random.default_rng(0).normal(size=(3, 100, 37)).astype(np.float32)
+(out,) = Executable(plan, Library(objects, host.target())).run([x, y, z])
+np.testing.assert_allclose(out, (x + y * z).sum(1), rtol=1e-4, atol=1e-5)
+"""
+
+
+def test_an_executable_runs_in_another_process(tmp_path: Path) -> None:
+    """From object code and plan alone: nothing is generated again."""
+    planned, kernels = plan_of(parse(STRAIGHT))
+    codes = compile_kernels([(k, s) for s, k in kernels.items()], host.target())
+    sections = persist.to_sections(planned.plan, [c.object for c in codes])
+    assert Store(str(tmp_path)).put(key([("m", 1)]), persist.KIND, sections)
+    subprocess.run([sys.executable, "-c", _LOAD, str(tmp_path)], check=True, timeout=60, cwd=Path(__file__).parents[2])
