@@ -240,8 +240,7 @@ def loop_program(rng: random.Random) -> tuple[str, list[np.ndarray]]:
     first = len(d.values)
     while len(d.values) < first + rng.randint(1, 8):
         rng.choice(LOOP_STEPS)(d)
-        big = [v for v in d.values if np.prod(v[2]) > 20_000]
-        if big:
+        if len(d.values) > first and np.prod(d.values[-1][2]) > 20_000:
             d.lines.pop()
             d.values.pop()
     last = d.values[-1]
