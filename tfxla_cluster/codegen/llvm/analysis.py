@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ..kernel.ir import Const, For, If, Kernel, Load, Op, Reduce, Size, Stmt, Store, Var, While
-from .types import work_bits
+from .formats import work_bits
 
 # Opcodes that expand to some tens of instructions; the others count as one.
 _HEAVY = frozenset((

@@ -8,110 +8,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Union
 
-Number = Union[int, float, bool]
-FLOATS = ("half", "float", "double")
-INT_BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "i128": 128}
-BITS = {**INT_BITS, "half": 16, "float": 32, "double": 64}
-
-
-@cache
-def type_text(type: str, lanes: int) -> str:
-    return type if lanes == 1 else f"<{lanes} x {type}>"
-
-
-@cache
-def _mangle(type: str, lanes: int) -> str:
-    short = {"float": "f32", "double": "f64", "half": "f16", "ptr": "p0"}.get(type, type)
-    return short if lanes == 1 else f"v{lanes}{short}"
-
-
-def literal_text(type: str, value: Number) -> str:
-    """`value` as LLVM spells a constant of `type`; floats are exact, in the bits of a double."""
-    if type in FLOATS:
-        if type == "float":
-            value = struct.unpack("<f", _f32_bytes(float(value)))[0]
-        return f"0x{struct.unpack('<Q', struct.pack('<d', float(value)))[0]:016X}"
-    if type == "i1":
-        return "true" if value else "false"
-    return str(int(value))
-
-
-def _f32_bytes(value: float) -> bytes:
-    try:
-        return struct.pack("<f", value)
-    except OverflowError:
-        return struct.pack("<f", float("inf") if value > 0 else float("-inf"))
-
-
-class Reg:
-    """An operand: scalar `type` in `lanes` lanes, defined in the scope `level`; a literal has a `value`.
-
-    Arithmetic operators append instructions; a Python number beside a Reg takes its type.
-    """
-
-    __slots__ = ("asm", "text", "type", "lanes", "level", "value")
-
-    def __init__(self, asm: Asm, text: str, type: str, lanes: int, level: int, value: Number | None = None):
-        self.asm, self.text, self.type, self.lanes = asm, text, type, lanes
-        self.level, self.value = level, value
-
-    def _binary(self, other: Operand, float_op: str, int_op: str, swap: bool = False) -> Reg:
-        op = float_op if self.type in FLOATS else int_op
-        return self.asm.op(op, other, self) if swap else self.asm.op(op, self, other)
-
-    def __add__(self, other: Operand) -> Reg:
-        return self._binary(other, "fadd", "add")
-
-    def __radd__(self, other: Operand) -> Reg:
-        return self._binary(other, "fadd", "add")
-
-    def __sub__(self, other: Operand) -> Reg:
-        return self._binary(other, "fsub", "sub")
-
-    def __rsub__(self, other: Operand) -> Reg:
-        return self._binary(other, "fsub", "sub", swap=True)
-
-    def __mul__(self, other: Operand) -> Reg:
-        return self._binary(other, "fmul", "mul")
-
-    def __rmul__(self, other: Operand) -> Reg:
-        return self._binary(other, "fmul", "mul")
-
-    def __truediv__(self, other: Operand) -> Reg:
-        return self.asm.op("fdiv", self, other)
-
-    def __rtruediv__(self, other: Operand) -> Reg:
-        return self.asm.op("fdiv", other, self)
-
-    def __and__(self, other: Operand) -> Reg:
-        return self.asm.op("and", self, other)
-
-    def __or__(self, other: Operand) -> Reg:
-        return self.asm.op("or", self, other)
-
-    def __xor__(self, other: Operand) -> Reg:
-        return self.asm.op("xor", self, other)
-
-    def __lshift__(self, other: Operand) -> Reg:
-        return self.asm.op("shl", self, other)
-
-    def __rshift__(self, other: Operand) -> Reg:
-        """Logical shift."""
-        return self.asm.op("lshr", self, other)
-
-    def __neg__(self) -> Reg:
-        if self.type in FLOATS:
-            return self.asm.unary("fneg", self)
-        return self.asm.op("sub", 0, self)
-
-    def __invert__(self) -> Reg:
-        return self.asm.op("xor", self, True if self.type == "i1" else -1)
-
-
-Operand = Union[Reg, Number]
+from .operand import BITS, FLOATS, Number, Operand, Reg, literal_text, mangle, type_text
 
 
 @dataclass
@@ -178,9 +76,17 @@ class Asm:
         lanes = max(r.lanes for r in regs)
         return regs if lanes == 1 else [self.splat(r, lanes) for r in regs]
 
+    def pair(self, a: Operand, b: Operand) -> tuple[Reg, Reg]:
+        """`match` for two operands."""
+        x = a if isinstance(a, Reg) else self.literal(b.type, a)  # type: ignore[union-attr]
+        y = b if isinstance(b, Reg) else self.literal(x.type, b)
+        if x.lanes == y.lanes:
+            return x, y
+        return (self.splat(x, y.lanes), y) if x.lanes == 1 else (x, self.splat(y, x.lanes))
+
     # --- pure instructions ---
     def op(self, name: str, a: Operand, b: Operand) -> Reg:
-        x, y = self.match(a, b)
+        x, y = self.pair(a, b)
         if x.value is not None and y.value is not None and x.type == "i64" and name in _FOLD:
             return self.literal("i64", _FOLD[name](int(x.value), int(y.value)))
         if x.type == "i64" and (name in ("add", "sub") and y.value == 0 or name == "mul" and y.value == 1):
@@ -196,7 +102,7 @@ class Asm:
 
     def cmp(self, predicate: str, a: Operand, b: Operand) -> Reg:
         """`predicate` as LLVM's, 'slt' or 'olt' ...; the operands' type says icmp or fcmp."""
-        x, y = self.match(a, b)
+        x, y = self.pair(a, b)
         name = "fcmp" if x.type in FLOATS else "icmp"
         return self._pure(
             f"{name} {predicate} {type_text(x.type, x.lanes)} {x.text}, {y.text}",
@@ -206,7 +112,7 @@ class Asm:
         return self.cmp("uno", x, x)
 
     def select(self, cond: Reg, a: Operand, b: Operand) -> Reg:
-        x, y = self.match(a, b)
+        x, y = self.pair(a, b)
         if cond.lanes > x.lanes:
             x, y = self.splat(x, cond.lanes), self.splat(y, cond.lanes)
         kind = type_text(x.type, x.lanes)
@@ -233,7 +139,7 @@ class Asm:
         """A pure intrinsic whose result has its operands' type, e.g. 'llvm.fma'."""
         regs = self.match(*operands)
         first = regs[0]
-        full = f"{name}.{_mangle(first.type, first.lanes)}"
+        full = f"{name}.{mangle(first.type, first.lanes)}"
         return self.call(full, first.type, first.lanes, regs, tail)
 
     def fma(self, a: Operand, b: Operand, c: Operand) -> Reg:

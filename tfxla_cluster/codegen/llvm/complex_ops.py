@@ -3,13 +3,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .asm import Asm, Reg
+from .asm import Asm
 from .math import FLOAT_FUNCTIONS
 from .math.basic import maximum, minimum
 from .math.exponential import exp, expm1
 from .math.logarithm import log, log1p
 from .math.polynomial import in_double
 from .math.trigonometric import atan2
+from .operand import Reg
 
 Pair = tuple[Reg, Reg]
 _sine, _cosine = FLOAT_FUNCTIONS["sine"], FLOAT_FUNCTIONS["cosine"]

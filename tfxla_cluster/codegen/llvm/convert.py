@@ -3,8 +3,8 @@ from __future__ import annotations
 
 from ...errors import UnsupportedError
 from ...ir.dtype import DTYPES, DType
-from .asm import BITS, Asm, Reg
-from .types import (
+from .asm import Asm
+from .formats import (
     FORMATS,
     extend_nibble,
     from_memory,
@@ -14,6 +14,7 @@ from .types import (
     round_to,
     to_memory,
 )
+from .operand import BITS, Reg
 
 
 def convert(asm: Asm, source: DType, target: DType, parts: tuple[Reg, ...]) -> tuple[Reg, ...]:

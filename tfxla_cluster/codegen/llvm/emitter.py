@@ -28,10 +28,11 @@ from ..kernel.ir import (
 )
 from . import loops, ops
 from .analysis import index_variables
-from .asm import Asm, Reg
+from .asm import Asm
 from .contraction import emit_product
+from .formats import register_type, round_to
 from .memory import COPY_FUNCTION, emit_load, emit_store
-from .types import register_type, round_to
+from .operand import Reg
 from .values import Value, combine_strides, registers
 
 _INDEX_OPCODES = ("add", "multiply", "divide", "remainder", "maximum", "minimum")

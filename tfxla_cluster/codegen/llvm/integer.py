@@ -4,8 +4,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...ir.dtype import DType
-from .asm import BITS, Asm, Reg
-from .types import extend_nibble
+from .asm import Asm
+from .formats import extend_nibble
+from .operand import BITS, Reg
 
 
 def emit(asm: Asm, opcode: str, dtype: DType, regs: Sequence[Reg]) -> Reg:

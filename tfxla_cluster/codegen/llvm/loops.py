@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from ...ir.dtype import S64
 from ..kernel.ir import For, If, Reduce, Var, While
 from .analysis import lanes_for, runs_in_lanes, varying_variables, weight
-from .asm import Loop, Reg
-from .types import register_type
+from .asm import Loop
+from .formats import register_type
+from .operand import Reg
 from .values import Value
 
 if TYPE_CHECKING:

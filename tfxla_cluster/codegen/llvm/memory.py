@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from ...ir.dtype import DType
 from ..kernel.ir import Buffer, Load, Store
-from .asm import BITS, Reg, type_text
-from .types import from_memory, memory_type, register_type, to_memory
+from .formats import from_memory, memory_type, register_type, to_memory
+from .operand import BITS, Reg, type_text
 from .values import Value, registers
 
 if TYPE_CHECKING:

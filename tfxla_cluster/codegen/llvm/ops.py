@@ -8,10 +8,11 @@ from typing import Any
 from ...errors import UnsupportedError
 from ...ir.dtype import DType
 from . import integer
-from .asm import Asm, Reg
+from .asm import Asm
 from .complex_ops import COMPLEX_FUNCTIONS, absolute
 from .convert import bitcast_convert, convert, reduce_precision
 from .math import FLOAT_FUNCTIONS
+from .operand import Reg
 
 Attrs = Mapping[str, Any]
 

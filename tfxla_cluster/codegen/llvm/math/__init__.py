@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..asm import Reg
+from ..operand import Reg
 from . import basic, exponential, logarithm, power, trigonometric
 
 FLOAT_FUNCTIONS: dict[str, Callable[..., Reg]] = {

@@ -4,7 +4,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from ..asm import Asm, Reg
+from ..asm import Asm
+from ..operand import Reg
 from .polynomial import horner, in_double
 
 

@@ -1,7 +1,8 @@
 """Calls of the C library's functions, lane by lane."""
 from __future__ import annotations
 
-from ..asm import Asm, Reg
+from ..asm import Asm
+from ..operand import Reg
 
 
 def call(asm: Asm, name: str, *regs: Reg) -> Reg:

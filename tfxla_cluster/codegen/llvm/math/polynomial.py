@@ -3,7 +3,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..asm import Asm, Reg
+from ..asm import Asm
+from ..operand import Reg
 
 # Coefficients in this package were fitted here: interpolation at Chebyshev nodes in 40 digits for
 # polynomials, linear programs over the relative error for quotients; high order first.

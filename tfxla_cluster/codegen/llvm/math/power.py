@@ -3,7 +3,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..asm import Asm, Reg
+from ..asm import Asm
+from ..operand import Reg
 from . import libm
 from .exponential import COARSE, exp
 from .logarithm import log

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...ir.dtype import DType
-from .asm import Asm, Reg
+from .asm import Asm
+from .operand import Reg
 
 
 @dataclass(frozen=True)
