@@ -57,9 +57,9 @@ def clustering(monkeypatch, ready: bool = True, **changes):
 
     original = graph_pass.report
 
-    def report(graph_def, graph, found):
+    def report(before, graph_def, graph, found):
         seen.clusterings.append((graph, found))
-        original(graph_def, graph, found)
+        original(before, graph_def, graph, found)
 
     monkeypatch.setattr(graph_pass, "make_program", make)
     monkeypatch.setattr(graph_pass, "report", report)

@@ -182,3 +182,53 @@ def test_keras_fit(monkeypatch) -> None:
     np.testing.assert_allclose(want[0], got[0], rtol=1e-3)
     np.testing.assert_allclose(want[1], got[1], rtol=1e-2, atol=1e-3)
     assert {"Conv2D", "Conv2DBackpropFilter", "MatMul"} <= set(seen.ops())
+
+
+def test_dropout_gives_tensorflows_values(monkeypatch) -> None:
+    def run():
+        layer = tf.keras.layers.Dropout(0.5, seed=3)
+        f = tf.function(lambda a: tf.tanh(layer(a * 2.0, training=True)) - 1.0)
+        return [f(tf.ones([64])).numpy() for _ in range(3)]
+
+    want = run()
+    with clustering(monkeypatch) as seen:
+        got = run()
+    np.testing.assert_allclose(want, got, rtol=1e-6)
+    assert len(seen.functions) == 1 and "StatelessRandomUniformFullIntV2" in seen.ops()
+    assert "random_values" not in seen.left().values()
+
+
+def test_jit_scope_without_flags(monkeypatch) -> None:
+    @tf.function
+    def f(a):
+        with tf.xla.experimental.jit_scope():
+            b = tf.tanh(a) + 1.0
+        return b * 3.0 - a * a + tf.exp(a)
+
+    seen = check(monkeypatch, f, x(4), tf_xla_auto_jit="0")
+    assert sorted(seen.ops()) == ["AddV2", "Tanh"] and "not_marked" in seen.left().values()
+
+
+@pytest.mark.parametrize("changes, rule", [
+    ({"tf_xla_cluster_exclude_ops": "Tanh"}, "excluded_by_flag"),
+    ({"tf_xla_ops_to_cluster": "PW"}, "not_in_ops_to_cluster"),
+    ({"tf_xla_min_cluster_size": 100}, "too_small"),
+    ({"tf_xla_clustering_fuel": 0}, "fuel"),
+])
+def test_flags_leave_ops_out_with_a_reason(monkeypatch, changes, rule) -> None:
+    f = tf.function(lambda a: tf.reduce_sum(tf.tanh(a * 2.0 + 1.0) - a * a, 0))
+    assert rule in check(monkeypatch, f, x(4, 4), **changes).left().values()
+
+
+def test_unknown_op_in_the_flag_is_named(monkeypatch) -> None:
+    from tfxla_cluster.tf import support
+
+    with pytest.raises(tf.errors.InvalidArgumentError, match="The operation 'Foo' passed to --tf_xla_ops_to_cluster "
+                       "is not supported by XLA."):
+        support.resolve_ops("PW,Foo")
+
+
+def test_maximum_size(monkeypatch) -> None:
+    f = tf.function(lambda a: tf.sin(tf.cos(tf.sin(tf.cos(tf.sin(tf.cos(tf.sin(tf.cos(a)))))))))
+    seen = check(monkeypatch, f, x(4), tf_xla_max_cluster_size=4)
+    assert [len(f.nodes) for f in seen.functions] == [4, 4]

@@ -14,7 +14,8 @@ from .. import trace
 from ..decision import Decision
 from ..errors import UnsupportedError
 from ..counters import add as count
-from . import compiling, effects, forwarding, grappler, nested, pbtxt, support
+from ..lower import sources
+from . import compiling, effects, forwarding, grappler, nested, pbtxt, random_ops, support
 from .clustering import CLUSTERED_ATTR, Clustering, Options, find_clusters
 from .encapsulate import ClusterFunction, encapsulate
 from .graph import Graph, NodeDef
@@ -68,26 +69,28 @@ def _cluster(graph_def: graph_pb2.GraphDef, preserve: frozenset[str],
         return None
     functions = {f.signature.name: f for f in graph_def.library.function}
     checker = support.Checker(functions, True, options.only, options.excluded)
-    forwarded = forwarding.forward(graph_def, lambda node: bool(checker.node(node)), preserve)
+    expanded = random_ops.expand_graph(graph_def)
+    forwarded = forwarding.forward(expanded, lambda node: bool(checker.node(node)), preserve)
     deferred = effects.defer(forwarded, lambda node: bool(checker.node(node)), preserve)
     graph = Graph.of_graph_def(deferred)
     clustering = find_clusters(graph, checker, options, preserve - fetched)
-    report(graph_def, graph, clustering)
+    report(graph_def, deferred, graph, clustering)
     if not clustering.clusters:
         return None
     result, made = encapsulate(deferred, graph, clustering, make_program, fetched)
     return result if made else None
 
 
-def report(graph_def: graph_pb2.GraphDef, graph: Graph, clustering: Clustering) -> None:
-    """Counters, trace records and graph files of one clustering."""
+def report(original: graph_pb2.GraphDef, graph_def: graph_pb2.GraphDef, graph: Graph,
+           clustering: Clustering) -> None:
+    """Counters, trace records and graph files of one clustering. `graph` views `graph_def`."""
     clustered = sum(graph.nodes[i].op not in _PLUMBING_OPS for c in clustering.clusters for i in c.members)
     left = sum(_compilable(graph.nodes[i], decision) for i, decision in clustering.decisions.items())
     count("functions")
     count("clusters", len(clustering.clusters))
     count("ops_clustered", clustered)
     count("ops_total", clustered + left)
-    name = pbtxt.write(graph_def, graph, clustering) if pbtxt.wanted() else ""
+    name = pbtxt.write(original, graph_def, graph, clustering) if pbtxt.wanted() else ""
     if trace.wants("cluster") or trace.wants("unclustered"):
         _record(graph, clustering, name)
 
@@ -100,15 +103,18 @@ def _compilable(node: NodeDef, decision: Decision) -> bool:
 
 
 def _record(graph: Graph, clustering: Clustering, file_name: str) -> None:
+    caller = sources.caller()
+    lines = sources.caller_lines(caller)
+    trace.record("function", name=caller, graph=file_name, nodes=len(graph.nodes))
     for cluster in clustering.clusters:
         ops = Counter(graph.nodes[i].op for i in cluster.members)
-        trace.record("cluster", name=cluster.name, function="", graph=file_name,
+        trace.record("cluster", name=cluster.name, function=caller, graph=file_name,
                      nodes=[graph.nodes[i].name for i in cluster.members], ops=dict(ops),
                      constants=sorted(graph.nodes[s].name for s, _ in cluster.constants))
     for i, decision in sorted(clustering.decisions.items()):
         node = graph.nodes[i]
         trace.record("unclustered", node=node.name, op=node.op, rule=decision.rule, reason=decision.reason,
-                     graph=file_name)
+                     where=sources.place(lines, node.name), function=caller, graph=file_name)
 
 
 def make_program(function: ClusterFunction) -> Program:
@@ -116,11 +122,16 @@ def make_program(function: ClusterFunction) -> Program:
     interface = compiling.Interface(function.name, tuple(function.input_types), frozenset(),
                                     tuple(function.output_types), ())
     registered = _Registered(function)
+    caller = sources.caller()
+
+    def lines() -> dict[str, str]:
+        known = sources.caller_lines(caller) if trace.directory() else {}
+        return {node: line for node in function.nodes if (line := sources.place(known, node))}
 
     def compile(inputs: list[InputView]) -> Entry:
         registered.ensure()
         try:
-            return compiling.compile_function(interface, inputs, "cluster", function.name)
+            return compiling.compile_function(interface, inputs, "cluster", function.name, lines())
         except UnsupportedError as error:
             fallen_back(function, str(error))
             raise

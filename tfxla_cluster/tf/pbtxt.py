@@ -19,10 +19,13 @@ def wanted() -> bool:
     return bool(flags.get("tf_xla_clustering_debug") or trace.directory())
 
 
-def write(graph_def: graph_pb2.GraphDef, graph: Graph, clustering: Clustering) -> str:
-    """The three files of one graph; the name of `mark_for_compilation*.pbtxt`, '' when nothing was written."""
+def write(original: graph_pb2.GraphDef, graph_def: graph_pb2.GraphDef, graph: Graph, clustering: Clustering) -> str:
+    """The three files of one graph; the name of `mark_for_compilation*.pbtxt`, '' when nothing was written.
+
+    `original`: as TensorFlow gave it; `graph_def`: as it was clustered, which `graph` views.
+    """
     out = sink.current()
-    out.graph("before_mark_for_compilation", lambda: text_format.MessageToString(graph_def))
+    out.graph("before_mark_for_compilation", lambda: text_format.MessageToString(original))
     marked = mark(graph_def, graph, clustering)
     path = out.graph("mark_for_compilation", lambda: text_format.MessageToString(marked))
     if clustering.clusters:

@@ -16,6 +16,7 @@ from tensorflow.python.framework import dtypes, errors_impl, kernels, op_def_reg
 
 from ..decision import YES, Decision, no
 from . import graph as graphs
+from . import random_ops
 from .graph import NodeDef, attr
 from .op_groups import GROUPS
 
@@ -58,6 +59,7 @@ EXCLUDED: dict[str, Decision] = {
     **_rule("random_values", "compiled, this counter-based random op would give other values than TensorFlow's",
             "StatelessRandomUniform StatelessRandomNormal StatelessTruncatedNormal StatelessRandomUniformInt "
             "StatelessRandomUniformFullInt StatelessMultinomial StatelessParameterizedTruncatedNormal "
+            "StatelessRandomUniformV2 StatelessRandomNormalV2 StatelessTruncatedNormalV2 "
             "StatelessRandomGetKeyCounter StatelessRandomGetKeyCounterAlg StatelessRandomGetAlg "
             "StochasticCastToInt"),
     **_rule("data_dependent_size", "the size of its result depends on values: later ops could see padding",
@@ -193,6 +195,8 @@ class Checker:
             if called and rule.rule.startswith("variable"):
                 return no("resource_in_function", "resource variable op in called function")
             return rule
+        if self.auto and node.op in random_ops.INTEGER_OPS and random_ops.PHILOX_ATTR not in node.attr:
+            return no("random_values", "its algorithm is not known to be the one that gives TensorFlow's values")
         if node.op in self.excluded:
             return no("excluded_by_flag", f"{node.op} is listed in --tf_xla_cluster_exclude_ops")
         if self.only is not None and node.op not in self.only and attr(node, "_XlaCompile") is not True:
