@@ -5,7 +5,7 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
-from tests.codegen.run_kernel import host_target, run
+from tests.codegen.run_kernel import Loaded, host_target, run
 from tfxla_cluster.codegen.kernel.builder import KernelBuilder
 from tfxla_cluster.codegen.kernel.ir import Kernel
 from tfxla_cluster.codegen.kernel.key import key
@@ -94,6 +94,21 @@ def test_threads_give_the_same_code() -> None:
     assert len({c.object for c in alone}) < len(kernels)
     library = Library([c.object for c in alone], host_target())
     assert len({library.address(symbol) for _, symbol in kernels}) == len(kernels)
+
+
+def test_quick_code_gives_the_same_numbers() -> None:
+    """The level of code generation moves instructions, it changes no arithmetic."""
+    kernels = [(softmax(), "careful"), (softmax(), "quick")]
+    careful, quick = compile_kernels(kernels, host_target(), quick={"quick"})
+    assert (careful.symbol, quick.symbol) == ("careful", "quick") and careful.object != quick.object
+    x = np.random.default_rng(0).standard_normal((5, 37)).astype(np.float32)
+    (expected,) = run(softmax(), [x], [(x.shape, np.float32)], {"rows": 5, "cols": 37})
+    loaded = Loaded(softmax())
+    library = Library([quick.object], host_target())
+    loaded.function = type(loaded.function)(library.address("quick"))
+    got = np.zeros_like(x)
+    loaded([x], [got], {"rows": 5, "cols": 37})
+    np.testing.assert_array_equal(got, expected)
 
 
 def test_a_missing_function_is_an_error() -> None:

@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Container, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import llvmlite.binding as llvm
@@ -32,28 +32,32 @@ class KernelCode:
 
 
 class _Machines(threading.local):
-    """This thread's target machines."""
+    """This thread's target machines, by target and level."""
 
     def __init__(self) -> None:
-        self.known: dict[Target, llvm.TargetMachine] = {}
+        self.known: dict[tuple[Target, int], llvm.TargetMachine] = {}
 
 
 _MACHINES = _Machines()
 
 
-def machine(target: Target) -> llvm.TargetMachine:
+# LLVM's code generation levels: level 0 takes a third of the time or less, and its code up to twice as long.
+_BEST, _QUICK = 2, 0
+
+
+def machine(target: Target, level: int = _BEST) -> llvm.TargetMachine:
     """A target machine for position-independent code, which takes no part in other threads' work."""
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     triple = llvm.Target.from_triple(llvm.get_process_triple())
     return triple.create_target_machine(
-        cpu=target.arch, features=target.features, opt=2, reloc="pic", codemodel="small")
+        cpu=target.arch, features=target.features, opt=level, reloc="pic", codemodel="small")
 
 
-def _own_machine(target: Target) -> llvm.TargetMachine:
-    if target not in _MACHINES.known:
-        _MACHINES.known[target] = machine(target)
-    return _MACHINES.known[target]
+def _own_machine(target: Target, level: int = _BEST) -> llvm.TargetMachine:
+    if (target, level) not in _MACHINES.known:
+        _MACHINES.known[target, level] = machine(target, level)
+    return _MACHINES.known[target, level]
 
 
 def compile_kernel(kernel: Kernel, target: Target, symbol: str) -> KernelCode:
@@ -62,50 +66,58 @@ def compile_kernel(kernel: Kernel, target: Target, symbol: str) -> KernelCode:
 
 
 def compile_kernels(
-    kernels: Sequence[tuple[Kernel, str]], target: Target, threads: int = 2
+    kernels: Sequence[tuple[Kernel, str]], target: Target, threads: int = 2, quick: Container[str] = ()
 ) -> list[KernelCode]:
-    """Each (kernel, symbol) compiled, in the order given, by up to `threads` threads."""
+    """Each (kernel, symbol) compiled, in the order given, by up to `threads` threads.
+
+    `quick`: symbols of kernels that run too briefly to repay careful code.
+    """
+    groups = _groups(kernels, target, quick)
     if threads < 2:
-        return [code for group in _groups(kernels, target) for code in _compile(group, target)]
-    with ThreadPoolExecutor(threads) as pool:
-        jobs: list[Future[list[KernelCode]]] = [
-            pool.submit(_compile, group, target) for group in _groups(kernels, target)]
-        return [code for job in jobs for code in job.result()]
+        done = [_compile(group, target, level) for group, level in groups]
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            jobs = [pool.submit(_compile, group, target, level) for group, level in groups]
+            done = [job.result() for job in jobs]
+    codes = {code.symbol: code for group_codes in done for code in group_codes}
+    return [codes[symbol] for _, symbol in kernels]
 
 
-def _groups(kernels: Sequence[tuple[Kernel, str]], target: Target) -> Iterator[list[tuple[str, Text]]]:
-    """(symbol, text) of the kernels of one module after the other."""
-    group: list[tuple[str, Text]] = []
-    lines = 0
+def _groups(
+    kernels: Sequence[tuple[Kernel, str]], target: Target, quick: Container[str]
+) -> Iterator[tuple[list[tuple[str, Text]], int]]:
+    """((symbol, text) of the kernels of a module, its level), one module after the other."""
+    open_groups: dict[int, list[tuple[str, Text]]] = {_BEST: [], _QUICK: []}
     for kernel, symbol in kernels:
-        text = emit(kernel, target, symbol)
-        group.append((symbol, text))
-        lines += text.function.count("\n")
-        if lines >= _MODULE_LINES:
-            yield group
-            group, lines = [], 0
-    if group:
-        yield group
+        level = _QUICK if symbol in quick else _BEST
+        group = open_groups[level]
+        group.append((symbol, emit(kernel, target, symbol)))
+        if sum(text.function.count("\n") for _, text in group) >= _MODULE_LINES:
+            yield group, level
+            open_groups[level] = []
+    yield from ((group, level) for level, group in open_groups.items() if group)
 
 
-def _compile(group: Sequence[tuple[str, Text]], target: Target) -> list[KernelCode]:
-    data = assemble(module_text([text for _, text in group]), target)
+def _compile(group: Sequence[tuple[str, Text]], target: Target, level: int = _BEST) -> list[KernelCode]:
+    data = assemble(module_text([text for _, text in group]), target, level)
     codes = []
     for symbol, text in group:
         alone = module_text([text])
-        codes.append(KernelCode(symbol, alone, data, lambda ir=alone: assembly(ir, target)))  # type: ignore[misc]
+        codes.append(KernelCode(
+            symbol, alone, data, lambda ir=alone: assembly(ir, target, level)))  # type: ignore[misc]
     return codes
 
 
-def assemble(text: str, target: Target) -> bytes:
+def assemble(text: str, target: Target, level: int = _BEST) -> bytes:
     """The object file of an LLVM IR module."""
     module = llvm.parse_assembly(text, llvm.create_context())
-    return _emit_object(_own_machine(target), module)
+    return _emit_object(_own_machine(target, level), module)
 
 
-def assembly(text: str, target: Target) -> str:
+def assembly(text: str, target: Target, level: int = _BEST) -> str:
     """The assembly of an LLVM IR module."""
-    return str(_own_machine(target).emit_assembly(llvm.parse_assembly(text, llvm.create_context())))
+    module = llvm.parse_assembly(text, llvm.create_context())
+    return str(_own_machine(target, level).emit_assembly(module))
 
 
 def _emit_object(owner: llvm.TargetMachine, module: llvm.ModuleRef) -> bytes:
