@@ -138,11 +138,12 @@ def test_uninitialised_variable(ours: None) -> None:
 
 
 def test_unsupported_falls_back_once_or_raises(ours: None, capsys: pytest.CaptureFixture[str]) -> None:
-    f = tf.function(lambda x: tf.unique(x).y, jit_compile=True)
+    """Sizes that depend on data: stock XLA ends the process on such a cumsum, so the ops run uncompiled."""
+    f = tf.function(lambda x: tf.cumsum(tf.unique(x).y), jit_compile=True)
     x = tf.constant([1, 2, 1])
     for _ in range(3):
-        assert f(x).numpy().tolist() == [1, 2]
-    assert capsys.readouterr().err.count("is compiled by stock XLA") == 1
+        assert f(x).numpy().tolist() == [1, 3]
+    assert capsys.readouterr().err.count("runs uncompiled") == 1
     g = tf.function(lambda x: tf.unique(x).y, jit_compile=True)
     refused = pytest.raises(tf.errors.InvalidArgumentError, match="must_compile_fallback")
     with flags.patch(tfxla_must_compile_fallback="raise"), refused:
@@ -201,12 +202,48 @@ def test_variable_count_of_reads(ours: None) -> None:
 
 def test_nested_call_falls_back_where_it_is_not_compiled(ours: None, capsys: pytest.CaptureFixture[str]) -> None:
     v = tf.Variable(1)
-    inner = tf.function(lambda x: (tf.unique(x).y, v.assign_add(1)), jit_compile=True)
+    inner = tf.function(lambda x: (tf.cumsum(tf.unique(x).y), v.assign_add(1)), jit_compile=True)
     outer = tf.function(lambda x: inner(x + 0)[0] * 2)
     for _ in range(3):
-        assert outer(tf.constant([1, 2, 1])).numpy().tolist() == [2, 4]
+        assert outer(tf.constant([1, 2, 1])).numpy().tolist() == [2, 6]
     assert v.numpy() == 4
-    assert capsys.readouterr().err.count("is compiled by stock XLA") == 1
+    assert capsys.readouterr().err.count("runs uncompiled") == 1
+
+
+def test_stock_compiles_what_only_the_compiler_refuses(
+    ours: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tfxla_cluster.errors import UnsupportedError
+    from tfxla_cluster.tf import session
+
+    def refuse(proto: bytes, request: Any) -> Any:
+        raise UnsupportedError("opcode x is not compiled yet")
+
+    monkeypatch.setattr(session, "compile_hlo", refuse)
+    v = tf.Variable(1.0)
+    f = tf.function(lambda x: v.assign_add(x), jit_compile=True)
+    outer = tf.function(lambda x: f(x) + 1.0)
+    assert [f(tf.constant(2.0)).numpy() for _ in range(2)] == [3.0, 5.0]
+    assert outer(tf.constant(2.0)).numpy() == 8.0 and v.numpy() == 7.0
+    assert capsys.readouterr().err.count("is compiled by stock XLA: opcode x is not compiled yet") == 1
+
+
+def test_eager_tape_around_a_loop(ours: None, capsys: pytest.CaptureFixture[str]) -> None:
+    """Stock XLA refuses it: a tensor list crosses from the forward to the backward function."""
+
+    @tf.function(jit_compile=True)
+    def f(x: Any) -> Any:
+        y = x
+        for _ in tf.range(3):
+            y = y * x
+        return y
+
+    x = tf.constant([2.0])
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = f(x)
+    assert y.numpy() == 16.0 and tape.gradient(y, x).numpy() == 32.0
+    assert "runs uncompiled: a tensor list crosses its border" in capsys.readouterr().err
 
 
 def test_nested_call_is_refused_with_line(ours: None) -> None:

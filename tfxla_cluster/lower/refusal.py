@@ -59,7 +59,7 @@ def explain(text: str, lowered_name: str, definition: Any) -> LoweringError:
         remedy = _SHAPE_WAY_OUT
     else:
         node = next(iter(_NODE.findall(text)), "")
-        op = next((n.op for n in definition.node_def if n.name == node), "")
+        op = sources.op_of(definition.signature.name, node)
         why, remedy = _first_lines(text), _DEFAULT_WAY_OUT
     where = sources.line_of(definition.signature.name, node) or _last_user_frame(text)
     graph = _GRAPH.search(text)

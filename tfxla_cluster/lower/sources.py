@@ -5,8 +5,10 @@ up by node name in the original function and the functions it calls.
 """
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -57,19 +59,66 @@ def _items(traces: Any) -> list[tuple[str, Any]]:
 def all_lines(function: str) -> dict[str, str]:
     """As `lines`, for the function and everything it calls; an outer function's node wins over an inner
     one's of the same name."""
-    ctx = context.context()
     found: dict[str, str] = {}
+    for definition in reachable(function):
+        found = {**lines(definition.signature.name), **found}
+    return found
+
+
+def reachable(function: str) -> Iterator[Any]:
+    """FunctionDefs of a registered function and of everything it calls, outer first."""
+    ctx = context.context()
     pending, seen = [function], {function}
     while pending:
         name = pending.pop(0)
         if not ctx.has_function(name.encode()):
             continue
-        found = {**lines(name), **found}
-        for node in ctx.get_function_def(name).node_def:
-            fresh = [n for n in constants.called_names(node) if n not in seen and ctx.has_function(n.encode())]
+        definition = ctx.get_function_def(name)
+        yield definition
+        for node in definition.node_def:
+            fresh = [n for n in constants.called_names(node) if n not in seen]
             seen.update(fresh)
             pending += fresh
-    return found
+
+
+def op_of(function: str, node: str) -> str:
+    """The op type of a node of the function or of one it calls; '' when unknown."""
+    return next((n.op for definition in reachable(function) for n in definition.node_def if n.name == node), "")
+
+
+_thread = threading.local()
+
+
+def enter(function: bytes) -> bytes:
+    """Note that this thread begins to execute a function: TensorFlow optimises its graph, under names of
+    the graph's own, on the thread that first calls it. The outer function, for `leave`."""
+    outer: bytes = getattr(_thread, "function", b"")
+    _thread.function = function
+    return outer
+
+
+def leave(outer: bytes) -> None:
+    """Back to the outer function."""
+    _thread.function = outer
+
+
+def caller() -> str:
+    """The function that this thread is executing, '' for none."""
+    return getattr(_thread, "function", b"").decode()
+
+
+@functools.lru_cache(maxsize=4)
+def caller_lines(function: str) -> Mapping[str, str]:
+    """`all_lines` of a function that is being executed; names of functions are never used again."""
+    return all_lines(function) if function else {}
+
+
+def place(lines: Mapping[str, str], node: str) -> str:
+    """`file:line` of a node of an optimised graph, where inlined nodes carry the name of each call before
+    their own; '' when unknown."""
+    while node not in lines and "PartitionedCall" in node.partition("/")[0]:
+        node = node.partition("/")[2]
+    return lines.get(node, "")
 
 
 def line_of(function: str, node: str) -> str:

@@ -1,7 +1,7 @@
 """From a registered function to a native Program: on a miss, lower at the sizes seen, compile, set guards."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -67,8 +67,12 @@ def failed_guards(interface: Interface, entry: Entry, inputs: Sequence[InputView
     return failed
 
 
-def compile_function(interface: Interface, inputs: Sequence[InputView], kind: str, name: str) -> Entry:
-    """Lower and compile at the sizes of `inputs`; the entry's guards are these sizes and the values used."""
+def compile_function(interface: Interface, inputs: Sequence[InputView], kind: str, name: str,
+                     lines: Mapping[str, str] | None = None) -> Entry:
+    """Lower and compile at the sizes of `inputs`; the entry's guards are these sizes and the values used.
+
+    `lines`: TF node -> the user's `file:line`, where the function's own traces do not tell.
+    """
     seen = dict(zip(interface.inputs, inputs))
     args = [
         bridge.Arg(seen[i].dtype, seen[i].dims, i in interface.resources, value=seen[i].array) if i in seen
@@ -77,7 +81,8 @@ def compile_function(interface: Interface, inputs: Sequence[InputView], kind: st
     with trace.phase("lowering", function=name):
         lowered = _lower(interface.function, args)
     count("lowerings")
-    lines = sources.all_lines(interface.function)
+    if lines is None:
+        lines = sources.all_lines(interface.function) if trace.directory() else {}
     request = session.CompileRequest(
         name, kind, tuple(_words(interface, i) for i in lowered.parameters), lines,
         tuple(f"{_words(interface, i)}: {_guard_text(v, lowered.constants.get(i))}" for i, v in seen.items()))

@@ -18,20 +18,56 @@ from tensorflow.python.util import function_utils
 
 from .. import flags, trace
 from ..counters import add as count
-from ..lower import bridge
+from ..lower import bridge, sources
 from ..lower.function_def import fresh_name
-from . import compiling, native_op, variables
+from . import compiling, native_op, plain, variables
+from .plain import MUST_COMPILE
 
-MUST_COMPILE = "_XlaMustCompile"
 # In the names of functions that `jit` makes: they run natively without `enable()` too.
 JIT_PREFIX = "tfxla_jit_"
 
 
-class Route:
-    """How calls of one must-compile function run. `fallback` is the reason when stock XLA runs it."""
+class Fallback:
+    """A must-compile function that TensorFlow runs: `fallback` is the reason ('': it runs natively), `runs` the
+    function called instead: itself, compiled by stock XLA, or a copy that is not compiled."""
+
+    def __init__(self, name: bytes) -> None:
+        self.name, self.runs, self.fallback, self.closed = name, name, "", False
+
+    def fall_back(self, reason: str, plain_copy: Any = None) -> None:
+        """From now on TensorFlow runs the function, uncompiled where a copy is given."""
+        if plain_copy is not None and self.runs == self.name:
+            context.context().add_function_def(plain_copy)
+            self.runs = plain_copy.signature.name.encode()
+        self.fallback = reason
+        say_fallback(self.name.decode(), reason, uncompiled=plain_copy is not None)
+
+    def call(self, original: Any, ctx: Any, inputs: list[Any], outputs: int) -> Any:
+        """As `Context.call_function`."""
+        try:
+            return original(ctx, self.runs, inputs, outputs)
+        except tf.errors.OpError as error:
+            # With the user's function in place of ours TensorFlow adds its stack trace.
+            error._message = error.message.replace(self.runs.decode(), self.name.decode())
+            raise
+
+    def close(self) -> None:
+        """Free what was registered."""
+        self.closed = True
+        _unregister(self.runs if self.runs != self.name else b"")
+
+
+def _unregister(name: bytes) -> None:
+    ctx = context.context()
+    if name and ctx.has_function(name):
+        ctx.remove_function(name)
+
+
+class Route(Fallback):
+    """A must-compile function that runs natively: the op alone, or a wrapper that handles its variables."""
 
     def __init__(self, name: bytes, definition: Any, inputs: Sequence[Any]) -> None:
-        self.name, self.fallback, self.closed = name, "", False
+        super().__init__(name)
         dtypes = {i: _value_dtype(t) for i, t in enumerate(inputs) if t.dtype == tf.resource}
         self.interface = variables.interface(definition, bridge.library, {i: d for i, d in dtypes.items() if d})
         self.program = compiling.program(self.interface, "must", name.decode())
@@ -66,10 +102,8 @@ class Route:
 
     def close(self) -> None:
         """Free the wrapper and the executables."""
-        self.closed = True
-        ctx = context.context()
-        if self.wrapper and ctx.has_function(self.wrapper):
-            ctx.remove_function(self.wrapper)
+        super().close()
+        _unregister(self.wrapper)
         self.program.close()
 
 
@@ -82,9 +116,9 @@ class Hook:
     """The installed hook: `install()` and `remove()` it; calls on other threads may be under way."""
 
     def __init__(self) -> None:
-        self.routes: dict[bytes, Route | None] = {}
+        self.routes: dict[bytes, Fallback | None] = {}
         self.lock = threading.RLock()
-        self.dropped: deque[Route] = deque()
+        self.dropped: deque[Fallback] = deque()
         self.originals: dict[str, Any] = {}
         self.everything = False
         self.removed: deque[str] = deque(maxlen=100_000)
@@ -101,8 +135,8 @@ class Hook:
         with self.lock:
             if not selected_only and not self.everything:
                 self.everything = True
-                for plain in [n for n, route in self.routes.items() if route is None]:
-                    del self.routes[plain]
+                for known in [n for n, route in self.routes.items() if route is None]:
+                    del self.routes[known]
             if self.originals:
                 return
             native_op.ensure_registered()
@@ -133,7 +167,14 @@ class Hook:
             except KeyError:
                 route = self._route(ctx, name, tensor_inputs)
             if route is None or route.fallback:
-                return original(ctx, name, tensor_inputs, num_outputs)
+                outer = sources.enter(name)
+                try:
+                    if route is not None:
+                        return route.call(original, ctx, tensor_inputs, num_outputs)
+                    return original(ctx, name, tensor_inputs, num_outputs)
+                finally:
+                    sources.leave(outer)
+            assert isinstance(route, Route)
             return self._run(route, original, ctx, name, tensor_inputs, num_outputs)
 
         return call_function
@@ -153,10 +194,11 @@ class Hook:
         return remove_function
 
     def route(self, name: bytes) -> Route | None:
-        """The route of a function that was called, if it is must-compile."""
-        return self.routes.get(name)
+        """The route of a function that was called, if it runs natively."""
+        found = self.routes.get(name)
+        return found if isinstance(found, Route) and not found.fallback else None
 
-    def _route(self, ctx: Any, name: bytes, inputs: list[Any]) -> Route | None:
+    def _route(self, ctx: Any, name: bytes, inputs: list[Any]) -> Fallback | None:
         with self.lock:
             if name in self.routes:
                 return self.routes[name]
@@ -168,7 +210,11 @@ class Hook:
             self.routes[name] = made
             return made
 
-    def _make_route(self, name: bytes, definition: Any, inputs: list[Any]) -> Route | None:
+    def _make_route(self, name: bytes, definition: Any, inputs: list[Any]) -> Fallback | None:
+        if plain.has_variants(definition):
+            made = Fallback(name)
+            made.fall_back("a tensor list crosses its border", plain.copy(definition))
+            return made
         try:
             route = Route(name, definition, inputs)
         except Exception as error:  # noqa: BLE001 - a bug of the rewriter must not break a program that worked
@@ -193,7 +239,7 @@ class Hook:
                 error._message = _restore_name(route, error.message)
                 raise
             self._raise_or_fall_back(route, failure)
-        return original(ctx, name, inputs, outputs)
+        return route.call(original, ctx, inputs, outputs)
 
     def _raise_or_fall_back(self, route: Route, failure: BaseException) -> None:
         """Return when stock XLA is to run the function."""
@@ -206,8 +252,9 @@ class Hook:
             raise tf.errors.InvalidArgumentError(
                 None, None, f"function {route.name.decode()} cannot be compiled: {reason}. "
                 "Set --tfxla_must_compile_fallback=xla to let stock XLA compile such functions") from failure
-        route.fallback = reason
-        say_fallback(route.name.decode(), reason)
+        definition = bridge.function_def(route.name)
+        uncompiled = plain.is_data_dependent(definition, bridge.library)
+        route.fall_back(reason, plain.copy(definition) if uncompiled else None)
 
     def _free_dropped(self) -> None:
         while self.dropped:
@@ -229,21 +276,12 @@ def _is_uninitialised(error: tf.errors.OpError) -> bool:
     return isinstance(error, tf.errors.FailedPreconditionError) or "got INVALID" in error.message
 
 
-def say_fallback(name: str, reason: str) -> None:
-    """Count, record and say once that stock XLA compiles a function."""
+def say_fallback(name: str, reason: str, uncompiled: bool = False) -> None:
+    """Count, record and say once that TensorFlow runs a must-compile function."""
     count("fallbacks", reason=reason)
-    trace.record("fallback", what=name, reason=reason, to="xla")
-    trace.once(f"fallback:{name}", f"function {name} is compiled by stock XLA: {reason}")
+    trace.record("fallback", what=name, reason=reason, to="ops" if uncompiled else "xla")
+    how = "runs uncompiled" if uncompiled else "is compiled by stock XLA"
+    trace.once(f"fallback:{name}", f"function {name} {how}: {reason}")
 
 
 HOOK = Hook()
-
-
-def prepare(fn_name: bytes, inputs: Sequence[Any]) -> Route | None:
-    """The route that a call of this registered function with these tensors would take (made if lacking)."""
-    try:
-        return HOOK.routes[fn_name]
-    except KeyError:
-        return HOOK._route(context.context(), fn_name, list(inputs)) if HOOK.originals else None
-
-

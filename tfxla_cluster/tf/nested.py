@@ -22,9 +22,10 @@ from ..counters import add as count
 from ..errors import UnsupportedError
 from ..lower.constants import Library
 from ..lower.function_def import fresh_name
-from . import compiling, variables
-from .must_compile import HOOK, MUST_COMPILE, say_fallback
+from . import compiling, plain, variables
+from .must_compile import HOOK, say_fallback
 from .native_op import READY, Program
+from .plain import MUST_COMPILE
 
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 _CALL_ATTRS = ("config_proto", "config", "executor_type")
@@ -46,13 +47,13 @@ _lock = threading.Lock()
 
 
 def is_must_compile_call(node: Any, library: Library) -> bool:
-    """The node calls a function that carries `_XlaMustCompile` (on the call or on the function)."""
-    if node.op not in CALLS or "f" not in node.attr:
+    """The node calls a function that carries `_XlaMustCompile` (on the call or on the function) and that the
+    native op can stand for: no tensor list crosses its border."""
+    callee = library(node.attr["f"].func.name) if node.op in CALLS and "f" in node.attr else None
+    if callee is None or plain.has_variants(callee):
         return False
-    if MUST_COMPILE in node.attr:
-        return bool(node.attr[MUST_COMPILE].b)
-    callee = library(node.attr["f"].func.name)
-    return callee is not None and MUST_COMPILE in callee.attr and callee.attr[MUST_COMPILE].b
+    carrier = node.attr if MUST_COMPILE in node.attr else callee.attr
+    return MUST_COMPILE in carrier and bool(carrier[MUST_COMPILE].b)
 
 
 def rewrite(node: Any, library: Library) -> list[Any]:
@@ -91,9 +92,11 @@ def _make(node: Any, callee: Any, library: Library, strict: bool) -> NestedCall:
     name = callee.signature.name
     registered = _register(callee, library)
 
+    uncompiled = not strict and plain.is_data_dependent(callee, library)
+
     def refused(reason: UnsupportedError) -> None:
         if not strict:
-            say_fallback(name, str(reason))
+            say_fallback(name, str(reason), uncompiled)
 
     program = compiling.program(interface, "must", name, refused)
     native = variables.wrap(callee, interface, program, fresh_name(f"native_{name}"))
@@ -102,7 +105,7 @@ def _make(node: Any, callee: Any, library: Library, strict: bool) -> NestedCall:
                  updated=len(interface.updated))
     if strict:
         return NestedCall(native.signature.name, (native,), program, registered)
-    stock = _stock(node, callee)
+    stock = plain.copy(callee) if uncompiled else _stock(node, callee)
     chooser = _chooser(callee, interface, program, native.signature.name, stock.signature.name)
     return NestedCall(chooser.signature.name, (native, stock, chooser), program, registered)
 
