@@ -2,7 +2,7 @@
 
 Every computation that runs as steps is planned: first each instruction is joined with what it reads
 (producer into consumer, with more outputs where a value is used elsewhere too), then groups that read
-the same large value, then cheap values are computed again in the kernels that read them where that
+the same large value, then scalar work, then cheap values are computed again in the kernels that read them where that
 moves fewer bytes. Each yes and no is recorded.
 """
 from __future__ import annotations
@@ -20,6 +20,7 @@ from .build import fused
 from .cost import MAX_INSTRS, bytes_of, costly, elements_of, pays
 from .extent import same_all
 from .graph import Graph, order_of
+from .index import flatten
 from .legality import HEROES
 from .order import Group
 from .program import analyse_parts
@@ -70,10 +71,11 @@ class _Planner:
     def run(self, names: Names) -> Computation:
         self._join_producers()
         self._join_readers()
+        self._join_scalars()
         self._recompute()
         return fused(self.graph, self.order, names)
 
-    # --- the three passes ---
+    # --- the passes ---
     def _join_producers(self) -> None:
         """Each instruction with the values it reads, the largest first."""
         for instr in self.comp.instrs:
@@ -93,6 +95,16 @@ class _Planner:
             for reader in readers[:MAX_READERS]:
                 if not any(self._join(leader, reader) for leader in leaders):
                     leaders.append(reader)
+
+    def _join_scalars(self) -> None:
+        """Scalar work (counters of loops) in as few kernels as the order allows: a launch costs more."""
+        leader: Instr | None = None
+        for instr in self.comp.instrs:
+            group = self.order.group.get(instr)
+            if group is None or group.kind != "loop" or group.plain != ():
+                continue
+            if leader is None or not self._join(leader, instr):
+                leader = instr
 
     def _recompute(self) -> None:
         """Values that are cheaper to compute again in each kernel that reads them than to write and read."""
@@ -164,6 +176,8 @@ class _Planner:
     def _one_program(self, outputs: Sequence[Instr], inside: Sequence[Instr]) -> Decision:
         try:
             program = analyse_parts(outputs, inside)
+            for root in program.roots:
+                program.groups_of(flatten(root.index))
         except UnsupportedError as error:
             return no("index-map", error.message)
         return pays(program, outputs, self.target)
