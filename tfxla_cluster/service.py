@@ -18,7 +18,7 @@ from .ir.shape import Shape
 from .runtime import cache, host, persist
 from .runtime.executable import Executable, entry
 from .runtime.plan import SizeSource
-from .runtime.store import Store
+from .runtime.store import from_flags
 from .target import Target
 from .tf.session import CompileRequest
 
@@ -70,7 +70,7 @@ class Service:
             "id": dump.id if dump else None, "hit": "", "reason": "; ".join(self.memory.explain_miss(key)),
             "phases": made.phases, "ms": sum(made.phases.values()), "kernels": made.kernels,
             "native": made.native_kernels})
-        store = disk_store()
+        store = from_flags()
         if store is not None:
             sections = persist.to_sections(made.plan, made.objects)
             sections["kernels"] = str(made.kernels).encode()
@@ -78,7 +78,7 @@ class Service:
         return _loaded(made.executable, made.kernels)
 
     def _from_disk(self, key: cache.Key, request: CompileRequest, target: Target) -> Loaded | None:
-        store = disk_store()
+        store = from_flags()
         if store is None:
             counters.add("cache_misses", reason="not in memory")
             return None
@@ -141,15 +141,6 @@ def _code_version() -> str:
 def cache_key_text(key: cache.Key) -> str:
     """The key in the words that name its file on disk."""
     return "; ".join(f"{name}={value}" for name, value in key)
-
-
-def disk_store() -> Store | None:
-    """The store the flags name; None when off."""
-    directory = flags.get("tf_xla_persistent_cache_directory")
-    devices = flags.get("tf_xla_persistent_cache_device_types")
-    if not directory or devices and "CPU" not in devices.split(","):
-        return None
-    return Store(directory, flags.get("tf_xla_persistent_cache_prefix"), flags.get("tf_xla_persistent_cache_read_only"))
 
 
 _service: list[Service] = []

@@ -190,3 +190,24 @@ def test_an_executable_runs_in_another_process(tmp_path: Path) -> None:
     sections = persist.to_sections(planned.plan, [c.object for c in codes])
     assert Store(str(tmp_path)).put(key([("m", 1)]), persist.KIND, sections)
     subprocess.run([sys.executable, "-c", _LOAD, str(tmp_path)], check=True, timeout=60, cwd=Path(__file__).parents[2])
+
+
+_START = """
+import os, sys
+from tfxla_cluster import flags
+flags.set_values({"tf_xla_persistent_cache_directory": sys.argv[1]})
+from tfxla_cluster.runtime import native
+if sys.argv[2] == "warm":
+    native._compile = None  # must come from the store
+native.runtime()
+"""
+
+
+def test_the_runtime_itself_is_stored(tmp_path: Path) -> None:
+    for state in ("cold", "warm"):
+        subprocess.run([sys.executable, "-c", _START, str(tmp_path), state], check=True, timeout=60,
+                       cwd=Path(__file__).parents[2])
+    (entry,) = tmp_path.iterdir()
+    entry.write_bytes(entry.read_bytes()[:-1])
+    subprocess.run([sys.executable, "-c", _START, str(tmp_path), "cold"], check=True, timeout=60,
+                   cwd=Path(__file__).parents[2])

@@ -2,21 +2,25 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
 import platform
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
+import llvmlite
 import llvmlite.binding as llvm
 
 from .. import flags
 from ..errors import InternalError, UnsupportedError
 from ..target import Target
-from . import host
+from . import cache, host
 from .interpreter import build
 from .locks import ForkSafeLock
 from .pool import DEFAULTS, FIELDS
+from .store import from_flags
 
 # Functions of the process that the runtime's code calls.
 _EXTERNALS = (
@@ -41,6 +45,7 @@ class Runtime:
         return ctypes.c_int64.from_address(self.pool + 8 * FIELDS[name])
 
 
+_KIND = "runtime"  # of store entry
 _lock = ForkSafeLock()
 _runtime: Runtime | None = None
 
@@ -55,7 +60,7 @@ def runtime() -> Runtime:
         with _lock:
             if _runtime is None:
                 _check_platform()
-                _runtime = _load(_compile(host.target()))
+                _runtime = _load(_object(host.target()))
     return _runtime
 
 
@@ -63,6 +68,26 @@ def _check_platform() -> None:
     machine = platform.machine()
     if sys.platform != "linux" or machine not in ("x86_64", "AMD64"):
         raise UnsupportedError(f"the runtime needs Linux on x86-64, this is {sys.platform} on {machine}")
+
+
+def _object(target: Target) -> bytes:
+    """The runtime's object code: from the store on disk where there is one and it has it."""
+    store = from_flags()
+    if store is None:
+        return _compile(target)
+    key = cache.key([("sources", _source_digest()), ("target", str(target)), ("llvmlite", llvmlite.__version__)])
+    found = store.get(key, _KIND).sections
+    if found is not None:
+        return found["object"]
+    code = _compile(target)
+    store.put(key, _KIND, {"object": code})
+    return code
+
+
+def _source_digest() -> str:
+    """Changes with any module that the code is generated from."""
+    sources = sorted(Path(__file__).parent.glob("*.py"))
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
 
 
 def _compile(target: Target) -> bytes:

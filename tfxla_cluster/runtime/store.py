@@ -17,7 +17,7 @@ from typing import Any
 
 import fsspec
 
-from .. import trace
+from .. import flags, trace
 from .cache import Key, explain_difference
 
 MAGIC = b"TFXLA-STORE-1\n"
@@ -118,6 +118,16 @@ class Store:
         trace.once(f"store:{self.url}:{verb}", f"{reason}; going on without it")
         trace.record("store", event="failed", reason=reason)
         return Lookup(None, reason)
+
+
+def from_flags() -> Store | None:
+    """The store of this process: --tf_xla_persistent_cache_directory and its relatives; None when off."""
+    directory = str(flags.get("tf_xla_persistent_cache_directory"))
+    devices = str(flags.get("tf_xla_persistent_cache_device_types"))
+    if not directory or devices and "CPU" not in devices.split(","):
+        return None
+    return Store(directory, str(flags.get("tf_xla_persistent_cache_prefix")),
+                 bool(flags.get("tf_xla_persistent_cache_read_only")))
 
 
 def pack(key: Key, sections: Mapping[str, bytes]) -> bytes:
