@@ -105,6 +105,9 @@ def tile(dtype: DType, target: Target) -> Tile:
     return Tile(rows, vectors, target.vector_bits // (8 * dtype.itemsize))
 
 
+PANEL_DEPTH = 256  # the most depth of one product that reads its right operand in place
+
+
 @dataclass(frozen=True, slots=True)
 class Blocks:
     """Largest block of rows, columns and depth that one task works on at a time."""
@@ -116,7 +119,7 @@ class Blocks:
 
 def blocks(dtype: DType, target: Target) -> Blocks:
     """Blocks whose packed left operand, result and a panel of the right one stay in L2 and L1."""
-    return Blocks(rows=144, cols=1024 // dtype.itemsize, depth=256)
+    return Blocks(rows=144, cols=1024 // dtype.itemsize, depth=PANEL_DEPTH)
 
 
 def even_block(extent: Dim, most: int, unit: int) -> Dim:

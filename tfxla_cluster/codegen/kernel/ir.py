@@ -171,6 +171,7 @@ class Product:
     a_stride + k ('row' major), or a_offset + k * a_stride + i ('depth' major). b[k, j]: b_offset +
     k * b_stride + j, or where `packed` b_offset + (j // panel) * b_stride + k * panel + j % panel.
     Whole panels of `panel` columns are read of b and written of c: both must have room for them.
+    Not packed, depth is at most `contraction.PANEL_DEPTH`.
     """
 
     c: Buffer

@@ -10,13 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..kernel.contraction import Tile, tile
+from ..kernel.contraction import PANEL_DEPTH, Tile, tile
 from ..kernel.ir import Product
 
 if TYPE_CHECKING:
     from .emitter import Emitter
 
 _PREFETCH = "@llvm.prefetch.p0"
+_REACH = 8  # rows of b between the one in use and the one fetched
 _LLVM_TYPE = {"f32": "float", "f64": "double"}
 
 
@@ -74,32 +75,41 @@ def function_text(spec: Spec) -> str:
     """The function and its register tiles, without declarations."""
     lines: list[str] = []
     for rows in spec.tile.rows:
-        lines.extend(_tile_text(spec, rows))
+        lines.extend(_tile_text(spec, rows, False))
+        if not spec.packed:
+            lines.extend(_tile_text(spec, rows, True))
     lines.extend(_loops_text(spec))
     return "\n".join(lines) + "\n"
 
 
 # --- one register tile ---
-def _tile_text(spec: Spec, rows: int) -> list[str]:
-    """A function that runs one register tile of `rows` rows over the whole depth."""
+def _tile_text(spec: Spec, rows: int, first: bool) -> list[str]:
+    """A function that runs one register tile of `rows` rows over the whole depth.
+
+    `first`: it reads b in place, and leaves a packed copy of the panel for the tiles below.
+    """
     cells = [(i, v) for i in range(rows) for v in range(spec.tile.vectors)]
     names = [f"{i}_{v}" for i, v in cells]
-    b_step = str(spec.tile.panel) if spec.packed else "%b_stride"
+    b_step = "%b_stride" if first else str(spec.tile.panel)
     return [
-        f"define internal void @{spec.name}.t{rows}(ptr noalias %c, i64 %c_stride, ptr noalias %a, "
-        "i64 %a_stride, ptr noalias %b, i64 %b_stride, i64 %depth, i1 %accumulate) {",
+        f"define internal void @{spec.name}.{'f' if first else 't'}{rows}(ptr noalias %c, i64 %c_stride, "
+        "ptr noalias %a, i64 %a_stride, ptr noalias %b, i64 %b_stride, i64 %depth, i1 %accumulate, "
+        "ptr noalias %panel) {",
         "entry:",
         *_row_pointers(spec, "c", rows),
         *([] if spec.depth_major else _row_pointers(spec, "a", rows)),
         *(f"  call void {_PREFETCH}(ptr %c{i}, i32 1, i32 3, i32 1)" for i in range(rows)),
+        *([f"  %reach = mul i64 %b_stride, {_REACH}"] if first else []),
         "  %any = icmp sgt i64 %depth, 0",
         "  br i1 %any, label %loop, label %done",
         "loop:",
         "  %k = phi i64 [ 0, %entry ], [ %k_next, %loop ]",
         "  %bk = phi ptr [ %b, %entry ], [ %bk_next, %loop ]",
+        *(["  %pk = phi ptr [ %panel, %entry ], [ %pk_next, %loop ]"] if first else []),
         *(["  %ak = phi ptr [ %a, %entry ], [ %ak_next, %loop ]"] if spec.depth_major else []),
         *(f"  %acc_{x} = phi {spec.vector} [ zeroinitializer, %entry ], [ %next_{x}, %loop ]" for x in names),
         *(line for v in range(spec.tile.vectors) for line in _load(spec, f"%b_{v}", "bk", v)),
+        *(_copy_panel_row(spec) if first else []),
         *(line for i in range(rows) for line in _row_step(spec, i)),
         *(_prefetch_next_panel(spec) if spec.packed else []),
         f"  %bk_next = getelementptr {spec.scalar}, ptr %bk, i64 {b_step}",
@@ -119,6 +129,17 @@ def _tile_text(spec: Spec, rows: int) -> list[str]:
         *(line for i, v in cells for line in _store(spec, f"%total_{i}_{v}", f"c{i}", v)),
         "  ret void",
         "}",
+    ]
+
+
+def _copy_panel_row(spec: Spec) -> list[str]:
+    """Keep this row of the panel in the packed copy; fetch the one some rows on (strides defeat hardware)."""
+    lines = [line for v in range(spec.tile.vectors) for line in _store(spec, f"%b_{v}", "pk", v, "copy")]
+    return [
+        *lines,
+        f"  %pk_next = getelementptr {spec.scalar}, ptr %pk, i64 {spec.tile.panel}",
+        f"  %far = getelementptr {spec.scalar}, ptr %bk, i64 %reach",
+        f"  call void {_PREFETCH}(ptr %far, i32 0, i32 3, i32 1)",
     ]
 
 
@@ -161,10 +182,10 @@ def _load(spec: Spec, out: str, base: str, v: int) -> list[str]:
     ]
 
 
-def _store(spec: Spec, value: str, base: str, v: int) -> list[str]:
+def _store(spec: Spec, value: str, base: str, v: int, label: str = "to") -> list[str]:
     return [
-        f"  {value}.p = getelementptr {spec.scalar}, ptr %{base}, i64 {v * spec.tile.lanes}",
-        f"  store {spec.vector} {value}, ptr {value}.p, align {spec.align}",
+        f"  {value}.{label} = getelementptr {spec.scalar}, ptr %{base}, i64 {v * spec.tile.lanes}",
+        f"  store {spec.vector} {value}, ptr {value}.{label}, align {spec.align}",
     ]
 
 
@@ -176,6 +197,8 @@ def _loops_text(spec: Spec) -> list[str]:
         f"define internal void @{spec.name}(ptr noalias %c, i64 %c_stride, ptr noalias %a, i64 %a_stride, "
         "ptr noalias %b, i64 %b_stride, i64 %rows, i64 %cols, i64 %depth, i1 %accumulate) {",
         "entry:",
+        *([] if spec.packed else [
+            f"  %panel = alloca [{PANEL_DEPTH * panel} x {scalar}], align 64"]),
         "  br label %panels",
         "panels:",
         "  %j = phi i64 [ 0, %entry ], [ %j_next, %panel_done ]",
@@ -211,9 +234,6 @@ def _loops_text(spec: Spec) -> list[str]:
 def _dispatch(spec: Spec) -> list[str]:
     """Call the highest tile that fits into `%left` rows (`%count`); two second-highest end an even rest."""
     rows = spec.tile.rows
-    arguments = (
-        "ptr %ci, i64 %c_stride, ptr %ai, i64 %a_stride, ptr %bj, i64 %b_stride, i64 %depth, i1 %accumulate")
-    cases = " ".join(f"i64 {r}, label %run_{r}" for r in rows)
     lines = [f"  %count_{len(rows) - 1} = add i64 0, {rows[-1]}"]
     for n in range(len(rows) - 2, -1, -1):
         lines.append(f"  %fits_{n} = icmp sge i64 %left, {rows[n]}")
@@ -221,8 +241,28 @@ def _dispatch(spec: Spec) -> list[str]:
     lines += [
         f"  %twice = icmp eq i64 %left, {2 * rows[1]}",
         f"  %count = select i1 %twice, i64 {rows[1]}, i64 %count_0",
-        f"  switch i64 %count, label %tile_done [ {cases} ]",
     ]
-    for r in rows:
-        lines += [f"run_{r}:", f"  call void @{spec.name}.t{r}({arguments})", "  br label %tile_done"]
+    if spec.packed:
+        return lines + _calls(spec, "t", "%bj")
+    return [
+        *lines,
+        "  %is_first = icmp eq i64 %i, 0",
+        "  br i1 %is_first, label %pick_f, label %pick_t",
+        "pick_f:",
+        *_calls(spec, "f", "%bj"),
+        "pick_t:",
+        *_calls(spec, "t", "%panel"),
+    ]
+
+
+def _calls(spec: Spec, kind: str, b: str) -> list[str]:
+    """Call the tile of kind 't' or 'f' for `%count` rows."""
+    panel = "%panel" if not spec.packed else "null"
+    arguments = (f"ptr %ci, i64 %c_stride, ptr %ai, i64 %a_stride, ptr {b}, i64 %b_stride, i64 %depth, "
+                 f"i1 %accumulate, ptr {panel}")
+    cases = " ".join(f"i64 {r}, label %run_{kind}{r}" for r in spec.tile.rows)
+    lines = [f"  switch i64 %count, label %tile_done [ {cases} ]"]
+    for r in spec.tile.rows:
+        call = f"  call void @{spec.name}.{kind}{r}({arguments})"
+        lines += [f"run_{kind}{r}:", call, "  br label %tile_done"]
     return lines

@@ -2,13 +2,13 @@
 
 Two steps where several row blocks read the same right operand: `pack` copies it once into panels
 ([batch][panel][depth][panel width]) of a temporary, `multiply` uses them. Where one row block covers
-all rows, the task that multiplies packs its part itself, or reads the operand in place.
+all rows, the task that multiplies packs its part itself, or the product reads the operand in place.
 
 Every element's sum runs over depth blocks in order, whatever the tasks: results do not depend on threads.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from ....ir import dim as dims_
@@ -23,8 +23,7 @@ from .space import delinearize
 
 _PAD = 16  # elements added to a packed row, so that rows do not share cache sets
 _GROUP, _PACK_DEPTH = 4, 128  # panels and depth that a packing task copies
-_FEW_ROWS = 32  # up to so many rows reading the right operand in place costs less than packing it
-_LOCAL_ROWS = 192  # up to so many rows are one block, whose tasks pack the right operand themselves
+_TASK_ROWS = 256  # up to so many rows a task takes all, and reads or packs the right operand itself
 _TASKS = 2  # blocks shrink until there are so many tasks a core
 
 
@@ -38,6 +37,7 @@ class _Plan:
     most_rows: int
     most_cols: int
     most_depth: int
+    sub_rows: int
     rhs: str
     lhs_direct: bool
 
@@ -83,27 +83,33 @@ def build(c: Contraction, target: Target) -> Unit:
 def _choose(c: Contraction, target: Target) -> _Plan:
     """Choices by sizes (the traced ones where a dim varies: they cost speed only when sizes differ)."""
     most, panel = blocks(c.dtype, target), tile(c.dtype, target).panel
-    batch, rows, cols, depth = (dims_.sample(dims_.product(d)) for d in (c.batch, c.rows, c.cols, c.depth))
+    batch, rows, cols = (dims_.sample(dims_.product(d)) for d in (c.batch, c.rows, c.cols))
     static_cols = dims_.product(c.cols)
     whole = isinstance(static_cols, int) and static_cols % panel == 0
-    in_place = c.rhs.plain is not None and c.rhs.major == "free" and whole
-    small = depth * cols * c.dtype.itemsize <= target.l2_bytes // 2
-    if in_place and (rows <= _FEW_ROWS or small and rows <= 2 * _FEW_ROWS):
-        rhs = "direct"
-    else:
-        rhs = "local" if rows <= _LOCAL_ROWS else "shared"
+    place = c.place is not None and whole
     # Twelve rows of a power-of-two stride do not fit into the ways of L1; six do.
     rows_fit = target.vector_bits <= 256 or cols <= 2 * panel
     lhs_direct = c.lhs.plain is not None and (
         c.lhs.major == "depth" and rows_fit or c.lhs.major == "free" and (cols <= 2 * panel or rows <= 64))
-    most_rows = _LOCAL_ROWS if rhs == "local" else most.rows
-    most_cols = most.cols if rhs == "shared" else most.cols // 2
-    parts, tasks = batch * -(-cols // most_cols), _TASKS * target.cores
-    while rhs == "shared" and most_rows > 24 and parts * -(-rows // most_rows) < tasks:
+    in_place = c.rhs.plain is not None and c.rhs.major == "free" and whole
+    task_rows = 2 * _TASK_ROWS if in_place and place and lhs_direct else _TASK_ROWS
+    rhs = "shared" if rows > task_rows else "direct" if in_place else "local"
+    most_rows = most.rows if rhs == "shared" else task_rows
+    if rhs == "shared":
+        # The left block is packed once for all columns of a task: more of them, where there are rows enough.
+        wide = place and not lhs_direct and batch * -(-rows // most_rows) >= _TASKS * target.cores
+        most_cols = 4 * most.cols if wide else most.cols
+    elif rhs == "direct":
+        most_cols = most.cols if place else most.cols // 2
+    else:
+        most_cols = most.cols if cols <= most.cols else most.cols // 4
+    tasks = _TASKS * target.cores
+    while rhs == "shared" and most_rows > 24 and batch * -(-cols // most_cols) * -(-rows // most_rows) < tasks:
         most_rows //= 2
     while rhs != "shared" and most_cols > 2 * panel and batch * -(-cols // most_cols) < tasks:
         most_cols //= 2
-    return _Plan(c, panel, most_rows, most_cols, most.depth, rhs, lhs_direct)
+    sub_rows = most_rows if rhs == "direct" and lhs_direct else min(most.rows, most_rows)
+    return _Plan(c, panel, most_rows, most_cols, most.depth, sub_rows, rhs, lhs_direct)
 
 
 # --- step 1: the right operand into panels ---
@@ -191,7 +197,7 @@ def _multiply(plan: _Plan) -> UnitKernel:
     g = tuple(delinearize(b, g_flat, c.batch))
     row_span = _block(p, c.rows, row_task, plan.row_block)
     col_span = _block(p, c.cols, col_task, plan.col_block)
-    lhs_rows, rhs_cols = replace(row_span, dims=c.lhs.free), replace(col_span, dims=c.rhs.free)
+    rhs_cols = replace(col_span, dims=c.rhs.free)
     target, target_offset, target_stride = _accumulator(plan, p, g, row_span, col_span)
     packed_a = None if plan.lhs_direct else b.scratch_buffer(c.dtype, _lhs_elements(plan))
     packed_b = b.scratch_buffer(c.dtype, plan.most_cols * plan.most_depth) if plan.rhs == "local" else None
@@ -199,17 +205,28 @@ def _multiply(plan: _Plan) -> UnitKernel:
     with b.loop(b.index(0), b.size(depth_blocks)) as step:
         depth_span = _block(p, c.depth, step, plan.depth_block)
         lhs_depth, rhs_depth = replace(depth_span, dims=c.lhs.depth), replace(depth_span, dims=c.rhs.depth)
-        a = _lhs_block(plan, p, g, lhs_rows, lhs_depth, packed_a)
         right = _rhs_block(plan, p, g, g_flat, rhs_cols, rhs_depth, packed_b)
-        sizes = (_extent(p, row_span), _extent(p, col_span), _extent(p, depth_span))
-        b.product(Product(
-            target, target_offset, target_stride, *a, *right, *sizes,
-            b.compare(step, b.index(0), "GT"), a_major="row" if c.lhs.major == "depth" else "depth",
-            packed=plan.rhs != "direct", panel=plan.panel))
+        for lhs_rows in _sub_blocks(plan, p, row_span):
+            a = _lhs_block(plan, p, g, lhs_rows, lhs_depth, packed_a)
+            sizes = (_extent(p, lhs_rows), _extent(p, col_span), _extent(p, depth_span))
+            skip = b.mul(subtract(b, lhs_rows.start, row_span.start), target_stride)
+            b.product(Product(
+                target, b.add(target_offset, skip), target_stride, *a, *right, *sizes,
+                b.compare(step, b.index(0), "GT"), a_major="row" if c.lhs.major == "depth" else "depth",
+                packed=plan.rhs != "direct", panel=plan.panel))
     if not plan.writes_place:
         _finish(plan, p, g, row_span, col_span, target, target_stride)
     work = dims_.product((plan.row_block, plan.col_block, depth))
     return p.kernel(dims_.product((batch, row_blocks, col_blocks)), work)
+
+
+def _sub_blocks(plan: _Plan, p: Ports, rows: Span) -> Iterator[Span]:
+    """The rows of a task in blocks whose left operand stays in L2: yields once, inside their loop."""
+    b = p.b
+    block = even_block(plan.row_block, plan.sub_rows, 2)
+    with b.loop(b.index(0), b.size(ceil_div(plan.row_block, block))) as number:
+        start = minimum(b, b.add(rows.start, b.mul(number, b.size(block))), rows.stop)
+        yield Span(plan.c.lhs.free, start, minimum(b, b.add(start, b.size(block)), rows.stop))
 
 
 def _block(p: Ports, dims: tuple[Dim, ...], number: Var, block: Dim) -> Span:
@@ -233,8 +250,8 @@ def _accumulator(plan: _Plan, p: Ports, g: Index, rows: Span, cols: Span) -> tup
 
 def _lhs_elements(plan: _Plan) -> int:
     if plan.c.lhs.major == "depth":
-        return plan.most_rows * (plan.most_depth + _PAD)
-    return plan.most_rows * plan.most_depth
+        return plan.sub_rows * (plan.most_depth + _PAD)
+    return plan.sub_rows * plan.most_depth
 
 
 def _lhs_block(
@@ -248,7 +265,7 @@ def _lhs_block(
         plain = side.plain(p, g)
         first, second = (rows, depth) if by_depth else (depth, rows)
         return plain.buffer, plain.at(b, first.start, second.start), plain.stride
-    stride = b.index(plan.most_depth + _PAD if by_depth else plan.most_rows)
+    stride = b.index(plan.most_depth + _PAD if by_depth else plan.sub_rows)
 
     def put(i: Var, k: Var, value: Var) -> None:
         first, second = (i, k) if by_depth else (k, i)
