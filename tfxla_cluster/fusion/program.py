@@ -142,10 +142,12 @@ class _Analysis(Refiner):
             for root, store in zip(roots, stores):
                 found = [root]
                 self._use(flatten(store), found)
-                self._walk(found, None)
+                self._walk(found, self.accesses)
             for reduce in self.reduces:
                 self.runs[self.kept] = self.runs[self.reduced] = None
-                self._walk(self._reduce_sources(Access(reduce, ())), reduce)
+                seen: dict[Access, None] = {}
+                self.reached[reduce] = self._walk(self._reduce_sources(Access(reduce, ())), seen)
+                self.accesses.update(seen)
             if not self.changed:
                 return self._program(roots, stores)
         raise UnsupportedError("reshapes split the loops too often")
@@ -191,21 +193,19 @@ class _Analysis(Refiner):
             *(Access(o, (), ()) for o in instr.operands[count:]),
         )
 
-    def _walk(self, start: list[Access] | tuple[Access, ...], reduce: Instr | None) -> None:
-        seen = dict.fromkeys(start)
-        todo = list(start)
+    def _walk(self, start: Sequence[Access], seen: dict[Access, None]) -> dict[Instr, None]:
+        """Notes all accesses that `start` leads to, except through `seen` ones; gives the reduces reached."""
+        todo = [access for access in start if access not in seen]
+        seen.update(dict.fromkeys(todo))
         reached: dict[Instr, None] = {}
         while todo:
-            access = todo.pop()
-            for source in self._step(access, reached):
+            for source in self._step(todo.pop(), reached):
                 if source not in seen:
                     seen[source] = None
                     todo.append(source)
             if len(seen) > MAX_ACCESSES:
                 raise UnsupportedError("elements are computed too often")
-        self.accesses.update(seen)
-        if reduce is not None:
-            self.reached[reduce] = reached
+        return reached
 
     def _step(self, access: Access, reached: dict[Instr, None]) -> list[Access]:
         """The accesses that `access` needs; notes loads, reduces and the runs of digits it uses."""
