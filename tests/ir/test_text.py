@@ -1,4 +1,5 @@
 """HLO text: what is read, what is written, what is refused."""
+# ruff: noqa: E501  (lines of HLO text stay whole)
 from __future__ import annotations
 
 import numpy as np

@@ -1,4 +1,5 @@
 """Each labelled rule, broken once."""
+# ruff: noqa: E501  (lines of HLO text stay whole)
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -5,7 +5,7 @@ A `Dim` is a plain `int` or a `DimExpr`. No stage after lowering may assume the 
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Union
 
@@ -54,7 +54,7 @@ class DimExpr:
         return f"({left}{infix}{right})" if infix else f"{self.op}({left},{right})"
 
 
-_FOLD = {
+_FOLD: dict[str, Callable[[int, int], int]] = {
     "add": lambda a, b: a + b,
     "mul": lambda a, b: a * b,
     "floordiv": lambda a, b: a // b,

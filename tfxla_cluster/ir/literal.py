@@ -49,7 +49,7 @@ def nan_text(value: Any, dtype: DType) -> str:
     """`nan`, `-nan`, or with its payload `nan(0x1)` where that is not the usual one."""
     if dtype.name not in _MANTISSA:
         return "-nan" if np.signbit(value) else "nan"
-    part = {"c64": np.dtype(np.float32), "c128": np.dtype(np.float64)}.get(dtype.name, dtype.numpy)
+    part: np.dtype[Any] = np.dtype({"c64": np.float32, "c128": np.float64}.get(dtype.name, dtype.numpy))
     width = part.itemsize
     raw = int(np.array(value, part).view(_UINT[width]))
     mantissa = _MANTISSA[dtype.name]

@@ -17,6 +17,12 @@ CALLED_ATTRS = (
     "to_apply", "calls", "body", "condition", "true_computation", "false_computation",
     "select", "scatter", "branch_computations", "called_computations",
 )
+# Opcodes that may have one of them: asking the others would cost a look-up for each attribute.
+_CALLING = frozenset((
+    "call", "map", "reduce", "reduce-window", "scatter", "select-and-scatter", "sort", "while", "conditional",
+    "fusion", "custom-call", "all-reduce", "all-reduce-start", "reduce-scatter", "async-start", "async-update",
+    "async-done",
+))
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -87,6 +93,8 @@ class Instr:
     @property
     def called(self) -> tuple[Computation, ...]:
         """The computations this instruction calls, in CALLED_ATTRS order."""
+        if self.opcode not in _CALLING:
+            return ()
         found: list[Computation] = []
         for key in CALLED_ATTRS:
             value = self.attrs.get(key)

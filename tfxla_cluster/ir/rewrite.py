@@ -10,7 +10,7 @@ from .node import CALLED_ATTRS, Computation, Instr, Module
 from .opcode import has_effect
 
 # Nodes shared by unrelated users: they stand for no TF node of the instructions they replace.
-_SOURCELESS = ("parameter", "constant")
+SOURCELESS = ("parameter", "constant")
 
 
 class Names:
@@ -69,7 +69,7 @@ class _Emitter:
         self._extra: dict[Instr, frozenset[str]] = {}
         for old in replace:
             new = self.target(old)
-            if old.sources and new.opcode not in _SOURCELESS:
+            if old.sources and new.opcode not in SOURCELESS:
                 self._extra[new] = self._extra.get(new, frozenset()) | old.sources
         self._done: dict[Instr, Instr] = {}
         self.order: list[Instr] = []
@@ -107,8 +107,9 @@ class _Emitter:
             control = tuple([self._done[self.target(c)] for c in node.control])
             if control != node.control:
                 changes["control"] = control
-        if node in self._extra and not self._extra[node] <= node.sources:
-            changes["sources"] = node.sources | self._extra[node]
+        sources = self._extra.get(node, frozenset()) | carried(node.operands, self.target)
+        if not sources <= node.sources:
+            changes["sources"] = node.sources | sources
         if self._called and any(c in self._called for c in node.called):
             changes["attrs"] = relinked(node, self._called)
         if node not in self._own:
@@ -116,6 +117,16 @@ class _Emitter:
             if name != node.name:
                 changes["name"] = name
         return node.replace(**changes) if changes else node
+
+
+def carried(operands: Sequence[Instr], target: Callable[[Instr], Instr]) -> frozenset[str]:
+    """Sources of operands that became a parameter or a literal, which stand for no TF node: the user takes them."""
+    found: frozenset[str] = frozenset()
+    for operand in operands:
+        new = target(operand)
+        if new is not operand and new.opcode in SOURCELESS and operand.opcode not in SOURCELESS:
+            found |= operand.sources
+    return found
 
 
 def relinked(instr: Instr, called: Mapping[Computation, Computation]) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""barrier-remover: optimization-barrier(x) --> x. Runs last: nothing after it moves work across one."""
+"""barrier-remover: opt-barrier(x) --> x. Runs last: nothing after it moves work across one."""
 from __future__ import annotations
 
 from ..ir.node import Instr
@@ -6,8 +6,8 @@ from .base import of_rules
 
 
 def remove(i: Instr) -> Instr | None:
-    """optimization-barrier(x) --> x"""
+    """opt-barrier(x) --> x"""
     return i.operands[0]
 
 
-PASS = of_rules("barrier-remover", {"optimization-barrier": [remove]})
+PASS = of_rules("barrier-remover", {"opt-barrier": [remove]})

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..ir.node import Computation, Instr, Module
-from ..ir.rewrite import map_computations, rebuild
+from ..ir.rewrite import SOURCELESS, carried, map_computations, rebuild
 
 # A rule looks at one instruction (and what it uses) and gives its replacement, or None.
 Rule = Callable[[Instr], "Instr | None"]
@@ -40,7 +40,9 @@ def apply_rules(comp: Computation, rules: Mapping[str, Sequence[Rule]]) -> Compu
     for instr in comp.instrs:
         node = instr
         if any(o in new for o in instr.operands):
-            node = instr.replace(operands=tuple([new.get(o, o) for o in instr.operands]))
+            sources = carried(instr.operands, lambda o: new.get(o, o))
+            node = instr.replace(operands=tuple([new.get(o, o) for o in instr.operands]),
+                                 sources=instr.sources | sources)
         simple = simplify(node, rules)
         fired = fired or simple is not node
         if simple is not instr:
@@ -54,9 +56,7 @@ def simplify(node: Instr, rules: Mapping[str, Sequence[Rule]]) -> Instr:
         for rule in rules.get(node.opcode, ()):
             found = rule(node)
             if found is not None:
-                if node.sources and not node.sources <= found.sources and found.opcode not in ("parameter", "constant"):
-                    found = _with_sources(node, found)
-                node = found
+                node = _with_sources(node, found)
                 break
         else:
             return node
@@ -65,4 +65,6 @@ def simplify(node: Instr, rules: Mapping[str, Sequence[Rule]]) -> Instr:
 
 def _with_sources(old: Instr, new: Instr) -> Instr:
     """New nodes get the sources of what they replace here; nodes that others use get them in `rebuild`."""
-    return new.replace(sources=new.sources | old.sources) if new.name == old.name else new
+    if new.name != old.name or old.sources <= new.sources or new.opcode in SOURCELESS:
+        return new
+    return new.replace(sources=new.sources | old.sources)

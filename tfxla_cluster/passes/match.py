@@ -94,7 +94,7 @@ def is_exact(x: Instr) -> bool:
 
 def is_pure(instr: Instr) -> bool:
     """Equal operands give equal results, and it may be dropped, merged or repeated."""
-    if instr.opcode == "parameter" or has_effect(instr.opcode) or instr.opcode == "optimization-barrier":
+    if instr.opcode == "parameter" or has_effect(instr.opcode) or instr.opcode == "opt-barrier":
         return False
     return all(is_pure(i) or i.opcode == "parameter" for c in instr.called for i in c.instrs)
 

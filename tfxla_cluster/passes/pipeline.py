@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from .. import trace
 from ..errors import InternalError, VerifierError
-from ..ir import text
+from ..ir import collection, text
 from ..ir.node import Module
 from ..ir.verifier import Verifier
 from .base import Pass
@@ -22,6 +22,11 @@ def run(module: Module, name: str, passes: Sequence[Pass], observer: Observer | 
     compares texts, so that a pass that returns a new but equal module, or mutates, is caught.
     InternalError names the pass whose output is invalid.
     """
+    with collection.paused():
+        return _run(module, name, passes, observer, strict)
+
+
+def _run(module: Module, name: str, passes: Sequence[Pass], observer: Observer | None, strict: bool) -> Module:
     words = ["pipeline-start", *(p.name for p in passes), "pipeline-end"]
     verifier = Verifier()
     if observer is not None:

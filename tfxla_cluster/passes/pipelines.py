@@ -41,7 +41,9 @@ def optimize(target: Target) -> list[Pass]:
         algebraic.PASS,
         call_inliner.PASS,
         operand_folding.PASS,
+        cse.DEDUPLICATE,
         cse.PASS,
+        while_simplifier.PASS,
         barriers.PASS,
         dce.PASS,
     ]

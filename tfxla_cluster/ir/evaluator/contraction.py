@@ -49,15 +49,16 @@ def _convolution(ev: Evaluator, instr: Instr, args: list[Any]) -> Array:
     kernel = convert_wide(args[1], wide).transpose(n.rhs_output, n.rhs_input, *n.rhs_spatial)
     rows = [(0, 0, 0), (0, 0, 0), *((w.pad_low, w.pad_high, w.base_dilation - 1) for w in window)]
     x = pad_array(x, 0, rows)
-    kernel = np.flip(kernel, [2 + i for i, w in enumerate(window) if w.reversal])
+    kernel = np.flip(kernel, tuple(2 + i for i, w in enumerate(window) if w.reversal))
     x, kernel = _grouped(x, kernel, a["feature_group_count"], a["batch_group_count"])
     dims = ev.dims(instr.shape)
     spatial = [dims[d] for d in n.out_spatial]
     total = np.zeros([x.shape[0], x.shape[1], kernel.shape[1], *spatial], wide)
     for where in np.ndindex(*[w.size for w in window]):
-        seen = x[(..., *(slice(k * w.window_dilation, k * w.window_dilation + (s - 1) * w.stride + 1 if s else 0,
-                               w.stride) for k, w, s in zip(where, window, spatial)))]
-        total += np.einsum("gbi...,goi->gbo...", seen, kernel[(..., *where)])
+        firsts = [k * w.window_dilation for k, w in zip(where, window)]
+        at: tuple[Any, ...] = (..., *(slice(f, f + (s - 1) * w.stride + 1 if s else 0, w.stride)
+                                      for f, w, s in zip(firsts, window, spatial)))
+        total += np.einsum("gbi...,goi->gbo...", x[at], kernel[(..., *where)])
     return _finish(_ungrouped(total, a["batch_group_count"], n), out)
 
 

@@ -1,13 +1,13 @@
 """HloModuleProto or HloProto bytes -> Module."""
 from __future__ import annotations
 
-import gc
 from typing import Any
 
 from google.protobuf.message import DecodeError
 
 from ...errors import ParseError
 from .. import attributes as table
+from .. import collection
 from ..node import NO_METADATA, Alias, Computation, Instr, Metadata, Module
 from ..opcode import OPCODES
 from ..text.instruction import take_sources
@@ -21,13 +21,8 @@ _MUST_ALIAS = 2
 def read(data: bytes) -> Module:
     """The module in `data`. ParseError when it is neither proto, or uses what the IR does not have."""
     proto = _decode(data)
-    enabled = gc.isenabled()
-    gc.disable()  # a module is one big acyclic allocation: collections during it cost half the time
-    try:
+    with collection.paused():
         return _Reader(proto).module()
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _decode(data: bytes) -> Any:

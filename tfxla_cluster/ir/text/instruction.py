@@ -98,7 +98,8 @@ class Body:
 
     def _finish(self, name: str, opcode: str, shape: Shape, operands: tuple[Instr, ...],
                 attrs: dict[str, Any], start: int) -> Instr:
-        metadata, control = NO_METADATA, ()
+        metadata = NO_METADATA
+        control: tuple[Instr, ...] = ()
         while self.scan.accept(","):
             key = self.scan.key() or self.scan.fail("expected attribute=value")
             if key == "metadata":

@@ -73,9 +73,8 @@ def _convert(words: list[str], dtype: DType) -> np.ndarray[Any, Any]:
         return narrow
     if any("(" in w for w in words):
         return np.array([parse_nan(w, dtype) if "(" in w else dtype.numpy.type(float(w)) for w in words], dtype.numpy)
-    wide = np.array(words, dtype=np.float64) if words else np.zeros(0)
     with np.errstate(over="ignore"):
-        return _narrow(wide, words, dtype)
+        return _narrow(np.array(words, dtype=np.float64), words, dtype)
 
 
 def _narrow(wide: np.ndarray[Any, Any], words: list[str], dtype: DType) -> np.ndarray[Any, Any]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import re
 
+from .. import collection
 from ..node import Alias, Computation, Module
 from .attributes import raw_value
 from .frames import TABLES, Frames
@@ -18,7 +19,8 @@ def parse(text: str, filename: str = "", *, allow_elided: bool = False) -> Modul
 
     Literals that were elided (`{...}`) are an error, or zeros with `allow_elided` (to look at, not to run).
     """
-    return _Parser(Scanner(text, filename, allow_elided)).module()
+    with collection.paused():
+        return _Parser(Scanner(text, filename, allow_elided)).module()
 
 
 class _Parser:

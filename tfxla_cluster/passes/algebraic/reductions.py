@@ -82,10 +82,11 @@ def _spread(i: Instr, x: Instr, places: dict[int, int]) -> Instr:
     """`x` in the result's dims: dimension d goes to places[d], those of size 1 that are summed away go."""
     order = sorted(places, key=lambda d: places[d])
     gone = [d for d in range(x.shape.rank) if d not in places]
-    if [*order, *gone] != list(range(x.shape.rank)):
+    if order != sorted(order):
         dims = tuple(x.shape.dims[d] for d in (*order, *gone))
         x = make(i, "transpose", array(dtype_of(x), dims), (x,), dimensions=(*order, *gone))
-    x = reshape(i, x, x.shape.dims[:len(order)])
+        gone = list(range(len(order), x.shape.rank))
+    x = reshape(i, x, tuple(n for d, n in enumerate(x.shape.dims) if d not in gone))
     return broadcast(i, x, i.shape.dims, tuple(places[d] for d in order))
 
 
