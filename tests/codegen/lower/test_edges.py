@@ -93,12 +93,47 @@ CASES = {
       x = s32[70,9] parameter(0)
       n = s32[] constant(2147483647)
       ROOT r = s32[9] reduce(x, n), dimensions={0}, to_apply=min_s32""",
+    "columns in parts": """
+      x = s32[701,130] parameter(0)
+      y = s32[130] parameter(1)
+      n = s32[] constant(3)
+      t = s32[130] reduce(x, n), dimensions={0}, to_apply=add_s32
+      ROOT r = s32[130] multiply(t, y)""",
+    "columns of outer rows in parts": """
+      x = s32[9,3,50,80] parameter(0)
+      n = s32[] constant(3)
+      q = s32[9,3,50,80] multiply(x, x)
+      t = s32[3,80] reduce(x, n), dimensions={0,2}, to_apply=add_s32
+      u = s32[3,80] reduce(q, n), dimensions={0,2}, to_apply=add_s32
+      ROOT r = (s32[3,80], s32[3,80]) tuple(t, u)""",
+    "long rows in parts": """
+      x = s32[2,3,20001] parameter(0)
+      n = s32[] constant(3)
+      t = s32[2,3] reduce(x, n), dimensions={2}, to_apply=add_s32
+      ROOT r = s32[2,3] negate(t)""",
+    "rows of several loops in parts": """
+      x = s32[50,3,1001] parameter(0)
+      n = s32[] constant(3)
+      ROOT r = s32[3] reduce(x, n), dimensions={0,2}, to_apply=add_s32""",
+    "columns, one kernel": """
+      x = s32[20,61,77] parameter(0)
+      n = s32[] constant(3)
+      t = s32[20,77] reduce(x, n), dimensions={1}, to_apply=add_s32
+      ROOT r = s32[20,77] negate(t)""",
+    "long loop in blocks": """
+      x = s32[2,140000] parameter(0)
+      y = s32[2] parameter(1)
+      b = s32[2,140000] broadcast(y), dimensions={0}
+      ROOT r = s32[2,140000] add(x, b)""",
     "any": """
       x = pred[33,40] parameter(0)
       n = pred[] constant(false)
       ROOT r = pred[33] reduce(x, n), dimensions={1}, to_apply=or_pred""",
 }
 MORE = """
+add_s32 { a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  ROOT c = s32[] add(a, b) }
 min_s32 { a = s32[] parameter(0)
   b = s32[] parameter(1)
   ROOT c = s32[] minimum(a, b) }
