@@ -18,12 +18,18 @@ from .dump.module_files import KernelFiles
 from .dump.sink import ModuleDump
 from .fusion import planner as fusion_planner
 from .ir import verifier
+from .ir.dim import make, sample
 from .ir.node import Instr, Module
 from .passes import pipeline, pipelines
 from .runtime import planner
 from .runtime.executable import Executable
 from .runtime.plan import LaunchPlan
 from .target import Target
+
+
+# Scalar operations below which a kernel is generated quickly: some 5 us of work, while careful code saves
+# half of that at most and costs 10 ms more to make.
+BRIEF_WORK = 20_000
 
 
 @dataclass(frozen=True)
@@ -60,12 +66,13 @@ def compile_module(module: Module, target: Target, dump: ModuleDump, fusion: boo
             shared = share_kernels(units)
         with trace.phase("codegen"):
             codes = compile_kernels(
-                [(k, s) for s, k in shared.kernels.items()], target, flags.get("tfxla_compile_threads"))
+                [(k, s) for s, k in shared.kernels.items()], target, flags.get("tfxla_compile_threads"),
+                quick=brief_kernels(fused, units, shared))
         with trace.phase("plan"):
             planned = planner.build(fused, units, shared.symbols)
         module_files.launch_plan(dump, planned.plan, fused, target)
         with trace.phase("load"):
-            objects = [code.object for code in codes]
+            objects = list(dict.fromkeys(code.object for code in codes))  # kernels share object files
             executable = load(planned.plan, objects, target)
         if dump:
             with trace.phase("dump"):
@@ -130,6 +137,22 @@ def share_kernels(units: Mapping[Instr, Unit]) -> Shared:
             shared.kernels.setdefault(symbol, step.kernel)
             shared.instrs.setdefault(symbol, instr)
     return shared
+
+
+def brief_kernels(module: Module, units: Mapping[Instr, Unit], shared: Shared) -> set[str]:
+    """Symbols whose every launch is so little work that quick code generation is worth more than quick code.
+
+    Only launches of the entry computation count as once; what a loop runs is never brief.
+    """
+    once = set(module.entry.instrs)
+    work: dict[str, int] = {}
+    for instr, unit in units.items():
+        for step in unit.steps:
+            if isinstance(step, UnitKernel):
+                symbol = shared.symbols[step.kernel]
+                cost = sample(make("mul", step.kernel.tasks, step.kernel.cost)) if instr in once else BRIEF_WORK
+                work[symbol] = work.get(symbol, 0) + cost
+    return {symbol for symbol, cost in work.items() if cost < BRIEF_WORK}
 
 
 def _word(name: str) -> str:
