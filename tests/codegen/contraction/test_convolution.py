@@ -6,7 +6,7 @@ import pytest
 
 from tests import oracle
 from tests.codegen import run_unit
-from tfxla_cluster.ir import text
+from tfxla_cluster.ir import dim, text
 
 
 def module(
@@ -156,3 +156,18 @@ def test_padding_stays_zero_beside_infinities() -> None:
     want, = oracle.run(hlo, [image, taps])
     assert np.isnan(got[0, 0]).all() or (got[0, 0] == want[0, 0]).all()
     np.testing.assert_array_equal(got[0, 1:], want[0, 1:])
+
+
+def test_one_kernel_serves_many_batch_sizes() -> None:
+    hlo = module((4, 9, 7, 5), (3, 3, 5, 17), "size=3x3 pad=1_1x1_1", "b01f_01io->b01f", "f32[4,9,7,17]")
+    root = text.parse(hlo).entry.root
+    batch = dim.sym("n", 4)
+    image = root.operands[0].replace(shape=root.operands[0].shape.with_dims((batch, 9, 7, 5)))
+    symbolic = root.replace(operands=(image, root.operands[1]), shape=root.shape.with_dims((batch, 9, 7, 17)))
+    rng = np.random.default_rng(0)
+    taps = rng.standard_normal((3, 3, 5, 17), dtype=np.float32)
+    for n in (1, 4, 11):
+        x = rng.standard_normal((n, 9, 7, 5), dtype=np.float32)
+        got, = run_unit.run(symbolic, [x, taps], {"n": n})
+        want, = oracle.run(hlo.replace("[4,9", f"[{n},9"), [x, taps])
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)

@@ -73,7 +73,8 @@ ENTRY main {{
   bias = f32[{o}] parameter(3)
   sb = f32[{b},{s},{s},{c}] broadcast(scale), dimensions={{3}}
   y = f32[{b},{s},{s},{c}] multiply(x, sb)
-  conv = f32[{b},{t},{t},{o}] convolution(y, w), window={{size=3x3 stride={stride}x{stride} pad=1_1x1_1}}, dim_labels=b01f_01io->b01f
+  conv = f32[{b},{t},{t},{o}] convolution(y, w), window={{size=3x3 stride={stride}x{stride} pad=1_1x1_1}},
+    dim_labels=b01f_01io->b01f
   bb = f32[{b},{t},{t},{o}] broadcast(bias), dimensions={{3}}
   z = f32[{b},{t},{t},{o}] add(conv, bb)
   zero = f32[] constant(0)

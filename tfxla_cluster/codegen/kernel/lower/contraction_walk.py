@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ....ir.dim import Dim, make
 from ....ir.dtype import DType
@@ -65,7 +66,7 @@ def fill(
     b = p.b
     outer_span, inner_span = (free, depth) if side.major == "depth" else (depth, free)
 
-    def both(outer: object, inner: object) -> tuple:  # type: ignore[type-arg]
+    def both(outer: Any, inner: Any) -> tuple[Any, Any]:
         return (outer, inner) if side.major == "depth" else (inner, outer)
 
     def line(outer: Index, o: Var) -> None:

@@ -1,9 +1,10 @@
 """`dot`: any dimension numbers, by the contraction kernels."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ....ir import dim as dims_
+from ....ir.dim import Dim
 from ....ir.dtype import DType
 from ....ir.node import Instr
 from ....target import Target
@@ -65,18 +66,20 @@ def describe(
 
     own = store is None and instr.shape.dtype == dtype
     return Contraction(
-        instr.name, dtype, *(
-            tuple(o.dims[d] for d in axes)
-            for o, axes in ((left, lhs_batch), (left, lhs_free), (right, rhs_free), (left, lhs_depth))),
-        _side(left, dtype, lhs_batch, lhs_free, lhs_depth),
+        instr.name, dtype, _pick(left, lhs_batch), _pick(left, lhs_free), _pick(right, rhs_free),
+        _pick(left, lhs_depth), _side(left, dtype, lhs_batch, lhs_free, lhs_depth),
         _side(right, dtype, rhs_batch, rhs_free, rhs_depth), finish, place if own else None)
+
+
+def _pick(o: Operand, axes: Sequence[int]) -> tuple[Dim, ...]:
+    return tuple(o.dims[d] for d in axes)
 
 
 def _side(o: Operand, dtype: DType, batch: Sequence[int], free: Sequence[int], depth: Sequence[int]) -> Side:
     """An operand by its batch, free and depth axes, each outermost first."""
     by_free = o.contiguous in free
     major = "free" if by_free else "depth"
-    extents = [tuple(o.dims[d] for d in axes) or (1,) for axes in (free, depth)]
+    extents = [_pick(o, axes) or (1,) for axes in (free, depth)]
     if o.element is not None:
         return Side(extents[0], extents[1], major, _computed(o, dtype, batch, free, depth))
     step = strides(o.dims)
@@ -99,9 +102,9 @@ def _side(o: Operand, dtype: DType, batch: Sequence[int], free: Sequence[int], d
         plain=plain if matrix else None)
 
 
-def _computed(  # type: ignore[no-untyped-def]
+def _computed(
     o: Operand, dtype: DType, batch: Sequence[int], free: Sequence[int], depth: Sequence[int]
-):
+) -> Callable[[Ports, Index, Index, Index], Var]:
     """Elements of a computed operand, asked for by the operand's own index."""
     assert o.element is not None
     element = o.element
