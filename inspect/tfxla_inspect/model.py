@@ -13,6 +13,8 @@ from .scan import Directory, File, ModuleFiles
 Record = dict[str, Any]
 # Stock XLA names a module after the cluster, or the function, that it compiled.
 _STOCK_CLUSTER = re.compile(r"(cluster_\d+(?:_\d+)*?)__Xla")
+# Before a cluster's name in the name of the function that it became.
+_FUNCTION_PREFIX = "tfxla_"
 _STOCK_FUNCTION = re.compile(r"a?_+inference_(.+?)_?\d*__XlaMustCompile")
 
 
@@ -66,6 +68,7 @@ class Module:
         if self.compiled.get("what") == "must":
             return ""
         named = word(self.compiled, "cluster") or word(self.lowering, "cluster")
+        named = named.removeprefix(_FUNCTION_PREFIX)
         match = _STOCK_CLUSTER.match(self.files.name)
         return named or (match[1] if match else "")
 

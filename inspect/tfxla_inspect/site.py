@@ -49,8 +49,7 @@ class Page:
             self.missing(
                 tab,
                 title,
-                "Left out: with it the report would pass its size limit (--max-mb). "
-                "The dump directory has it.",
+                "Left out: with it the report would pass its size limit (--max-mb). The dump directory has it.",
             )
 
     def _what(self, title: str) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from .graphs import PLUMBING
 from .markup import Html, el, join, link, milliseconds, number, plural, size, table
 from .model import Dump, Module, Record, mapping, word, words
 from .phases import colour_key, phase_bar
@@ -103,7 +105,9 @@ def _verdict(dump: Dump, graphs: Sequence[GraphRow], modules: Sequence[ModuleRow
 
 
 def _why_nothing(dump: Dump, graphs: Sequence[GraphRow]) -> str:
-    rules = Counter(word(r, "rule") or word(r, "reason") for r in dump.of("unclustered"))
+    rules = Counter(
+        word(r, "rule") or word(r, "reason") for r in dump.of("unclustered") if word(r, "op") not in PLUMBING
+    )
     if rules:
         return (
             "Most frequent reasons: "
@@ -152,7 +156,7 @@ def _modules(modules: Sequence[ModuleRow]) -> Html | None:
                 milliseconds(took) or "unknown",
                 phase_bar(module.phases, longest) if module.phases else el("span", "unknown", class_="soft"),
                 size(module.files.bytes),
-                word(module.compiled, "reason") or el("span", "unknown", class_="soft"),
+                _short_hashes(word(module.compiled, "reason")) or el("span", "unknown", class_="soft"),
             )
         )
     more = (
@@ -174,6 +178,11 @@ def _modules(modules: Sequence[ModuleRow]) -> Html | None:
     )
 
 
+def _short_hashes(text: str) -> str:
+    """Digests cut to eight digits: people compare them, no more."""
+    return re.sub(r"\b([0-9a-f]{8})[0-9a-f]{16,}\b", r"\1…", text)
+
+
 def _graphs(graphs: Sequence[GraphRow]) -> Html | None:
     if not graphs:
         return None
@@ -191,7 +200,7 @@ def _graphs(graphs: Sequence[GraphRow]) -> Html | None:
 
 
 def _unclustered(dump: Dump, graphs: Sequence[GraphRow]) -> Html | None:
-    records = dump.of("unclustered")
+    records = [r for r in dump.of("unclustered") if word(r, "op") not in PLUMBING]
     if records:
         groups: dict[tuple[str, str, str], list[Record]] = {}
         for record in records:

@@ -97,6 +97,7 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
             "route": "'must_compile', or '' for automatic clustering.",
             "variables": "How many variables it captures.",
             "updated": "How many of them it assigns.",
+            "nodes": "How many nodes its graph has.",
         },
     ),
     "cluster": RecordKind(
