@@ -14,10 +14,12 @@ import sys
 import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
 
 PROGRAMS = {
     "mlp": """
-w, v = tf.Variable(tf.random.stateless_normal([8, 16], [1, 2])), tf.Variable(tf.random.stateless_normal([16, 4], [3, 4]))
+w = tf.Variable(tf.random.stateless_normal([8, 16], [1, 2]))
+v = tf.Variable(tf.random.stateless_normal([16, 4], [3, 4]))
 @tf.function
 def program(a):
     with tf.GradientTape() as tape:
@@ -91,7 +93,7 @@ def child(ours: bool, directory: str) -> None:
         assert trace.directory() == directory
     else:
         off = ("remapping", "layout_optimizer", "arithmetic_optimization", "shape_optimization", "constant_folding")
-        tf.config.optimizer.set_experimental_options({name: False for name in off})
+        tf.config.optimizer.set_experimental_options(dict.fromkeys(off, False))
     exec(os.environ["PROGRAM"], {"tf": tf})  # noqa: S102 - the programs above
 
 
@@ -105,14 +107,14 @@ def read(directory: str) -> Marks:
     for path in sorted(glob.glob(f"{directory}/mark_for_compilation*.pbtxt")):
         if "annotated" in path:
             continue
-        graph_def = text_format.Parse(open(path).read(), graph_pb2.GraphDef())
+        graph_def = text_format.Parse(Path(path).read_text(), graph_pb2.GraphDef())
         if len(graph_def.node) <= 6:  # eager constants and initialisers
             continue
         for node in graph_def.node:
             cluster = node.attr["_XlaCluster"].s.decode() if "_XlaCluster" in node.attr else ""
             marks.nodes[node.name] = (node.op, cluster)
     for path in glob.glob(f"{directory}/trace.*.jsonl"):
-        for line in open(path):
+        for line in Path(path).read_text().splitlines():
             record = json.loads(line)
             if record["kind"] == "unclustered":
                 marks.reasons[record["node"]] = (record["rule"], record["reason"])

@@ -17,7 +17,8 @@ from tensorflow.python.framework import device as tf_device
 
 from .. import flags
 from ..decision import Decision, no
-from . import deadness, graph as graphs
+from . import deadness
+from . import graph as graphs
 from .constants import needed_ports
 from .graph import Graph, attr
 from .merging import NO_COLOUR, merge

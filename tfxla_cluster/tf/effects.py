@@ -62,7 +62,7 @@ class _Deferral:
     def _waiting(self) -> dict[int, list[int]]:
         """Effect -> the pure nodes that wait for it: by a control edge, or for a value that it only checks."""
         found: dict[int, list[int]] = {}
-        for i, node in enumerate(self.graph.nodes):
+        for i in range(len(self.graph)):
             if not self.pure[i]:
                 continue
             sources = [s for s in self.graph.control[i] if not self.pure[s]]

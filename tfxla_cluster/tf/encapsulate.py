@@ -90,7 +90,7 @@ def encapsulate(graph_def: graph_pb2.GraphDef, graph: Graph, clustering: Cluster
             if graph.nodes[i].name in fetched:
                 _add_stand_in(result, graph, i)
         _add_call(result, graph, cluster, function, edges, make_program(function))
-    for i, node in enumerate(graph.nodes):
+    for node in graph.nodes:
         if node.name not in call_of:
             result.node.add().CopyFrom(node)
     for node in result.node:
@@ -176,7 +176,8 @@ def _add_member(node: NodeDef, graph: Graph, i: int, members: set[int], place: d
     node.input.extend(f"^{graph.nodes[s].name}" for s in graph.control[i] if s in members)
 
 
-def reachable(names: Sequence[str], functions: dict[str, function_pb2.FunctionDef]) -> dict[str, function_pb2.FunctionDef]:
+def reachable(names: Sequence[str],
+              functions: dict[str, function_pb2.FunctionDef]) -> dict[str, function_pb2.FunctionDef]:
     """The functions among `names`, and all that they call."""
     found: dict[str, function_pb2.FunctionDef] = {}
     stack = list(names)

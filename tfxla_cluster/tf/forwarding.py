@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from tensorflow.core.framework import graph_pb2
 
 from . import deadness
-from . import graph as graphs
 from .graph import Graph, NodeDef, attr
 
 _READ, _ASSIGN = "ReadVariableOp", "AssignVariableOp"

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from tensorflow.core.framework import function_pb2, graph_pb2, node_def_pb2, op_def_pb2
+from tensorflow.core.framework import function_pb2, graph_pb2, op_def_pb2
+from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tensorflow.python.framework import function_def_to_graph, op_def_registry
-
-NodeDef = node_def_pb2.NodeDef
 
 SWITCHES = frozenset({"Switch", "RefSwitch", "_SwitchN"})
 MERGES = frozenset({"Merge", "RefMerge", "_XlaMerge"})

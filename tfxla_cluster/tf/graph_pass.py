@@ -1,6 +1,7 @@
 """The graph pass: what happens to every graph that TensorFlow is about to instantiate.
 
-written variables forwarded -> effects deferred -> clusters -> dump and trace -> calls in their place. Registered with grappler by `enable`.
+must-compile calls replaced -> random ops rewritten -> written variables forwarded -> effects deferred -> clusters
+-> dump and trace -> calls in their place. Registered with grappler by `enable`.
 """
 from __future__ import annotations
 
@@ -11,9 +12,9 @@ from tensorflow.core.framework import graph_pb2
 from tensorflow.python.eager import context
 
 from .. import trace
+from ..counters import add as count
 from ..decision import Decision
 from ..errors import UnsupportedError
-from ..counters import add as count
 from ..lower import sources
 from . import compiling, effects, forwarding, grappler, nested, pbtxt, random_ops, support
 from .clustering import CLUSTERED_ATTR, Clustering, Options, find_clusters

@@ -147,7 +147,7 @@ class _Plugin:
         try:
             data = ctypes.string_at(source.contents.data, source.contents.length)
             changed = self.transform(graph_pb2.GraphDef.FromString(data), *self._preserved(item))
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - nothing may propagate into TensorFlow's C++
             _report(error)
             changed = None
         if changed is None:
@@ -180,7 +180,7 @@ class _Plugin:
             getattr(self.cc, function)(handle, values, lengths, count, storage, size, status)
             if self.framework.TF_GetCode(status):
                 raise RuntimeError(f"{function} failed")
-            return [ctypes.string_at(values[i], lengths[i]).decode() for i in range(count.value)]
+            return [ctypes.string_at(values[i] or 0, lengths[i]).decode() for i in range(count.value)]
         finally:
             self.framework.TF_DeleteStatus(status)
 

@@ -77,7 +77,8 @@ class _Quotient:
 
     def __init__(self, sources: Sequence[Sequence[int]], order: Sequence[int], colour: Sequence[int],
                  weight: Sequence[int], union: _Union) -> None:
-        self.union, self.colour, self.refused = union, colour, {}
+        self.union, self.colour = union, colour
+        self.refused: dict[str, int] = {}
         self.before: dict[int, set[int]] = {}
         self.after: dict[int, set[int]] = {}
         self.weight: dict[int, int] = {}

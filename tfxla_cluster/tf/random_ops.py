@@ -58,7 +58,7 @@ class _Builder:
         self.nodes.append(node)
         return f"{name}:{out}:0" if self.named else name
 
-    def constant(self, suffix: str, value: np.ndarray) -> str:
+    def constant(self, suffix: str, value: np.ndarray | np.generic) -> str:
         text = self.add(suffix, "Const", [], "output")
         tensor = tensor_util.make_tensor_proto(value)
         self.nodes[-1].attr["dtype"].type = tensor.dtype
@@ -173,7 +173,8 @@ def _random_bits(b: _Builder, dtype: int) -> str:
     return b.bits("bits", shape, key, counter, dtype, attr(b.original, "Tshape", types_pb2.DT_INT32))
 
 
-def _one_to_two(b: _Builder, mantissa: str, exponent: np.ndarray, bits: int, dtype: int, one: np.ndarray) -> None:
+def _one_to_two(b: _Builder, mantissa: str, exponent: np.generic, bits: int, dtype: int,
+                one: np.ndarray | np.generic) -> None:
     """mantissa | exponent is a float in [1, 2); minus one."""
     whole = b.add("whole", "BitwiseOr", [mantissa, b.constant("exponent", exponent)], T=bits)
     number = b.add("number", "Bitcast", [whole], "output", T=bits, type=dtype)
