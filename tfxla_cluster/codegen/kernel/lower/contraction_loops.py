@@ -5,7 +5,7 @@ to which each depth adds a multiple of a row of the right operand.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ....ir import dim as dims_
@@ -18,6 +18,7 @@ from .contraction_walk import Span, maximum, minimum, segments
 from .space import delinearize
 
 _DOT_COLS = 16  # columns a task of reductions computes
+_DEPTHS = 4  # depths added to a row of sums in one pass
 
 
 def build_loops(c: Contraction, target: Target) -> Unit:
@@ -92,22 +93,31 @@ def _sums(p: Ports, c: Contraction, g: Index, row: Var, cols: Span, width: int) 
         segments(b, span, segment)
 
     walk(cols, lambda n, place: b.store(sums, place, b.const(0, c.dtype)))
-    with b.loop(b.index(0), b.size(dims_.product(c.depth))) as flat:
-        k, right_k = tuple(delinearize(b, flat, c.lhs.depth)), tuple(delinearize(b, flat, c.rhs.depth))
 
-        def add() -> tuple[Var, ...]:
-            factor = c.lhs.value(p, g, left, k)
+    def add(depths: Sequence[Var]) -> tuple[Var, ...]:
+        """Depths that all have an element, in one pass over the row."""
+        ks = [(tuple(delinearize(b, f, c.lhs.depth)), tuple(delinearize(b, f, c.rhs.depth))) for f in depths]
+        factors = [c.lhs.value(p, g, left, k) for k, _ in ks]
 
-            def element(n: Index, place: Var) -> None:
-                term = b.op("multiply", factor, c.rhs.value(p, g, n, right_k))
-                b.store(sums, place, b.op("add", b.load(sums, place), term))
+        def element(n: Index, place: Var) -> None:
+            total = b.load(sums, place)
+            for factor, (_, k) in zip(factors, ks):
+                total = b.op("add", total, b.op("multiply", factor, c.rhs.value(p, g, n, k)))
+            b.store(sums, place, total)
 
-            walk(replace(cols, dims=c.rhs.free), element)
-            return ()
+        walk(replace(cols, dims=c.rhs.free), element)
+        return ()
 
-        test = inside(p, c.lhs, g, left, k)
+    depth, first = dims_.product(c.depth), b.index(0)
+    if c.lhs.valid is None:
+        groups = dims_.make("floordiv", depth, _DEPTHS)
+        with b.loop(first, b.size(groups)) as group:
+            add([b.add(b.mul(group, b.index(_DEPTHS)), b.index(r)) for r in range(_DEPTHS)])
+        first = b.size(dims_.make("mul", groups, _DEPTHS))
+    with b.loop(first, b.size(depth)) as flat:
+        test = inside(p, c.lhs, g, left, tuple(delinearize(b, flat, c.lhs.depth)))
         if test is None:
-            add()
+            add([flat])
         else:
-            b.cond(test, add, lambda: ())
+            b.cond(test, lambda: add([flat]), lambda: ())
     walk(cols, lambda n, place: c.finish(p, b.load(sums, place), g, m, n))
