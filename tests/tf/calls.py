@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import tensorflow as tf
 
 from tfxla_cluster import flags
-from tfxla_cluster.tf import encapsulate, graph_pass, grappler
+from tfxla_cluster.tf import encapsulate, graph_pass
 
 
 class CallProgram:
@@ -65,8 +65,8 @@ def clustering(monkeypatch, ready: bool = True, **changes):
     monkeypatch.setattr(graph_pass, "report", report)
     settings = {"tf_xla_auto_jit": "2", "tf_xla_cpu_global_jit": True, **changes}
     with flags.patch(**settings):
-        grappler.enable(graph_pass.transform)
+        graph_pass.enable()
         try:
             yield seen
         finally:
-            grappler.disable()
+            graph_pass.disable()

@@ -11,12 +11,12 @@ from collections import Counter
 from tensorflow.core.framework import graph_pb2
 from tensorflow.python.eager import context
 
-from .. import trace
+from .. import flags, trace
 from ..counters import add as count
 from ..decision import Decision
 from ..errors import UnsupportedError
 from ..lower import sources
-from . import compiling, effects, forwarding, grappler, nested, pbtxt, random_ops, support
+from . import compiling, effects, forwarding, grappler, nested, pbtxt, random_ops, support, whole_loops
 from .clustering import CLUSTERED_ATTR, Clustering, Options, find_clusters
 from .encapsulate import ClusterFunction, encapsulate
 from .graph import Graph, NodeDef
@@ -30,11 +30,14 @@ _PLUMBING_OPS = frozenset({"Const", "Identity", "NoOp"})
 def enable() -> None:
     """Cluster what TensorFlow instantiates from now on; functions that ran before are instantiated anew."""
     ensure_registered()
+    whole_loops.install(lambda: Options.from_flags().global_jit)
     grappler.enable(transform)
 
 
 def disable() -> None:
+    """Graphs and traces are TensorFlow's again."""
     grappler.disable()
+    whole_loops.remove()
 
 
 def transform(graph_def: graph_pb2.GraphDef, preserve: frozenset[str],
@@ -70,16 +73,31 @@ def _cluster(graph_def: graph_pb2.GraphDef, preserve: frozenset[str],
         return None
     functions = {f.signature.name: f for f in graph_def.library.function}
     checker = support.Checker(functions, True, options.only, options.excluded)
+    lowered = whole_loops.lower_others(graph_def, lambda node: bool(checker.node(node)))
+    if lowered is not None:
+        return lowered  # grappler takes them apart and asks again
     expanded = random_ops.expand_graph(graph_def)
     forwarded = forwarding.forward(expanded, lambda node: bool(checker.node(node)), preserve)
     deferred = effects.defer(forwarded, lambda node: bool(checker.node(node)), preserve)
     graph = Graph.of_graph_def(deferred)
     clustering = find_clusters(graph, checker, options, preserve - fetched)
-    report(graph_def, deferred, graph, clustering)
+    if not _asked_again(graph, clustering):
+        report(graph_def, deferred, graph, clustering)
     if not clustering.clusters:
         return None
     result, made = encapsulate(deferred, graph, clustering, make_program, fetched)
     return result if made else None
+
+
+_last = threading.local()
+
+
+def _asked_again(graph: Graph, clustering: Clustering) -> bool:
+    """Is this the graph in which this thread has just found no cluster? Grappler goes over each graph twice."""
+    nodes = {(node.name, node.op) for node in graph.nodes}
+    before: set[tuple[str, str]] = getattr(_last, "nodes", set())
+    _last.nodes = set() if clustering.clusters or nodes <= before else nodes
+    return not clustering.clusters and nodes <= before
 
 
 def report(original: graph_pb2.GraphDef, graph_def: graph_pb2.GraphDef, graph: Graph,
@@ -87,6 +105,8 @@ def report(original: graph_pb2.GraphDef, graph_def: graph_pb2.GraphDef, graph: G
     """Counters, trace records and graph files of one clustering. `graph` views `graph_def`."""
     clustered = sum(graph.nodes[i].op not in _PLUMBING_OPS for c in clustering.clusters for i in c.members)
     left = sum(_compilable(graph.nodes[i], decision) for i, decision in clustering.decisions.items())
+    if clustered + left < flags.get("tf_xla_min_cluster_size"):
+        left = 0  # too few for any cluster: nothing here could have been clustered
     count("functions")
     count("clusters", len(clustering.clusters))
     count("ops_clustered", clustered)
