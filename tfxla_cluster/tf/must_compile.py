@@ -253,7 +253,7 @@ class Hook:
                 None, None, f"function {route.name.decode()} cannot be compiled: {reason}. "
                 "Set --tfxla_must_compile_fallback=xla to let stock XLA compile such functions") from failure
         definition = bridge.function_def(route.name)
-        uncompiled = plain.is_data_dependent(definition, bridge.library)
+        uncompiled = plain.is_unsafe_in_stock(definition, bridge.library)
         route.fall_back(reason, plain.copy(definition) if uncompiled else None)
 
     def _free_dropped(self) -> None:

@@ -92,7 +92,7 @@ def _make(node: Any, callee: Any, library: Library, strict: bool) -> NestedCall:
     name = callee.signature.name
     registered = _register(callee, library)
 
-    uncompiled = not strict and plain.is_data_dependent(callee, library)
+    uncompiled = not strict and plain.is_unsafe_in_stock(callee, library)
 
     def refused(reason: UnsupportedError) -> None:
         if not strict:

@@ -1,7 +1,8 @@
 """Must-compile functions that neither this package nor stock XLA compiles rightly: their ops run uncompiled.
 
-Two families: sizes that depend on data (stock XLA then gives wrong answers or ends the process), and tensor
-lists that cross the function's border (the forward part of a loop under an eager tape; stock XLA refuses it).
+Sizes that depend on data (stock XLA then gives wrong answers or ends the process), shuffles (stock XLA does not
+compile those of floats), and tensor lists that cross the function's border (the forward part of a loop under an
+eager tape; stock XLA refuses it).
 """
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ from ..lower.function_def import fresh_name
 
 MUST_COMPILE = "_XlaMustCompile"
 VARIANT = tf.variant.as_datatype_enum
-DATA_DEPENDENT = frozenset({"Where", "Unique", "UniqueV2", "ListDiff", "DynamicPartition",
-                            "NonMaxSuppressionV3", "NonMaxSuppressionV4", "NonMaxSuppressionV5"})
+UNSAFE_IN_STOCK = frozenset({"RandomShuffle", "Where", "Unique", "UniqueV2", "ListDiff", "DynamicPartition",
+                             "NonMaxSuppressionV3", "NonMaxSuppressionV4", "NonMaxSuppressionV5"})
 
 
 def has_variants(definition: Any) -> bool:
@@ -26,10 +27,10 @@ def has_variants(definition: Any) -> bool:
     return any(arg.type == VARIANT for arg in (*signature.input_arg, *signature.output_arg))
 
 
-def is_data_dependent(definition: Any, library: Library) -> bool:
-    """Some op's size depends on data, and every op can run uncompiled."""
+def is_unsafe_in_stock(definition: Any, library: Library) -> bool:
+    """Stock XLA may get the function wrong, and every op can run uncompiled."""
     ops = _ops(definition, library)
-    return bool(ops & DATA_DEPENDENT) and all(_runs_on_cpu(op) for op in ops)
+    return bool(ops & UNSAFE_IN_STOCK) and all(_runs_on_cpu(op) for op in ops)
 
 
 def _ops(definition: Any, library: Library) -> set[str]:
