@@ -94,7 +94,7 @@ class _Plan:
 
     def hidden_write(self, a: int, b: int) -> bool:
         """May something between a and b write the variable without naming it?"""
-        return any(self.precedes(a, x) and self.precedes(x, b) for x in self.opaque)
+        return any(self.precedes(x, b) and not self.precedes(x, a) for x in self.opaque)
 
     def variable(self, uses: list[int]) -> None:
         """Plan the edits for one variable. `uses`: its reads and writes in topological order."""
