@@ -30,11 +30,14 @@ _COLUMNS = [
     ("Operations", "n", 1),
     ("Tasks", "", 1),
     ("Shape", "", 4),
+    ("Steps", "n", 1),
 ]
 
 
-def kernel_tab(page: Page, module: Module, reader: Reader, after: Hlo) -> None:
-    """Add the tab 'kernels' to a module's page."""
+def kernel_tab(
+    page: Page, module: Module, reader: Reader, after: Hlo, launches: dict[str, list[str]]
+) -> None:
+    """Add the tab 'kernels' to a module's page; `launches`: symbol -> instructions whose step runs it."""
     found = rows(reader.json(module.files.one("kernels"), list))
     listed = {word(r, "symbol"): r for r in found if word(r, "symbol")}
     texts, symbols = [], dict.fromkeys(listed)
@@ -48,7 +51,8 @@ def kernel_tab(page: Page, module: Module, reader: Reader, after: Hlo) -> None:
         page.missing("kernels", "Kernels", "The dump holds no kernel of this module.")
         return
     by_name = {row.name: row for block in after.stepped() for row in block.rows}
-    table, facts = [], {}
+    table: list[tuple[Any, ...]] = []
+    facts: dict[str, list[list[Any]]] = {}
     for symbol in symbols:
         record = listed.get(symbol, {})
         instr = word(record, "instr") or kernels.stock_symbol(symbol)
@@ -64,12 +68,24 @@ def kernel_tab(page: Page, module: Module, reader: Reader, after: Hlo) -> None:
                 short_shape(row.shape) if row else "",
             )
         )
+        runs = launches.get(symbol, [])
+        table[-1] += (len(runs) or None,)
         facts[symbol] = _facts(page.page, module, record, instr, row)
+        if len(runs) > 1:
+            links = [route(page.page, "graph", name) for name in runs[:12]]
+            facts[symbol].insert(
+                1, ["Runs for", [*links, *([f"and {len(runs) - 12} more"] if len(runs) > 12 else [])]]
+            )
     page.data(
         "kernels",
         "Kernels",
         "kernels",
-        {"table": table_data(_COLUMNS, table), "texts": texts, "facts": facts},
+        {
+            "table": table_data(_COLUMNS, table),
+            "texts": texts,
+            "facts": facts,
+            "of": {i: symbol for symbol, names in launches.items() for i in names},
+        },
         n=len(table),
     )
 

@@ -26,6 +26,7 @@ class ModulePages:
         self.dump, self.module, self.reader, self.page = dump, module, reader, page
         self.files = module.files
         self.before_count = self.after_count = 0
+        self.launches: dict[str, list[str]] = {}
 
     def first(self) -> None:
         """What a person opens first. The texts are dropped again: a dump has many modules."""
@@ -39,7 +40,7 @@ class ModulePages:
         self._decisions()
         self._plan()
         self._buffers()
-        kernel_tab(self.page, self.module, self.reader, self.after)
+        kernel_tab(self.page, self.module, self.reader, self.after, self.launches)
         self._lines()
         del self.after, self.before
 
@@ -181,6 +182,7 @@ class ModulePages:
     def _plan(self) -> None:
         plan = self.reader.json(self.files.one("plan"), dict)
         thunks = self.reader.text(self.files.one("thunks"))
+        _launches(plan.get("steps"), self.launches)
         if plan:
             columns = [
                 ("Step", "", 1),
@@ -340,6 +342,20 @@ def _steps(steps: Any, page: str, prefix: str = "") -> Iterator[tuple[Any, ...]]
             yield from _steps(branch, page, f"{at}.branch{n}.")
         yield from _steps(step.get("condition"), page, f"{at}.condition.")
         yield from _steps(step.get("body"), page, f"{at}.body.")
+
+
+def _launches(steps: Any, found: dict[str, list[str]]) -> None:
+    """Add to symbol -> instructions what the steps, nested ones too, run."""
+    for step in rows(steps) if isinstance(steps, list) else []:
+        if symbol := word(step, "symbol"):
+            found.setdefault(symbol, []).append(word(step, "instr"))
+        branches = step.get("branches")
+        for inner in [
+            *(branches if isinstance(branches, list) else []),
+            step.get("condition"),
+            step.get("body"),
+        ]:
+            _launches(inner, found)
 
 
 def _refs(value: Any) -> str:

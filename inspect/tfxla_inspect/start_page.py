@@ -90,7 +90,7 @@ def _section(title: str, content: Html | None) -> Html | None:
 def _verdict(dump: Dump, graphs: Sequence[GraphRow], modules: Sequence[ModuleRow]) -> Html:
     if modules:
         kernels = sum(row.kernels for row in modules)
-        text = f"{plural(len(modules), 'module')} compiled, {plural(kernels, 'kernel')}."
+        text = f"{plural(len(modules), 'module')} compiled, {plural(kernels, 'kernel')} generated."
         inside, computing = sum(g.clustered for g in graphs), sum(g.computing for g in graphs)
         if computing:
             text += (
@@ -128,8 +128,8 @@ def _tiles(dump: Dump, graphs: Sequence[GraphRow], modules: Sequence[ModuleRow])
         (number(len(dump.of("function")) or len(graphs)), "functions" if dump.of("function") else "graphs"),
         (number(sum(g.clusters for g in graphs)), "clusters"),
         (number(len(modules)), "modules"),
-        (number(sum(r.kernels for r in modules)), "kernels"),
-        (number(native), "native kernels") if native else ("", ""),
+        (number(sum(r.kernels for r in modules)), "kernels generated"),
+        (number(native), "native kernel steps") if native else ("", ""),
         (milliseconds(total), "compile time") if total else ("", ""),
         (size(sum(f.bytes for f in dump.directory.files) + sum(m.files.bytes for m in dump.modules)), "dump"),
     )

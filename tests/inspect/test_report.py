@@ -55,7 +55,7 @@ def start(page: str) -> str:
 @pytest.mark.parametrize(
     "text",
     [
-        "1 module compiled, 1 kernel.",
+        "1 module compiled, 1 kernel generated.",
         "2 of 3 computing nodes (67 %)",
         "no-kernel",
         "no XLA kernel takes strings",
@@ -124,6 +124,7 @@ def test_kernels(page):
     first, count = assembly["at"][symbol]
     assert "vmulps" in "\n".join(blocks(page)[assembly["key"]].split("\n")[first : first + count])
     facts = dict(data["facts"][symbol])
+    assert data["of"] == {"multiply_reduce_fusion": symbol} and data["table"]["rows"][0][-1] == 1
     assert [line["h"] for line in facts["User lines"]] == ["m0/lines/sample.py%3A2", "m0/lines/sample.py%3A9"]
 
 

@@ -10,7 +10,7 @@ function showKernels(box, data, options) {
   box.replaceChildren(upper, facts, lower);
   const table = showTable(upper, data.table, {select: cells => choose(report.plain(cells[0]))});
   const rows = data.table.rows;
-  const wanted = rows.find(cells => cells.some(c => report.plain(c) === options.item)) || rows[0];
+  const wanted = rows.find(cells => cells.some(c => report.plain(c) === (data.of[options.item] || options.item))) || rows[0];
   if (wanted) table.open(report.plain(wanted[0]));
 
   function choose(name) {
