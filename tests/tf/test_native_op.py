@@ -201,6 +201,13 @@ def test_dims_are_computed_as_ir_says(dim: Any, a: int, b: int) -> None:
     assert out.shape[0] == dims.evaluate(padded, {"a": a, "b": b})
 
 
+def test_size_that_the_code_produces_begins_as_zero() -> None:
+    entry = Entry((Guard(F32, (ANY,)),), 1, ADDRESS, (0,), (Output(F32, 4, (3,), 0),), 1,
+                  (("produced", UNREAD, UNREAD), ("a", 0, 0)))
+    program = _program(lambda views: entry, [F32], [F32])
+    assert program(tf.ones([3]))[0].shape == (3,)
+
+
 def test_postfix_needs_known_sizes() -> None:
     with pytest.raises(KeyError):
         postfix(sym("z", 1), {"a": 0})

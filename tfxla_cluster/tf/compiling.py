@@ -10,7 +10,7 @@ import tensorflow as tf
 from .. import trace
 from ..counters import add as count
 from ..errors import LoweringError, UnsupportedError
-from ..ir.dim import is_static
+from ..ir.dim import is_static, symbols
 from ..lower import bridge, sources
 from . import session
 from .native_op import InputView, Program
@@ -109,7 +109,7 @@ def _entry(
         kind, source = interface.args[arg], position[arg]
         outputs.append(_output(kind, loaded, updates[arg]) if arg in updates else Output(kind, passes=source))
     parameters = tuple(position.get(arg, UNREAD) for arg in lowered.parameters)
-    sizes = tuple((s.symbol, parameters[s.input], s.axis) for s in loaded.sizes)
+    sizes = tuple((s.symbol, UNREAD if s.input < 0 else parameters[s.input], s.axis) for s in loaded.sizes)
     values = {position[arg]: value for arg, value in lowered.constants.items()}
     generic = {(source, axis) for _, source, axis in sizes}
     guards = tuple(
@@ -122,8 +122,9 @@ def _entry(
 
 def _output(kind: int, loaded: session.Loaded, result: int) -> Output:
     shape = loaded.outputs[result]
+    produced = {s.symbol for s in loaded.sizes if s.input < 0}
     for dim in shape.dims:
-        if not is_static(dim) and dim.op == "bounded":  # type: ignore[union-attr]
+        if symbols(dim) & produced or (not is_static(dim) and dim.op == "bounded"):  # type: ignore[union-attr]
             raise UnsupportedError(f"the size {dim} of result {result} is known only after it was computed")
     assert shape.dtype is not None, shape
     return Output(kind, shape.dtype.itemsize, shape.dims, result)

@@ -234,15 +234,18 @@ def _run(module: ll.Module, addresses: Mapping[str, int], dim: ll.Function) -> l
 
 
 def _read_sizes(c: Code, entry: ll.Value, tensors: ll.Value) -> ll.Value:
-    """An array with the value of each size symbol, read from the inputs' dims."""
+    """An array with the value of each size symbol, read from the inputs' dims (0: one the code produces)."""
     b = c.b
     count = c.load(entry, entry_word("size_count"))
     sources = b.inttoptr(c.load(entry, entry_word("sizes")), P64)
     sizes = b.alloca(I64, b.add(count, I64(1)))
     with c.loop(count) as i:
         at = b.mul(i, I64(2))
-        axis = b.trunc(c.load(sources, b.add(at, I64(1))), I32)
-        c.store(c.api("TF_Dim", c.load(tensors, c.load(sources, at)), axis), sizes, i)
+        source = c.load(sources, at)
+        c.store(I64(0), sizes, i)
+        with b.if_then(b.icmp_signed(">=", source, I64(0)), likely=True):
+            axis = b.trunc(c.load(sources, b.add(at, I64(1))), I32)
+            c.store(c.api("TF_Dim", c.load(tensors, source), axis), sizes, i)
     return sizes
 
 

@@ -53,7 +53,7 @@ class Entry:
     `int32 execute(record, inputs, outputs, sizes)`; record 0 says "not compilable for such inputs".
     parameters: which op input is the executable's k-th parameter (UNREAD: one it never reads). outputs: one
     per op output. results: how many results the executable writes. sizes: (symbol, op input, axis) of each
-    size the executable takes. keep: what must stay alive while the entry is in use.
+    size the executable takes (input UNREAD: one it produces). keep: what must stay alive while the entry is in use.
     """
 
     guards: tuple[Guard, ...]
