@@ -122,5 +122,6 @@ def test_worker_processes(method, tmp_path):
     program = tmp_path / "prog.py"
     program.write_text("import tfxla_cluster.bootstrap\n" + CHILD.replace("{method}", method))
     env = {**os.environ, "TFXLA_FLAGS": "--tf_xla_min_cluster_size=4", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, str(program)], env=env, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        [sys.executable, str(program)], env=env, capture_output=True, text=True, timeout=300, check=False)
     assert done.stdout.split() == ["9.0", "1"], done.stderr[-2000:]

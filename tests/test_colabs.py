@@ -17,7 +17,8 @@ NOTEBOOKS = sorted((ROOT / "colabs").glob("*.ipynb"))
 def test_notebook(path, monkeypatch, tmp_path):
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{ROOT / 'inspect'}")
     notebook = nbformat.read(path, as_version=4)
-    NotebookClient(notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute()
+    resources = {"metadata": {"path": str(tmp_path)}}
+    NotebookClient(notebook, timeout=600, kernel_name="python3", resources=resources).execute()
 
 
 def test_there_are_two():

@@ -26,7 +26,6 @@ from .runtime.executable import Executable
 from .runtime.plan import LaunchPlan
 from .target import Target
 
-
 # Scalar operations below which a kernel is generated quickly: some 5 us of work, while careful code saves
 # half of that at most and costs 10 ms more to make.
 BRIEF_WORK = 20_000

@@ -15,7 +15,7 @@ class Decision:
     def __bool__(self) -> bool:
         return self.ok
 
-    def __and__(self, other: "Decision") -> "Decision":
+    def __and__(self, other: Decision) -> Decision:
         """The first no, else yes."""
         return self if not self.ok else other
 

@@ -1,7 +1,8 @@
 """The flag registry: every flag of TF_XLA_FLAGS and XLA_FLAGS that concerns us, and our own.
 
 Values come, later over earlier, from: the defaults below, the environment variable TFXLA_FLAGS
-(read once, at `enable` or first use), `enable(**flags)`, and `patch(**flags)` (scoped). TF_XLA_FLAGS and XLA_FLAGS themselves stay stock XLA's.
+(read once, at `enable` or first use), `enable(**flags)`, and `patch(**flags)` (scoped). TF_XLA_FLAGS and
+XLA_FLAGS themselves stay stock XLA's.
 """
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ FLAGS: dict[str, Flag] = {
         Flag("tf_xla_ops_to_cluster", "str", "", "Only these ops and groups (PW, RED, FUSIBLE, ...), comma separated."),
         Flag("tf_xla_cluster_exclude_ops", "str", "", "Ops never clustered, comma separated."),
         Flag("tf_xla_clustering_debug", "bool", False, "Write the clustering graphs to TF_DUMP_GRAPH_PREFIX."),
-        Flag("tf_xla_clustering_fuel", "int", _INT64_MAX, "Number of operations that may be clustered in this process."),
+        Flag("tf_xla_clustering_fuel", "int", _INT64_MAX, "Operations that may be clustered in this process."),
         Flag("tf_xla_deterministic_cluster_names", "bool", False, "Cluster names from a hash of the function."),
         Flag("tf_xla_disable_deadness_safety_checks_for_debugging", "bool", False, "Ignore deadness when merging."),
         Flag("tf_xla_disable_resource_variable_safety_checks_for_debugging", "bool", False,
@@ -67,7 +68,7 @@ FLAGS: dict[str, Flag] = {
         Flag("tf_xla_async_compilation", "bool", False, "Run TensorFlow's ops while a cluster compiles."),
         Flag("tf_xla_always_defer_compilation", "bool", False, "Never compile clusters; for testing the fall-back."),
         Flag("tf_xla_persistent_cache_directory", "str", "", "Directory of the executable cache on disk ('' off)."),
-        Flag("tf_xla_persistent_cache_device_types", "str", "", "Device types cached on disk, comma separated ('' all)."),
+        Flag("tf_xla_persistent_cache_device_types", "str", "", "Device types cached on disk, by comma ('' all)."),
         Flag("tf_xla_persistent_cache_read_only", "bool", False, "Read the cache on disk, never write."),
         Flag("tf_xla_persistent_cache_prefix", "str", "xla_compile_cache", "Prefix of file names in that cache."),
         Flag("tf_xla_print_cluster_outputs", "bool", False, "Print each cluster's outputs."),
@@ -134,7 +135,7 @@ def convert(name: str, value: Any, source: str = "") -> Any:
     try:
         return _CONVERT[flag.kind](flag, True if value is None else value)
     except ValueError:
-        wanted = " or ".join(flag.choices) if flag.choices else {"bool": "true or false", "int": "an integer"}[flag.kind]
+        wanted = " or ".join(flag.choices) or {"bool": "true or false", "int": "an integer"}[flag.kind]
         raise FlagError(f"{prefix}--{name} wants {wanted}, got '{value}'") from None
 
 

@@ -75,7 +75,8 @@ def step_results(model: keras.Model, x: np.ndarray, y: np.ndarray, jit: Any, tap
 
 
 def mlp_model() -> keras.Model:
-    model = keras.Sequential([layers.Input((64,)), layers.Dense(48, "relu"), layers.Dense(32, "gelu"), layers.Dense(10)])
+    model = keras.Sequential([layers.Input((64,)), layers.Dense(48, "relu"), layers.Dense(32, "gelu"),
+                              layers.Dense(10)])
     set_weights(model)
     return model
 

@@ -73,5 +73,5 @@ def _milliseconds(call: Callable[[], object]) -> float:
 
 
 def _summary(values: list[float]) -> Timing:
-    ordered = sorted(values)
-    return Timing(statistics.median(ordered), ordered[len(ordered) // 4], ordered[(3 * len(ordered)) // 4], len(ordered))
+    ordered, count = sorted(values), len(values)
+    return Timing(statistics.median(ordered), ordered[count // 4], ordered[3 * count // 4], count)

@@ -66,7 +66,7 @@ def memory_rows() -> list[Row]:
     def table_gradient() -> list[Any]:
         return [normal(16384, 256), table()[1]]
 
-    rows = [
+    rows: list[tuple[str, Callable[[], list[Any]], Callable[..., Any], Callable[..., Any]]] = [
         ("softmax", one, tf.nn.softmax, lambda x: jax.nn.softmax(x)),
         ("layer norm", lambda: [normal(N, M), normal(M, seed=1), normal(M, seed=2)],
          layer_norm(lambda v: tf.reduce_mean(v, -1, keepdims=True), tf.math.rsqrt),

@@ -48,7 +48,8 @@ def run_rows(pattern: str, rounds: int) -> list[dict[str, Any]]:
     chosen = [row for row in all_rows() if pattern in row.case or pattern in row.family]
     if not chosen:
         raise UsageError(f"no row matches --filter={pattern}", "Leave --filter out to run all rows")
-    print(f"{'row':30} {'ours':>9} {'copy':>8} {'graph':>9} {'stock jit':>9} {'jax':>9}  vs jit  vs best  GF/s", flush=True)
+    print(f"{'row':30} {'ours':>9} {'copy':>8} {'graph':>9} {'stock jit':>9} {'jax':>9}  vs jit  vs best  GF/s",
+          flush=True)
     results = []
     for row in chosen:
         calls, moved = contenders.make(row)

@@ -8,6 +8,7 @@ import argparse
 import os
 import shutil
 from collections.abc import Sequence
+from typing import NoReturn
 
 from .. import flags
 from ..errors import InputFileError, OutputError, UsageError
@@ -21,7 +22,7 @@ def entry() -> int:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Replace this process by the program; returns only for --help-flags or an error."""
+    """Replace this process by the program; returns only for --help-flags."""
     parser = argparse.ArgumentParser(
         "tfxla-run", description=__doc__, epilog=common.EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -30,14 +31,19 @@ def main(argv: Sequence[str]) -> int:
     options = parser.parse_args(argv)
     if options.help_flags:
         print(flags.help_text())
-        return 0
-    if not options.program:
+    else:
+        _replace_process(options.program)
+    return 0
+
+
+def _replace_process(words: Sequence[str]) -> NoReturn:
+    if not words:
         raise UsageError("no program given", "Write: tfxla-run python prog.py")
     environment = moved_environment(dict(os.environ))
-    program = shutil.which(options.program[0])
+    program = shutil.which(words[0])
     if program is None:
-        raise InputFileError(f"program '{options.program[0]}' not found", "Give a program on PATH or a path")
-    os.execve(program, options.program, environment)
+        raise InputFileError(f"program '{words[0]}' not found", "Give a program on PATH or a path")
+    os.execve(program, words, environment)
 
 
 def moved_environment(environment: dict[str, str]) -> dict[str, str]:

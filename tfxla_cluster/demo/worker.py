@@ -15,6 +15,8 @@ import numpy as np
 
 from . import digits
 
+MODES: dict[str, bool | str] = {"auto": "auto", "True": True}  # jit_compile, as Keras takes it
+
 
 class _BatchLosses(keras.callbacks.Callback):
     """The loss of every batch: Keras reports the running mean of the epoch."""
@@ -71,7 +73,7 @@ class Worker:
 
 
 def main() -> None:
-    worker = Worker(int(sys.argv[1]), {"auto": "auto", "True": True}[sys.argv[2]])
+    worker = Worker(int(sys.argv[1]), MODES[sys.argv[2]])
     for line in sys.stdin:
         command, *arguments = line.split()
         if command == "quit":

@@ -35,5 +35,7 @@ def explain(fn: Callable[..., Any], *args: Any) -> str:
 
 def _line(node: Any, cluster: str | None, decision: Any, lines: dict[str, str]) -> str:
     place = f" ({lines[node.name]})" if node.name in lines else ""
-    answer = f"in {cluster}" if cluster else f"left out ({decision.rule}): {decision.reason}" if decision is not None else "left out"
+    answer = f"in {cluster}" if cluster else "left out"
+    if not cluster and decision is not None:
+        answer += f" ({decision.rule}): {decision.reason}"
     return f"{node.op} {node.name}{place}: {answer}"

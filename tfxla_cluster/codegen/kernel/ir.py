@@ -103,7 +103,7 @@ class For:
     var: Var
     start: Var
     stop: Var
-    body: tuple["Stmt", ...]
+    body: tuple[Stmt, ...]
     kind: str = "serial"
     init: tuple[Var, ...] = ()
     args: tuple[Var, ...] = ()
@@ -116,7 +116,7 @@ class Region:
     """Statements with arguments and results, inlined where used."""
 
     args: tuple[Var, ...]
-    body: tuple["Stmt", ...]
+    body: tuple[Stmt, ...]
     results: tuple[Var, ...]
 
 
@@ -133,7 +133,7 @@ class Reduce:
     var: Var
     start: Var
     stop: Var
-    body: tuple["Stmt", ...]
+    body: tuple[Stmt, ...]
     values: tuple[Var, ...]
     init: tuple[Var, ...]
     identity: tuple[Any, ...]

@@ -20,7 +20,7 @@ from . import convolution, dot, fused, reduce_window, rng_bit_generator, scatter
 Lowering = Callable[[Instr, Target], Unit]
 
 LOWERINGS: dict[str, Lowering] = {
-    **{opcode: fused.lower_single for opcode in fused.OPCODES},  # elementwise, moves, iota, gather, reduce
+    **dict.fromkeys(fused.OPCODES, fused.lower_single),  # elementwise, moves, iota, gather, reduce
     "convolution": convolution.lower_convolution,
     "dot": dot.lower_dot,
     "reduce-window": reduce_window.lower,
