@@ -119,9 +119,9 @@ def explain(fn: Callable[..., Any], *args: Any) -> str:
 
 
 def _native_counts() -> dict[str, int]:
-    from .tf import native_op
+    from .tf import coverage, native_op
 
-    return {"executions": native_op.executions()}
+    return {"executions": native_op.executions(), **coverage.counts()}
 
 
 def record_run() -> None:

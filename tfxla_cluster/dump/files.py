@@ -66,9 +66,15 @@ def _write_and_rename(path: Path, temporary: Path, data: bytes, exclusive: bool)
         temporary.unlink(missing_ok=True)
 
 
+# Where this process goes on counting; another process's files are stepped over.
+_next_number: dict[tuple[str, str, str], int] = {}
+
+
 def write_numbered(directory: Path, stem: str, extension: str, data: bytes) -> Path | None:
     """Write `stem.extension`, or `stem_1.extension`, ... : the first that no other process took."""
-    for number in itertools.count():
+    key = (str(directory), stem, extension)
+    for number in itertools.count(_next_number.get(key, 0)):
+        _next_number[key] = number + 1
         suffix = f"_{number}" if number else ""
         path = directory / cut("", sanitise(stem), suffix + extension)
         try:

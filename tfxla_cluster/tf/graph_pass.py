@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Collection
 
 from tensorflow.core.framework import graph_pb2
 from tensorflow.python.eager import context
@@ -16,7 +17,7 @@ from ..counters import add as count
 from ..decision import Decision
 from ..errors import UnsupportedError
 from ..lower import sources
-from . import compiling, effects, forwarding, grappler, nested, pbtxt, random_ops, support, whole_loops
+from . import compiling, coverage, effects, forwarding, grappler, nested, pbtxt, random_ops, support, whole_loops
 from .clustering import CLUSTERED_ATTR, Clustering, Options, find_clusters
 from .encapsulate import ClusterFunction, encapsulate
 from .graph import Graph, NodeDef
@@ -81,12 +82,31 @@ def _cluster(graph_def: graph_pb2.GraphDef, preserve: frozenset[str],
     deferred = effects.defer(forwarded, lambda node: bool(checker.node(node)), preserve)
     graph = Graph.of_graph_def(deferred)
     clustering = find_clusters(graph, checker, options, preserve - fetched)
-    if not _asked_again(graph, clustering):
+    first_time = not _asked_again(graph, clustering)
+    if first_time:
         report(graph_def, deferred, graph, clustering)
-    if not clustering.clusters:
-        return None
-    result, made = encapsulate(deferred, graph, clustering, make_program, fetched)
+    programs: dict[str, Program] = {}
+
+    def make(function: ClusterFunction) -> Program:
+        programs[function.name] = make_program(function)
+        return programs[function.name]
+
+    result, made = encapsulate(deferred, graph, clustering, make, fetched) if clustering.clusters else (None, [])
+    if first_time:
+        coverage.add([(_op_count(graph, names), programs[f.name]) for f in made for names in [frozenset(f.nodes)]],
+                     left_out(graph, clustering))
     return result if made else None
+
+
+def _op_count(graph: Graph, names: Collection[str]) -> int:
+    return sum(node.op not in _PLUMBING_OPS for node in graph.nodes if node.name in names)
+
+
+def left_out(graph: Graph, clustering: Clustering) -> int:
+    """How many ops in no cluster could have been compiled; none where there are too few for any cluster."""
+    left = sum(_compilable(graph.nodes[i], decision) for i, decision in clustering.decisions.items())
+    clustered = sum(graph.nodes[i].op not in _PLUMBING_OPS for c in clustering.clusters for i in c.members)
+    return left if clustered + left >= flags.get("tf_xla_min_cluster_size") else 0
 
 
 _last = threading.local()
@@ -103,15 +123,10 @@ def _asked_again(graph: Graph, clustering: Clustering) -> bool:
 def report(original: graph_pb2.GraphDef, graph_def: graph_pb2.GraphDef, graph: Graph,
            clustering: Clustering) -> None:
     """Counters, trace records and graph files of one clustering. `graph` views `graph_def`."""
-    clustered = sum(graph.nodes[i].op not in _PLUMBING_OPS for c in clustering.clusters for i in c.members)
-    left = sum(_compilable(graph.nodes[i], decision) for i, decision in clustering.decisions.items())
-    if clustered + left < flags.get("tf_xla_min_cluster_size"):
-        left = 0  # too few for any cluster: nothing here could have been clustered
     count("functions")
     count("clusters", len(clustering.clusters))
-    count("ops_clustered", clustered)
-    count("ops_total", clustered + left)
-    name = pbtxt.write(original, graph_def, graph, clustering) if pbtxt.wanted() else ""
+    worth_a_file = bool(clustering.clusters or left_out(graph, clustering) or flags.get("tf_xla_clustering_debug"))
+    name = pbtxt.write(original, graph_def, graph, clustering) if worth_a_file and pbtxt.wanted() else ""
     if trace.wants("cluster") or trace.wants("unclustered"):
         _record(graph, clustering, name)
 
