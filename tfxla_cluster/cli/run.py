@@ -36,7 +36,7 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _replace_process(words: Sequence[str]) -> NoReturn:
+def _replace_process(words: list[str]) -> NoReturn:
     if not words:
         raise UsageError("no program given", "Write: tfxla-run python prog.py")
     environment = moved_environment(dict(os.environ))

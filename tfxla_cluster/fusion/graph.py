@@ -18,7 +18,7 @@ class Graph:
         self.comp = comp
         self.position = {instr: n for n, instr in enumerate(comp.instrs)}
         raw = comp.users()
-        self.pairs = {i for i in comp.instrs if _paired(i, raw[i])}
+        self.pairs = {i for i in comp.instrs if i is not comp.root and _paired(i, raw[i])}
         self.fusible = {i for i in comp.instrs if self._can(i)}
         self.virtual = {i for i in comp.instrs if virtual(i)}
         self.needed: set[Instr] = set()

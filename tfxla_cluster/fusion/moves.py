@@ -190,6 +190,8 @@ def _gather(access: Access, _: Splitter) -> tuple[Access, ...]:
                 number = attrs["start_index_map"].index(axis)
                 where.insert(vector_dim, affine((), 1, number, starts.shape.dims[vector_dim]))
             seq = _shifted(seq, Access(starts, tuple(where), mask), size, dim, 1)
+        else:
+            seq = affine(seq, 1, 0, dim)  # a slice at the start of a larger dimension
         source.append(seq)
     return (Access(operand, tuple(source), mask),)
 

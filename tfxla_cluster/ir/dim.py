@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Union
+from typing import TypeGuard, Union, cast
 
 Dim = Union[int, "DimExpr"]
 
@@ -22,7 +22,27 @@ class DimExpr:
     """
 
     op: str
-    args: tuple[object, ...]
+    args: tuple[Dim | str, ...]
+
+    @property
+    def is_size(self) -> bool:
+        """A size with a name; otherwise an operation on two dims."""
+        return self.op in ("sym", "bounded")
+
+    @property
+    def name(self) -> str:
+        """Of a size."""
+        return cast("str", self.args[0])
+
+    @property
+    def number(self) -> int:
+        """The sample or the bound of a size."""
+        return cast("int", self.args[1])
+
+    @property
+    def operands(self) -> tuple[Dim, Dim]:
+        """Of an operation."""
+        return cast("tuple[Dim, Dim]", self.args)
 
     def __add__(self, other: Dim) -> Dim:
         return make("add", self, other)
@@ -47,10 +67,10 @@ class DimExpr:
         return make("mod", self, other)
 
     def __str__(self) -> str:
-        if self.op in ("sym", "bounded"):
-            return str(self.args[0])
+        if self.is_size:
+            return self.name
         infix = {"add": "+", "mul": "*", "floordiv": "//", "mod": "%"}.get(self.op)
-        left, right = self.args
+        left, right = self.operands
         return f"({left}{infix}{right})" if infix else f"{self.op}({left},{right})"
 
 
@@ -92,24 +112,25 @@ def evaluate(dim: Dim, env: Mapping[str, int]) -> int:
     """The number `dim` stands for when each symbol has the value `env` gives; KeyError if one lacks."""
     if isinstance(dim, int):
         return dim
-    if dim.op in ("sym", "bounded"):
-        return env[str(dim.args[0])]
-    a, b = dim.args
-    return int(_FOLD[dim.op](evaluate(a, env), evaluate(b, env)))  # type: ignore[arg-type]
+    if dim.is_size:
+        return env[dim.name]
+    a, b = dim.operands
+    return int(_FOLD[dim.op](evaluate(a, env), evaluate(b, env)))
 
 
 def sample(dim: Dim) -> int:
     """A number for text and estimates: the traced size of a symbol, the bound of a produced size."""
     if isinstance(dim, int):
         return dim
-    if dim.op in ("sym", "bounded"):
-        return int(dim.args[1])  # type: ignore[call-overload,no-any-return]
-    a, b = dim.args
-    return int(_FOLD[dim.op](sample(a), sample(b)))  # type: ignore[arg-type]
+    if dim.is_size:
+        return dim.number
+    a, b = dim.operands
+    return int(_FOLD[dim.op](sample(a), sample(b)))
 
 
-def is_static(dim: Dim) -> bool:
-    return isinstance(dim, int)
+def is_produced(dim: Dim) -> TypeGuard[DimExpr]:
+    """A size that an instruction produces."""
+    return isinstance(dim, DimExpr) and dim.op == "bounded"
 
 
 def product(dims: Iterable[Dim]) -> Dim:
@@ -124,6 +145,7 @@ def symbols(dim: Dim) -> frozenset[str]:
     """Names of the sizes that `dim` depends on."""
     if isinstance(dim, int):
         return frozenset()
-    if dim.op in ("sym", "bounded"):
-        return frozenset((str(dim.args[0]),))
-    return symbols(dim.args[0]) | symbols(dim.args[1])  # type: ignore[arg-type]
+    if dim.is_size:
+        return frozenset((dim.name,))
+    a, b = dim.operands
+    return symbols(a) | symbols(b)

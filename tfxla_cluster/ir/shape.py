@@ -37,7 +37,7 @@ class Shape:
     @property
     def is_static(self) -> bool:
         """Every dim (of every element) is a plain integer."""
-        return all(map(dims_.is_static, self.dims)) and all(e.is_static for e in self.elements)
+        return all(isinstance(d, int) for d in self.dims) and all(e.is_static for e in self.elements)
 
     @property
     def element_count(self) -> Dim:
@@ -49,10 +49,15 @@ class Shape:
         return tuple(dims_.sample(d) for d in self.dims)
 
     @property
+    def element_type(self) -> DType:
+        """The dtype of an array shape."""
+        assert self.dtype is not None, self
+        return self.dtype
+
+    @property
     def byte_size(self) -> Dim:
         """Bytes of a dense buffer of an array shape."""
-        assert self.dtype is not None, self
-        return dims_.make("mul", self.element_count, self.dtype.itemsize)
+        return dims_.make("mul", self.element_count, self.element_type.itemsize)
 
     @property
     def is_row_major(self) -> bool:

@@ -51,7 +51,7 @@ class _Norm:
     def count(self, shape: Shape) -> Instr:
         """How many elements a feature has; sizes that are symbols are read at run time."""
         sizes = [self.dims[d] for d in self.others]
-        if all(map(dims_.is_static, sizes)):
+        if all(isinstance(s, int) for s in sizes):
             return splat(self.i, float(dims_.sample(dims_.product(sizes))), shape)
         count = splat(self.i, 1, array(self.dtype))
         for d in self.others:

@@ -30,8 +30,7 @@ def constant(like: Instr, value: Any, dtype: DType) -> Instr:
 
 def splat(like: Instr, value: Any, shape: Shape) -> Instr:
     """`value` at each position of `shape`."""
-    assert shape.dtype is not None
-    scalar = constant(like, value, shape.dtype)
+    scalar = constant(like, value, shape.element_type)
     return scalar if shape.rank == 0 else broadcast(like, scalar, shape.dims)
 
 
@@ -50,8 +49,7 @@ def reshape(like: Instr, x: Instr, dims: Sequence[Dim]) -> Instr:
 
 
 def dtype_of(x: Instr) -> DType:
-    assert x.shape.dtype is not None, x
-    return x.shape.dtype
+    return x.shape.element_type
 
 
 def scalar_of(x: Instr) -> Instr | None:

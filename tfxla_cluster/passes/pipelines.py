@@ -14,6 +14,8 @@ from . import (
     map_inliner,
     operand_folding,
     reshape_mover,
+    rng_expander,
+    sort_simplifier,
     while_simplifier,
 )
 from .base import Pass
@@ -21,7 +23,7 @@ from .base import Pass
 PASSES: dict[str, Pass] = {p.name: p for p in (
     algebraic.PASS, barriers.PASS, batch_norm.PASS, call_inliner.PASS, constant_folding.PASS, cse.PASS,
     cse.DEDUPLICATE, dce.PASS, layout.PASS, map_inliner.PASS, operand_folding.PASS, reshape_mover.PASS,
-    while_simplifier.PASS,
+    rng_expander.PASS, sort_simplifier.PASS, while_simplifier.PASS,
 )}
 
 
@@ -33,12 +35,14 @@ def optimize(target: Target) -> list[Pass]:
         layout.PASS,
         cse.DEDUPLICATE,
         batch_norm.PASS,
+        rng_expander.PASS,
         map_inliner.PASS,
         algebraic.PASS,
         constant_folding.PASS,
         while_simplifier.PASS,
         reshape_mover.PASS,
         algebraic.PASS,
+        sort_simplifier.PASS,
         call_inliner.PASS,
         operand_folding.PASS,
         cse.DEDUPLICATE,

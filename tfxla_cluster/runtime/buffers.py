@@ -208,8 +208,6 @@ def capacity(dim: Dim) -> Dim:
     """`dim` with every produced size at its bound: what to reserve."""
     if isinstance(dim, int):
         return dim
-    if dim.op == "bounded":
-        return int(dim.args[1])  # type: ignore[call-overload,no-any-return]
-    if dim.op == "sym":
-        return dim
-    return dims.make(dim.op, *(capacity(arg) for arg in dim.args))  # type: ignore[arg-type]
+    if dim.is_size:
+        return dim.number if dims.is_produced(dim) else dim
+    return dims.make(dim.op, *map(capacity, dim.operands))

@@ -74,8 +74,8 @@ class _Values:
 
     def slot(self, dim: Dim) -> int:
         """The slot that holds `dim` at run time."""
-        if isinstance(dim, DimExpr) and dim.op in ("sym", "bounded"):
-            return self._symbols[str(dim.args[0])]
+        if isinstance(dim, DimExpr) and dim.is_size:
+            return self._symbols[dim.name]
         if dim not in self._slots:
             self._slots[dim] = self._number(dim) if isinstance(dim, int) else self._expression(dim)
         return self._slots[dim]
@@ -85,7 +85,7 @@ class _Values:
         return len(self.template) - 1
 
     def _expression(self, dim: DimExpr) -> int:
-        a, b = (self.slot(arg) for arg in dim.args)  # type: ignore[arg-type]
+        a, b = map(self.slot, dim.operands)
         target = self._number(0)
         self._rows.append((self.stage(dim), (EXPRESSIONS[dim.op], target, a, b)))
         return target
@@ -93,9 +93,9 @@ class _Values:
     def stage(self, dim: Dim) -> int:
         if isinstance(dim, int):
             return 0
-        if dim.op in ("sym", "bounded"):
-            return self._stages.get(str(dim.args[0]), 0)
-        return max(map(self.stage, dim.args))  # type: ignore[arg-type]
+        if dim.is_size:
+            return self._stages.get(dim.name, 0)
+        return max(map(self.stage, dim.operands))
 
     def stage_of(self, symbol: str) -> int:
         return self._stages[symbol]

@@ -52,7 +52,8 @@ class Executable:
 
     def __init__(self, plan: LaunchPlan, code: Code, timings: bool = False) -> None:
         self.plan = plan
-        body = _Body(plan, code, encode(plan, code.address), timings)
+        routines = native.runtime().routines
+        body = _Body(plan, code, encode(plan, lambda s: routines.get(s) or code.address(s)), timings)
         self.record = _new_record(body)
         self._body = weakref.ref(body)
         self._finalizer = weakref.finalize(self, _retire, self.record)

@@ -6,7 +6,7 @@ import hashlib
 import os
 import platform
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,8 +16,8 @@ import llvmlite.binding as llvm
 from .. import flags
 from ..errors import InternalError, UnsupportedError
 from ..target import Target
-from . import cache, host
-from .interpreter import build
+from . import cache, host, random_state
+from .interpreter import RANDOM_STATE, build
 from .locks import ForkSafeLock
 from .pool import DEFAULTS, FIELDS
 from .store import from_flags
@@ -32,13 +32,16 @@ _EXTERNALS = (
 @dataclass(frozen=True, slots=True)
 class Runtime:
     """Addresses of the entries. `execute`: int32(record, inputs, outputs, sizes);
-    `launch`: int32(region, cost); `trim`: int64(); `retire`: int64(record); `pool`: the shared words."""
+    `launch`: int32(region, cost); `trim`: int64(); `retire`: int64(record); `pool`: the shared words;
+    `random`: key and counter of the random state. `routines`: what library steps call."""
 
     execute: int
     launch: int
     trim: int
     retire: int
     pool: int
+    random: int
+    routines: Mapping[str, int]
 
     def setting(self, name: str) -> ctypes.c_int64:
         """A shared word of the pool, to read or to set by `.value`."""
@@ -118,10 +121,11 @@ def _load(code: bytes) -> Runtime:
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
     address = engine.get_function_address
-    pool = ctypes.CFUNCTYPE(ctypes.c_int64)(address("pool_address"))()
+    pool, random = (ctypes.CFUNCTYPE(ctypes.c_int64)(address(f))() for f in ("pool_address", "random_words"))
     loaded = Runtime(
         address("tfxla_execute"), address("pool_launch"), address("block_trim"), address("record_retire"),
-        pool)
+        pool, random, {RANDOM_STATE: address(RANDOM_STATE)})
+    random_state.attach(random)
     for name, value in DEFAULTS.items():
         loaded.setting(name).value = value
     loaded.setting("threads").value = flags.get("tfxla_threads") or host.usable_cores()

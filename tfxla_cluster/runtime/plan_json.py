@@ -86,7 +86,7 @@ def from_data(data: dict[str, Any], constants: Sequence[bytes]) -> LaunchPlan:
 def _dim(dim: Dim) -> Any:
     if isinstance(dim, int):
         return dim
-    return [dim.op, *(a if isinstance(a, str) else _dim(a) for a in dim.args)]  # type: ignore[arg-type]
+    return [dim.op, *(a if isinstance(a, str) else _dim(a) for a in dim.args)]
 
 
 def _read_dim(data: Any) -> Dim:
@@ -167,4 +167,4 @@ def _step(step: Step) -> dict[str, Any]:
 def _read_step(data: dict[str, Any]) -> Step:
     kind = _STEPS[data["step"]]
     values = {n: _FIELDS[n][1](v) if n in _FIELDS else v for n, v in data.items() if n != "step"}
-    return kind(**values)  # type: ignore[no-any-return]
+    return kind(**values)

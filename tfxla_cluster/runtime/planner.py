@@ -15,11 +15,12 @@ from ..codegen.kernel.abi import scratch_layout
 from ..codegen.kernel.ir import Kernel
 from ..codegen.kernel.unit import Unit, UnitKernel, UnitRef
 from ..errors import UnsupportedError
-from ..ir.dim import Dim, DimExpr
+from ..ir.dim import Dim, DimExpr, is_produced
 from ..ir.node import Computation, Instr, Module
 from ..ir.shape import Shape
 from . import schedule
 from .buffers import Affinity, Assignment, Buffer, assign, capacity
+from .interpreter import RANDOM_STATE
 from .kernel_use import overwritable, read_inputs
 from .liveness import Effect, Liveness, merged, overlaps
 from .plan import (
@@ -27,6 +28,7 @@ from .plan import (
     CopyStep,
     KernelStep,
     LaunchPlan,
+    LibraryStep,
     LoopStep,
     Ref,
     SizeSource,
@@ -37,7 +39,7 @@ from .schedule import SAME_BUFFERS, VIEWS, element_slice, leaves, unchanged
 
 Buffers = tuple[int, ...]
 # Instructions that need no unit: views, and what the plan itself does.
-PLANNED = VIEWS | {"while", "conditional", "call", "set-dimension-size"}
+PLANNED = VIEWS | {"while", "conditional", "call", "set-dimension-size", "rng-get-and-update-state"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +268,7 @@ class _Emitter:
 
     def _conditional(self, instr: Instr, operands: Sequence[Buffers]) -> Buffers:
         selector, shapes = operands[0][0], leaves(instr.shape)
-        is_pred = "branch_computations" not in instr.attrs or instr.operands[0].shape.dtype.kind == "pred"  # type: ignore[union-attr]
+        is_pred = "branch_computations" not in instr.attrs or instr.operands[0].shape.element_type.kind == "pred"
         branches = instr.attrs.get("branch_computations") or (
             instr.attrs["true_computation"], instr.attrs["false_computation"])
         parts = [self.nested(comp, [given]) for comp, given in zip(branches, operands[1:])]
@@ -282,16 +284,26 @@ class _Emitter:
             _virtual(selector), is_pred, tuple(tuple(steps) for steps, _ in parts), instr.name))
         return results
 
+    def _random_state(self, instr: Instr, operands: Sequence[Buffers]) -> Buffers:
+        """Key and counter of the process's random state (the order of a state of rng-bit-generator)."""
+        if instr.shape.dims != (2,):
+            raise UnsupportedError(f"{instr.name}: rng-get-and-update-state of {instr.shape}")
+        results = self.results(instr)
+        step = LibraryStep(
+            RANDOM_STATE, (), tuple(map(_virtual, results)), (int(instr.attrs["delta"]),), instr.name)
+        self._steps.append(step)
+        self.effects[id(step)] = Effect((), results)
+        return results
+
     def _set_dimension_size(self, instr: Instr, operands: Sequence[Buffers]) -> Buffers:
         """The size becomes known here; the data are the operand's where only outermost elements go."""
         axis = int(instr.attrs["dimensions"][0])
         size = instr.shape.dims[axis]
         if any(d != 1 for d in instr.shape.dims[:axis]):
             raise UnsupportedError(f"{instr.name}: set-dimension-size of an inner dimension of {instr.shape}")
-        if isinstance(size, DimExpr) and size.op == "bounded":
-            symbol, bound = str(size.args[0]), int(size.args[1])  # type: ignore[call-overload]
-            self.produced.setdefault(symbol, bound)
-            self._steps.append(SizeStep(symbol, _virtual(operands[1][0]), instr.name))
+        if is_produced(size):
+            self.produced.setdefault(size.name, size.number)
+            self._steps.append(SizeStep(size.name, _virtual(operands[1][0]), instr.name))
         return operands[0]
 
 
@@ -307,6 +319,7 @@ _EMIT: dict[str, Callable[[_Emitter, Instr, Sequence[Buffers]], Buffers]] = {
     "while": _Emitter._while,
     "conditional": _Emitter._conditional,
     "set-dimension-size": _Emitter._set_dimension_size,
+    "rng-get-and-update-state": _Emitter._random_state,
 }
 
 
@@ -326,7 +339,7 @@ def _sizes(inputs: Sequence[Shape], produced: Mapping[str, int]) -> tuple[SizeSo
     for number, shape in enumerate(inputs):
         for axis, dim in enumerate(shape.dims):
             if isinstance(dim, DimExpr) and dim.op == "sym":
-                found.setdefault(str(dim.args[0]), SizeSource(str(dim.args[0]), number, axis))
+                found.setdefault(dim.name, SizeSource(dim.name, number, axis))
     for symbol, bound in produced.items():
         found.setdefault(symbol, SizeSource(symbol, bound=bound))
     return tuple(found.values())
@@ -347,7 +360,7 @@ def _place_step(step: Step, assignment: Assignment) -> Step | None:
         if same or step.bytes == 0:
             return None
         return replace(step, source=at(step.source), target=at(step.target))
-    if isinstance(step, KernelStep):
+    if isinstance(step, (KernelStep, LibraryStep)):
         return replace(step, inputs=tuple(map(at, step.inputs)), outputs=tuple(map(at, step.outputs)))
     if isinstance(step, LoopStep):
         return replace(step, condition=_place_steps(step.condition, assignment), flag=at(step.flag),

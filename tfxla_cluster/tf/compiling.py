@@ -10,7 +10,7 @@ import tensorflow as tf
 from .. import trace
 from ..counters import add as count
 from ..errors import LoweringError, UnsupportedError
-from ..ir.dim import is_static, symbols
+from ..ir.dim import is_produced, symbols
 from ..lower import bridge, sources
 from . import session
 from .native_op import InputView, Program
@@ -124,10 +124,9 @@ def _output(kind: int, loaded: session.Loaded, result: int) -> Output:
     shape = loaded.outputs[result]
     produced = {s.symbol for s in loaded.sizes if s.input < 0}
     for dim in shape.dims:
-        if symbols(dim) & produced or (not is_static(dim) and dim.op == "bounded"):  # type: ignore[union-attr]
+        if symbols(dim) & produced or is_produced(dim):
             raise UnsupportedError(f"the size {dim} of result {result} is known only after it was computed")
-    assert shape.dtype is not None, shape
-    return Output(kind, shape.dtype.itemsize, shape.dims, result)
+    return Output(kind, shape.element_type.itemsize, shape.dims, result)
 
 
 def _words(interface: Interface, arg: int) -> str:

@@ -137,10 +137,10 @@ def postfix(dim: Dim, symbols: dict[str, int]) -> list[tuple[int, int]]:
     """
     if not isinstance(dim, DimExpr):
         return [(DIM_OPERATORS.index("const"), dim)]
-    if dim.op in ("sym", "bounded"):
-        return [(DIM_OPERATORS.index("size"), symbols[str(dim.args[0])])]
-    left, right = dim.args
-    code = postfix(left, symbols) + postfix(right, symbols)  # type: ignore[arg-type]
+    if dim.is_size:
+        return [(DIM_OPERATORS.index("size"), symbols[dim.name])]
+    left, right = dim.operands
+    code = postfix(left, symbols) + postfix(right, symbols)
     code.append((DIM_OPERATORS.index(dim.op), 0))
     if len(code) > STACK_SLOTS:
         raise ValueError(f"dim {dim} takes more than {STACK_SLOTS} operations")

@@ -5,7 +5,9 @@ every value that depends on the loop's variable is a block. Other statements sta
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from ...errors import UnsupportedError
 from ..kernel.ir import Buffer, Const, For, If, Kernel, Load, Op, Reduce, Region, Size, Stmt, Store, Var
@@ -113,10 +115,15 @@ class _Emitter:
         if stmt.kind == "vector" and self.mask is None:
             self.in_blocks(stmt.var, stmt.start, stmt.stop, lambda: self.block_of(stmt.body))
             return
-        self.serial(stmt.var, (stmt.start, stmt.stop), (stmt.init, stmt.args, stmt.outs),
-                    lambda: (self.block_of(stmt.body), stmt.yields)[1])
 
-    def in_blocks(self, var: Var, start: Var, stop: Var, fill) -> None:  # type: ignore[no-untyped-def]
+        def fill() -> tuple[Var, ...]:
+            self.block_of(stmt.body)
+            return stmt.yields
+
+        self.serial(stmt.var, (stmt.start, stmt.stop), (stmt.init, stmt.args, stmt.outs), fill)
+
+    def in_blocks(self, var: Var, start: Var, stop: Var, fill: Callable[[], None]) -> None:
+        """A loop whose iterations run in lanes, a block at a time; `fill` writes its body."""
         base = f"base{len(self.names)}"
         self.put(f"for {base} in range({self.name(start)}, {self.name(stop)}, BLOCK):")
         self.depth += 1
@@ -127,8 +134,11 @@ class _Emitter:
         self.mask = None
         self.depth -= 1
 
-    def serial(self, var, bounds, carried, fill) -> None:  # type: ignore[no-untyped-def]
-        """A Python loop; carried values are assigned over at its end."""
+    def serial(
+        self, var: Var, bounds: tuple[Var, Var], carried: tuple[tuple[Var, ...], ...],
+        fill: Callable[[], tuple[Var, ...]],
+    ) -> None:
+        """A Python loop; `carried` (initial values, values inside, results) are assigned over at its end."""
         init, args, outs = carried
         for arg, first in zip(args, init):
             self.define(arg, self.name(first), self.mask is not None)
@@ -217,7 +227,7 @@ class _Emitter:
             self.depth -= 1
 
 
-_EMIT = {
+_EMIT: dict[type, Callable[[_Emitter, Any], None]] = {
     Const: _Emitter.const, Size: _Emitter.size, Op: _Emitter.op, Load: _Emitter.load, Store: _Emitter.store,
     For: _Emitter.for_loop, Reduce: _Emitter.reduce, If: _Emitter.if_else,
 }

@@ -181,8 +181,7 @@ class Elementwise(Core):
 
     def bitcast_convert(self, x: Instr, dtype: DType) -> Instr:
         """Same bits as another type; a change of width adds or takes the last dimension."""
-        assert x.shape.dtype is not None
-        have, want, dims = x.shape.dtype.bits, dtype.bits, x.shape.dims
+        have, want, dims = x.shape.element_type.bits, dtype.bits, x.shape.dims
         dims = (*dims, have // want) if have > want else dims[:-1] if have < want else dims
         return self.add_op("bitcast-convert", x, shape=array(dtype, dims))
 

@@ -18,13 +18,13 @@ class Structure(Core):
 
     def broadcast(self, x: Instr, dims: Sequence[Dim], dimensions: Sequence[int] = ()) -> Instr:
         """`x` repeated to `dims`; its dimension i is the result's `dimensions[i]`."""
-        return self.add_op("broadcast", x, shape=array(_dtype(x), tuple(dims)), dimensions=tuple(dimensions))
+        return self.add_op("broadcast", x, shape=array(x.shape.element_type, tuple(dims)), dimensions=tuple(dimensions))
 
     def reshape(self, x: Instr, dims: Sequence[Dim]) -> Instr:
-        return self.add_op("reshape", x, shape=array(_dtype(x), tuple(dims)))
+        return self.add_op("reshape", x, shape=array(x.shape.element_type, tuple(dims)))
 
     def dynamic_reshape(self, x: Instr, sizes: Sequence[Instr], dims: Sequence[Dim]) -> Instr:
-        return self.add_op("dynamic-reshape", x, *sizes, shape=array(_dtype(x), tuple(dims)))
+        return self.add_op("dynamic-reshape", x, *sizes, shape=array(x.shape.element_type, tuple(dims)))
 
     def bitcast(self, x: Instr, shape: Shape | str) -> Instr:
         return self.add_op("bitcast", x, shape=as_shape(shape))
@@ -109,7 +109,7 @@ class Structure(Core):
 
     def conditional(self, selector: Instr, branches: Sequence[Computation], args: Sequence[Instr]) -> Instr:
         """A pred selects branch 0 when true, else 1; an s32 selects by number (the last when out of range)."""
-        if _dtype(selector).kind == "pred":
+        if selector.shape.element_type.kind == "pred":
             return self.add_op("conditional", selector, *args, true_computation=branches[0],
                                false_computation=branches[1])
         return self.add_op("conditional", selector, *args, branch_computations=tuple(branches))
@@ -161,8 +161,3 @@ class Structure(Core):
 
     def custom_call(self, target: str, operands: Sequence[Instr], shape: Shape | str, **attrs: Any) -> Instr:
         return self.add_op("custom-call", *operands, shape=as_shape(shape), custom_call_target=target, **attrs)
-
-
-def _dtype(x: Instr) -> DType:
-    assert x.shape.dtype is not None, x
-    return x.shape.dtype

@@ -41,8 +41,8 @@ def _bind(shapes: Sequence[Shape], arrays: Sequence[Array]) -> dict[str, int]:
     env: dict[str, int] = {}
     for shape, array in zip(shapes, arrays):
         for dim, size in zip(shape.dims, array.shape):
-            if isinstance(dim, DimExpr) and dim.op in ("sym", "bounded"):
-                env[str(dim.args[0])] = size
+            if isinstance(dim, DimExpr) and dim.is_size:
+                env[dim.name] = size
     return env
 
 
@@ -98,7 +98,7 @@ class Evaluator:
     def _apply_one_by_one(self, comp: Computation, args: Sequence[Array]) -> Any:
         rows = [self.run(comp, [a[where] for a in args]) for where in np.ndindex(args[0].shape)]
         shapes = comp.root.shape.elements if comp.root.shape.is_tuple else (comp.root.shape,)
-        outs = tuple(np.empty(args[0].shape, s.dtype.numpy) for s in shapes if s.dtype is not None)
+        outs = tuple(np.empty(args[0].shape, s.element_type.numpy) for s in shapes)
         for where, row in zip(np.ndindex(args[0].shape), rows):
             for out, value in zip(outs, row if isinstance(row, tuple) else (row,)):
                 out[where] = value

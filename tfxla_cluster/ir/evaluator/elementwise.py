@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtype import DType, from_numpy
+from ..dtype import from_numpy
 from ..node import Instr
 from .convert import convert, reduce_precision, total_order_key
 from .core import Array, Evaluator, Meaning
@@ -180,7 +180,7 @@ def _abs(ev: Evaluator, instr: Instr, args: list[Any]) -> Array:
 
 
 def _convert(ev: Evaluator, instr: Instr, args: list[Any]) -> Array:
-    return convert(args[0], _dtype(instr))
+    return convert(args[0], instr.shape.element_type)
 
 
 def _reduce_precision(ev: Evaluator, instr: Instr, args: list[Any]) -> Array:
@@ -188,7 +188,7 @@ def _reduce_precision(ev: Evaluator, instr: Instr, args: list[Any]) -> Array:
 
 
 def _bitcast_convert(ev: Evaluator, instr: Instr, args: list[Any]) -> Array:
-    x, dtype = np.ascontiguousarray(args[0]), _dtype(instr)
+    x, dtype = np.ascontiguousarray(args[0]), instr.shape.element_type
     have = from_numpy(x.dtype)
     if dtype.bits == have.bits:
         return x.view(dtype.numpy) if x.ndim else x.reshape(1).view(dtype.numpy)[0]
@@ -199,11 +199,6 @@ def _bitcast_convert(ev: Evaluator, instr: Instr, args: list[Any]) -> Array:
 
 def _map(ev: Evaluator, instr: Instr, args: list[Any]) -> Any:
     return ev.apply(instr.attrs["to_apply"], args)
-
-
-def _dtype(instr: Instr) -> DType:
-    assert instr.shape.dtype is not None, instr
-    return instr.shape.dtype
 
 
 MEANINGS: dict[str, Meaning] = {

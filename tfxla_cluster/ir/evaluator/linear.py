@@ -105,10 +105,9 @@ def _solve(matrix: Array, b: Array) -> Array:
 
 
 def _fft(ev: Evaluator, instr: Instr, args: list[Any]) -> Array:
-    lengths, dtype = [ev.number(n) for n in instr.attrs["fft_length"]], instr.shape.dtype
+    lengths, dtype = [ev.number(n) for n in instr.attrs["fft_length"]], instr.shape.element_type
     axes = tuple(range(args[0].ndim - len(lengths), args[0].ndim))
     transform: dict[str, Any] = {"FFT": np.fft.fftn, "IFFT": np.fft.ifftn, "RFFT": np.fft.rfftn, "IRFFT": np.fft.irfftn}
-    assert dtype is not None
     if 0 in args[0].shape:
         return np.zeros(ev.dims(instr.shape), dtype.numpy)
     return np.asarray(transform[instr.attrs["fft_type"]](args[0], lengths, axes).astype(dtype.numpy))

@@ -18,8 +18,7 @@ def _constant(ev: Evaluator, instr: Instr, args: list[Any]) -> Any:
 def _iota(ev: Evaluator, instr: Instr, args: list[Any]) -> Array:
     dims, axis = ev.dims(instr.shape), instr.attrs["iota_dimension"]
     line = np.arange(dims[axis]).reshape([-1 if i == axis else 1 for i in range(len(dims))])
-    assert instr.shape.dtype is not None
-    dtype = instr.shape.dtype
+    dtype = instr.shape.element_type
     values = line.astype(dtype.numpy) if dtype.kind == "complex" else convert(line, dtype)
     return np.broadcast_to(values, dims)
 
@@ -39,9 +38,8 @@ def _reshape(ev: Evaluator, instr: Instr, args: list[Any]) -> Array:
 def _bitcast(ev: Evaluator, instr: Instr, args: list[Any]) -> Array:
     """The operand's bytes in its layout, read in the layout of the result."""
     operand, out = instr.operands[0].shape, instr.shape
-    assert out.dtype is not None
     order = (operand.layout or tuple(range(operand.rank - 1, -1, -1)))[::-1]
-    raw = np.ascontiguousarray(args[0].transpose(order)).reshape(-1).view(out.dtype.numpy)
+    raw = np.ascontiguousarray(args[0].transpose(order)).reshape(-1).view(out.element_type.numpy)
     dims, physical = ev.dims(out), (out.layout or tuple(range(out.rank - 1, -1, -1)))[::-1]
     return np.asarray(raw.reshape([dims[d] for d in physical]).transpose(np.argsort(physical)))
 

@@ -11,9 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import UnsupportedError
-from ..dtype import DType
 from ..node import Instr
-from ..shape import Shape
 from .core import Array, Evaluator, Meaning
 
 _U32, _U64 = np.uint32, np.uint64
@@ -66,7 +64,7 @@ def _threefry_bits(key: Array, counter: Array, dims: Sequence[int], bits: int) -
         count = int(np.prod(dims, dtype=int))
         words = threefry2x32(key, counter + np.arange(count, dtype=_U64))
         return _join(*words).reshape(dims), counter + _U64(count)
-    axis = _split_axis(dims)
+    axis = split_axis(dims)
     whole = list(dims) or [1]
     half = list(whole)
     half[axis] = (whole[axis] + 1) // 2
@@ -78,7 +76,7 @@ def _threefry_bits(key: Array, counter: Array, dims: Sequence[int], bits: int) -
     return taken.reshape(dims), counter + _U64(count)
 
 
-def _split_axis(dims: Sequence[int]) -> int:
+def split_axis(dims: Sequence[int]) -> int:
     """The dimension whose neighbours come from one cipher block: the first even one, else the largest."""
     even = [i for i, n in enumerate(dims) if n % 2 == 0]
     return even[0] if even else int(np.argmax(dims)) if dims else 0
@@ -119,15 +117,15 @@ def _rng_bit_generator(ev: Evaluator, instr: Instr, args: list[Any]) -> Any:
     shape = instr.shape.elements[1]
     if args[0].dtype != np.uint64:
         raise UnsupportedError(f"%{instr.name}: a state of {args[0].dtype}", "Use a state of u64[2] or u64[3].")
-    new, words = random_bits(instr.attrs["algorithm"], args[0], ev.dims(shape), _dtype(shape).bits)
-    dtype = _dtype(shape).numpy
+    new, words = random_bits(instr.attrs["algorithm"], args[0], ev.dims(shape), shape.element_type.bits)
+    dtype = shape.element_type.numpy
     return new, words.view(dtype) if words.ndim else words.reshape(1).view(dtype)[0]
 
 
 def _rng(ev: Evaluator, instr: Instr, args: list[Any]) -> Array:
     """Uniform in [a, b), or normal with mean a and deviation b; which values is not defined."""
     a, b = args
-    dims, dtype = ev.dims(instr.shape), _dtype(instr.shape)
+    dims, dtype = ev.dims(instr.shape), instr.shape.element_type
     if instr.attrs["distribution"] == "rng_normal":
         return np.asarray((ev.random.standard_normal(dims) * float(b) + float(a)).astype(dtype.numpy))
     if dtype.is_float:
@@ -139,11 +137,6 @@ def _rng_get_and_update_state(ev: Evaluator, instr: Instr, args: list[Any]) -> A
     """The state of this run of the evaluator, then advanced by delta."""
     ev.random_state += instr.attrs["delta"]
     return np.full(ev.dims(instr.shape), ev.random_state - instr.attrs["delta"], np.uint64)
-
-
-def _dtype(shape: Shape) -> DType:
-    assert shape.dtype is not None
-    return shape.dtype
 
 
 MEANINGS: dict[str, Meaning] = {

@@ -30,9 +30,7 @@ class Case:
 
     def dtype(self, i: int) -> DType:
         """Element type of array operand `i`."""
-        dtype = self.array(i).dtype
-        assert dtype is not None
-        return dtype
+        return self.array(i).element_type
 
     def claimed(self) -> Shape:
         """The shape the instruction says it has, an array."""

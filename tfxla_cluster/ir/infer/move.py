@@ -25,22 +25,20 @@ def _reshape(case: Case) -> Shape:
 
 def _bitcast(case: Case) -> Shape:
     x, out = case.array(0), case.claimed()
-    assert x.dtype is not None and out.dtype is not None
-    have, want = dims_.make("mul", x.element_count, x.dtype.bits), dims_.make("mul", out.element_count, out.dtype.bits)
+    have, want = (dims_.make("mul", s.element_count, s.element_type.bits) for s in (x, out))
     check(same(have, want), "V2", f"bitcast of {x} to {out}")
     return out
 
 
 def _bitcast_convert(case: Case) -> Shape:
     x, out = case.array(0), case.claimed()
-    assert x.dtype is not None and out.dtype is not None
-    a, b, dims = x.dtype.bits, out.dtype.bits, x.dims
+    a, b, dims = x.element_type.bits, out.element_type.bits, x.dims
     if a > b:
         dims = (*dims, a // b)
     elif a < b:
         check(bool(dims) and same(dims[-1], b // a), "V10", f"bitcast-convert of {x} to {out.dtype}")
         dims = dims[:-1]
-    return array(out.dtype, dims)
+    return array(out.element_type, dims)
 
 
 def _transpose(case: Case) -> Shape:

@@ -133,7 +133,7 @@ def called_attributes(opcode: str, called: list[Computation], operands: tuple[In
     if opcode == "select-and-scatter":
         return {"select": called[0], "scatter": called[1]}
     if opcode == "conditional":
-        if operands[0].shape.dtype is not None and operands[0].shape.dtype.kind == "pred":
+        if operands[0].shape.element_type.kind == "pred":
             return {"true_computation": called[0], "false_computation": called[1]}
         return {"branch_computations": tuple(called)}
     if opcode == "custom-call":

@@ -53,7 +53,7 @@ def write_shape(shape: Shape, proto: Any) -> None:
         return
     proto.element_type = shape.dtype.number
     proto.dimensions.extend(shape.sample_dims)
-    proto.is_dynamic_dimension.extend(not dims_.is_static(d) and d.op == "bounded" for d in shape.dims)  # type: ignore[union-attr]
+    proto.is_dynamic_dimension.extend(dims_.is_produced(d) for d in shape.dims)
     proto.layout.minor_to_major.extend(shape.layout or range(shape.rank - 1, -1, -1))
     proto.layout.tail_padding_alignment_in_elements = 1
 
@@ -94,11 +94,11 @@ def write_literal(value: Literal, shape: Shape, proto: Any) -> None:
         for part, element in zip(value, shape.elements):
             write_literal(part, element, proto.tuple_literals.add())
         return
-    assert shape.dtype is not None
-    flat, name = np.ascontiguousarray(value).reshape(-1), shape.dtype.name
+    flat, dtype = np.ascontiguousarray(value).reshape(-1), shape.element_type
+    name = dtype.name
     if name in _NUMBERS:
         getattr(proto, _NUMBERS[name]).extend(flat.view(_PARTS.get(name, flat.dtype)).tolist())
-    elif shape.dtype.bits == 4:
+    elif dtype.bits == 4:
         setattr(proto, f"{name}s", (flat.astype(np.int8).view(np.uint8) & 15).tobytes())
     else:
         setattr(proto, f"{name}s", flat.tobytes())

@@ -89,10 +89,9 @@ def render_literal(value: Literal, shape: Shape, elide: bool = False) -> str:
     """The literal as XLA's parser reads it back, bit for bit. `elide`: `{...}` above 10 elements."""
     if isinstance(value, tuple):
         return "(" + ", ".join(render_literal(v, s, elide) for v, s in zip(value, shape.elements)) + ")"
-    assert shape.dtype is not None
     if elide and value.size > ELIDE_ABOVE:
         return ELIDED
-    words = _words(value, shape.dtype)
+    words = _words(value, shape.element_type)
     if value.ndim == 0:
         return words[0]
     return _nested(np.array(words, object).reshape(value.shape))

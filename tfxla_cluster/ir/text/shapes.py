@@ -73,8 +73,8 @@ def render_dim(dim: Dim) -> str:
     """`8`, `<=8`, or for an expression its sample with the expression in a comment: `101/*n*/`."""
     if isinstance(dim, int):
         return str(dim)
-    if dim.op == "bounded":
-        return f"<={dims_.sample(dim)}"
+    if dims_.is_produced(dim):
+        return f"<={dim.number}"
     return f"{dims_.sample(dim)}/*{dim}*/"
 
 

@@ -15,7 +15,7 @@ from ....errors import UnsupportedError
 from ....ir.node import Instr
 from ....target import Target
 from ..unit import Unit
-from . import convolution, dot, fused, reduce_window, rng_bit_generator, scatter, select_and_scatter, sort
+from . import convolution, dot, fused, reduce_window, rng_bit_generator, scatter, select_and_scatter, sort, topk
 
 Lowering = Callable[[Instr, Target], Unit]
 
@@ -28,6 +28,7 @@ LOWERINGS: dict[str, Lowering] = {
     "scatter": scatter.lower,
     "select-and-scatter": select_and_scatter.lower,
     "sort": sort.lower,
+    "topk": topk.lower,
     "fusion": fused.lower_fusion,  # loops, reductions, row programs; contraction heroes
 }
 

@@ -32,9 +32,7 @@ class _Buffers(dict[Instr, Buffer]):
         self.ports = ports
 
     def __missing__(self, parameter: Instr) -> Buffer:
-        dtype = parameter.shape.dtype
-        assert dtype is not None
-        return self.ports.read("operand", int(parameter.attrs["parameter_number"]), dtype)
+        return self.ports.read("operand", int(parameter.attrs["parameter_number"]), parameter.shape.element_type)
 
 
 def lower_hero(instr: Instr, target: Target) -> Unit:
@@ -54,9 +52,7 @@ def _operand(source: Instr) -> Operand:
     """An operand as the buffer it is, or as the expression that gives its elements."""
     if source.opcode == "parameter":
         return buffer_operand(int(source.attrs["parameter_number"]), source)
-    dims, dtype = source.shape.dims, source.shape.dtype
-    assert dtype is not None
-    return Operand(-1, dims, dtype, _contiguous(source), _element(source))
+    return Operand(-1, source.shape.dims, source.shape.element_type, _contiguous(source), _element(source))
 
 
 def _element(source: Instr) -> Element:
@@ -96,9 +92,7 @@ def _epilogue(hero: Instr, outputs: Sequence[Instr], inside: Sequence[Instr]) ->
     found = epilogue(hero, outputs, inside)
 
     def store(p: Ports, value: Var, index: Index) -> None:
-        dtype = hero.shape.dtype
-        assert dtype is not None
-        rounded = convert(p.b, value, dtype)
+        rounded = convert(p.b, value, hero.shape.element_type)
         emitter = Emitter(p.b, _NO_LOOPS, _Buffers(p))
         for groups, number in zip(found.groups, index):
             bind_rows(emitter, groups, number)

@@ -43,16 +43,14 @@ def buffer_operands(instr: Instr) -> list[Operand]:
 
 def buffer_operand(number: int, source: Instr) -> Operand:
     """An operand that lies in a buffer."""
-    dims, dtype = source.shape.dims, source.shape.dtype
-    assert dtype is not None
+    dims, dtype = source.shape.dims, source.shape.element_type
     contiguous = max((axis for axis, extent in enumerate(dims) if extent != 1), default=0)
     return Operand(number, dims, dtype, contiguous)
 
 
 def store_result(instr: Instr) -> Store:
     """Stores an element of the contraction's own result as result 0."""
-    dtype, steps = instr.shape.dtype, strides(instr.shape.dims)
-    assert dtype is not None
+    dtype, steps = instr.shape.element_type, strides(instr.shape.dims)
 
     def store(p: Ports, value: Var, index: Index) -> None:
         p.b.store(p.write("result", 0, dtype), weighted(p.b, index, steps), convert(p.b, value, dtype))

@@ -177,14 +177,14 @@ class Emitter:
 
     def _constant(self, access: Access) -> Var:
         literal = np.asarray(access.instr.attrs["literal"])
-        dtype = _dtype(access.instr)
+        dtype = access.instr.shape.element_type
         if literal.size != 1 and not _splat(literal):
             raise UnsupportedError(f"an array constant inside a fusion ({access.instr.name})")
         return self.b.const(literal.reshape(-1)[0].item(), dtype)
 
     def _iota(self, access: Access) -> Var:
         number = self.number(access.index[access.instr.attrs["iota_dimension"]])
-        dtype = _dtype(access.instr)
+        dtype = access.instr.shape.element_type
         return number if dtype == S64 else self.b.op("convert", number, dtype=dtype)
 
     def _first(self, access: Access) -> Var:
@@ -226,7 +226,7 @@ class Emitter:
         """Equal widths: one op. Otherwise parts of unsigned integers, the first in the low bits."""
         instr, b = access.instr, self.b
         values = [self.value(s) for s in self._sources(access)]
-        to, source = _dtype(instr), values[0].dtype
+        to, source = instr.shape.element_type, values[0].dtype
         if to == source:
             return values[0]
         if to.bits == source.bits:
@@ -246,11 +246,6 @@ class Emitter:
 
     def _as(self, value: Var, dtype: DType) -> Var:
         return value if value.dtype == dtype else self.b.op("bitcast-convert", value, dtype=dtype)
-
-
-def _dtype(instr: Instr) -> DType:
-    assert instr.shape.dtype is not None
-    return instr.shape.dtype
 
 
 def _unsigned(bits: int) -> DType:

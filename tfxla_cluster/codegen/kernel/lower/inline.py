@@ -28,7 +28,7 @@ def _value(
     if instr.opcode == "parameter":
         return (args[int(instr.attrs["parameter_number"])],)
     if instr.opcode == "constant":
-        return (b.const(instr.attrs["literal"].item(), instr.shape.dtype),)
+        return (b.const(instr.attrs["literal"].item(), instr.shape.element_type),)
     if instr.opcode == "tuple":
         return tuple(operands)
     if instr.opcode == "get-tuple-element":

@@ -18,8 +18,8 @@ from .tiles import tile_group, tiled
 def open_kernel(program: Program, name: str) -> tuple[Emitter, list[Buffer]]:
     """A builder with the program's parameters as inputs, and its outputs."""
     b = KernelBuilder(name)
-    buffers = {p: b.input(p.shape.dtype) for p in program.params}  # type: ignore[arg-type]
-    outputs = [b.output(r.instr.shape.dtype) for r in program.roots]  # type: ignore[arg-type]
+    buffers = {p: b.input(p.shape.element_type) for p in program.params}
+    outputs = [b.output(r.instr.shape.element_type) for r in program.roots]
     return Emitter(b, program, buffers), outputs
 
 

@@ -27,12 +27,11 @@ def _identity(root: Instr, accumulator: Instr, value: Instr) -> Any:
         return None
     if {*root.operands} != {accumulator, value}:
         return None
-    assert root.shape.dtype is not None
-    return NEUTRAL[root.opcode](root.shape.dtype)
+    return NEUTRAL[root.opcode](root.shape.element_type)
 
 
 def _limits(dtype: DType) -> Any:
-    return ml_dtypes.iinfo(dtype.numpy)  # type: ignore[no-untyped-call]
+    return ml_dtypes.iinfo(dtype.numpy)
 
 
 def _lowest(dtype: DType) -> Any:

@@ -19,13 +19,12 @@ class RowCache:
 
     def __init__(self, e: Emitter) -> None:
         self.e = e
+        self.first: dict[Access, int] = {}
+        self.buffers: dict[Access, Buffer] = {}
         row = extent_of(e.program.reduced)
-        fits = isinstance(row, int) and 0 < row <= MAX_ROW
-        self.first = _choose(e.program) if fits else {}
-        self.buffers = {
-            access: e.b.scratch_buffer(access.instr.shape.dtype, row)  # type: ignore[arg-type]
-            for access in self.first
-        }
+        if isinstance(row, int) and 0 < row <= MAX_ROW:
+            self.first = _choose(e.program)
+            self.buffers = {a: e.b.scratch_buffer(a.instr.shape.element_type, row) for a in self.first}
 
     def begin(self, number: int) -> None:
         """Later passes read what earlier ones kept."""

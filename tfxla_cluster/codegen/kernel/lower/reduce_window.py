@@ -43,9 +43,9 @@ class _Operands:
     def __init__(self, b: KernelBuilder, instr: Instr) -> None:
         self.b, self.instr = b, instr
         self.count = len(instr.operands) // 2
-        self.inputs = [b.input(o.shape.dtype) for o in instr.operands[:self.count]]
-        starts = [b.input(o.shape.dtype) for o in instr.operands[self.count:]]
-        self.outputs = [b.output(o.shape.dtype) for o in instr.operands[:self.count]]
+        self.inputs = [b.input(o.shape.element_type) for o in instr.operands[:self.count]]
+        starts = [b.input(o.shape.element_type) for o in instr.operands[self.count:]]
+        self.outputs = [b.output(o.shape.element_type) for o in instr.operands[:self.count]]
         self.init = [b.load(s, b.index(0)) for s in starts]
 
     def combine(self, accumulators: Sequence[Var], values: Sequence[Var]) -> tuple[Var, ...]:

@@ -1,7 +1,7 @@
-"""rng-bit-generator: Philox 4x32-10, a block of four 32-bit words a counter value.
+"""rng-bit-generator: Philox 4x32-10 (a block of four 32-bit words a counter value) and Threefry 2x32-20.
 
-Algorithm: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (2011); the layout of words
-in the result and of the state (key, counter low, counter high) is XLA's expander's.
+Algorithms: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (2011); the layout of words
+in the result and of the state (key, counter low, counter high) is XLA's expander's, as in `ir.evaluator`.
 """
 from __future__ import annotations
 
@@ -9,36 +9,55 @@ from collections.abc import Sequence
 
 from ....errors import UnsupportedError
 from ....ir import dim as dims_
+from ....ir.dim import Dim
 from ....ir.dtype import U32, U64
+from ....ir.evaluator.random import split_axis
 from ....ir.node import Instr
+from ....ir.shape import Shape
 from ....target import Target
 from ..builder import KernelBuilder
 from ..ir import Buffer, Var
 from ..unit import Unit, UnitKernel, UnitRef
+from .space import delinearize
 
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 WEYL = (0x9E3779B9, 0xBB67AE85)
 ROUNDS = 10
+ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+PARITY = 0x1BD11BDA
 BLOCKS_A_TASK = 2048
-ALGORITHMS = ("rng_default", "rng_philox")
 
 
 def lower(instr: Instr, target: Target) -> Unit:
-    """operand: state u64[3] (or u64[2]: key, counter); results: the next state, and random bits of u32 or u64."""
+    """operand: state u64[3] (or u64[2]: key, counter); results: the next state, and random bits of integers.
+
+    Of 8 and 16 bits: the low part of 32-bit words.
+    """
     state, bits = instr.shape.elements
-    algorithm, words = instr.attrs["algorithm"], {"u32": 4, "u64": 2, "s32": 4, "s64": 2}
-    assert bits.dtype is not None and state.dtype is not None
-    if algorithm not in ALGORITHMS or bits.dtype.name not in words or state.dims not in ((2,), (3,)):
+    make = _ALGORITHMS.get((instr.attrs["algorithm"], state.dims))
+    if make is None or not bits.element_type.is_integer or state.element_type != U64:
+        algorithm = instr.attrs["algorithm"]
         raise UnsupportedError(f"rng-bit-generator {algorithm} of {bits} from {state} has no kernel ({instr.name})")
-    per_block = words[bits.dtype.name]
-    blocks = (bits.element_count + (per_block - 1)) // per_block
-    b = KernelBuilder("philox")
-    source, next_state, result = b.input(U64), b.output(U64), b.output(bits.dtype)
-    width = int(dims_.sample(state.dims[0]))
-    key, low, high = _read(b, source, width)
+    b = KernelBuilder(instr.attrs["algorithm"])
+    blocks = make(b, bits, int(dims_.sample(state.dims[0])), instr.name)
+    tasks = dims_.make("max", (blocks + (BLOCKS_A_TASK - 1)) // BLOCKS_A_TASK, 1)
+    kernel = b.finish(tasks, BLOCKS_A_TASK * 60)
+    return Unit((UnitKernel(kernel, (UnitRef("operand", 0),), (UnitRef("result", 0), UnitRef("result", 1))),))
+
+
+def _span(b: KernelBuilder, blocks: Dim) -> tuple[Var, Var]:
+    """The blocks of this task."""
     first = b.mul(b.task, b.index(BLOCKS_A_TASK))
-    stop = b.op("minimum", b.add(first, b.index(BLOCKS_A_TASK)), b.size(blocks))
-    with b.loop(first, stop, "vector") as i:
+    return first, b.op("minimum", b.add(first, b.index(BLOCKS_A_TASK)), b.size(blocks))
+
+
+def _philox_kernel(b: KernelBuilder, bits: Shape, width: int, name: str) -> Dim:
+    """A block of the cipher gives neighbouring elements; how many blocks there are."""
+    per_block = 2 if bits.element_type.bits == 64 else 4
+    blocks = (bits.element_count + (per_block - 1)) // per_block
+    source, next_state, result = b.input(U64), b.output(U64), b.output(bits.element_type)
+    key, low, high = _read(b, source, width)
+    with b.loop(*_span(b, blocks), "vector") as i:
         counter = _add128(b, low, high, b.op("convert", i, dtype=U64))
         values = _philox(b, _split(b, counter), _halves(b, key))
         if per_block == 2:
@@ -46,19 +65,66 @@ def lower(instr: Instr, target: Target) -> Unit:
         for k, value in enumerate(values):
             at = b.add(b.mul(i, b.index(per_block)), b.index(k))
             room = b.compare(at, b.size(bits.element_count), "LT")
-            b.store(result, at, b.op("convert", value, dtype=bits.dtype), room)
+            b.store(result, at, b.op("convert", value, dtype=bits.element_type), room)
+    _advance(b, next_state, width, key, (low, high), blocks)
+    return blocks
+
+
+def _threefry_kernel(b: KernelBuilder, bits: Shape, width: int, name: str) -> Dim:
+    """64 bits: a block an element. 32 bits: a block gives two neighbours along one dimension."""
+    source, next_state, result = b.input(U64), b.output(U64), b.output(bits.element_type)
+    key, counter = b.load(source, b.index(0)), b.load(source, b.index(1))
+    if bits.element_type.bits == 64:
+        blocks: Dim = bits.element_count
+        with b.loop(*_span(b, blocks), "vector") as i:
+            words = _threefry(b, _halves(b, key), _halves(b, b.op("add", counter, b.op("convert", i, dtype=U64))))
+            b.store(result, i, b.op("convert", _join(b, *words), dtype=bits.element_type))
+    else:
+        blocks = _threefry_pairs(b, result, bits, (key, counter), name)
+    _advance(b, next_state, width, key, (counter, b.const(0, U64)), blocks)
+    return blocks
+
+
+def _threefry_pairs(b: KernelBuilder, result: Buffer, bits: Shape, state: tuple[Var, Var], name: str) -> Dim:
+    sizes = [d for d in bits.dims if isinstance(d, int)]
+    if len(sizes) != bits.rank:
+        raise UnsupportedError(f"rng-bit-generator rng_three_fry of {bits}: which words are drawn depends on "
+                               f"sizes that are not known ({name})")
+    sizes, axis = sizes or [1], split_axis(sizes)
+    inner = dims_.product(sizes[axis + 1:])
+    half = (sizes[axis] + 1) // 2
+    blocks = dims_.product([*sizes[:axis], half, inner])
+    with b.loop(*_span(b, blocks), "vector") as i:
+        counter = b.op("add", state[1], b.op("convert", i, dtype=U64))
+        words = _threefry(b, _halves(b, state[0]), _halves(b, counter))
+        outer, pair, rest = delinearize(b, i, (dims_.product(sizes[:axis]), half, inner))
+        for k, word in enumerate(words):
+            along = b.add(b.mul(pair, b.index(2)), b.index(k))
+            at = b.add(b.mul(b.add(b.mul(outer, b.size(sizes[axis])), along), b.size(inner)), rest)
+            room = b.compare(along, b.size(sizes[axis]), "LT")
+            b.store(result, at, b.op("convert", word, dtype=bits.element_type), room)
+    return blocks
+
+
+_ALGORITHMS = {
+    ("rng_three_fry", (2,)): _threefry_kernel,
+    **{(name, (width,)): _philox_kernel for name in ("rng_default", "rng_philox") for width in (2, 3)},
+}
+
+
+def _advance(
+    b: KernelBuilder, next_state: Buffer, width: int, key: Var, counter: tuple[Var, Var], blocks: Dim
+) -> None:
+    """The first task writes the state after all blocks."""
     b.cond(b.compare(b.task, b.index(0), "EQ"),
            lambda: _write_state(b, next_state, width, key, _add128(
-               b, low, high, b.op("convert", b.size(blocks), dtype=U64))), lambda: ())
-    tasks = dims_.make("max", (blocks + (BLOCKS_A_TASK - 1)) // BLOCKS_A_TASK, 1)
-    kernel = b.finish(tasks, BLOCKS_A_TASK * 60)
-    return Unit((UnitKernel(kernel, (UnitRef("operand", 0),), (UnitRef("result", 0), UnitRef("result", 1))),))
+               b, *counter, b.op("convert", b.size(blocks), dtype=U64))), lambda: ())
 
 
 def _read(b: KernelBuilder, state: Buffer, width: int) -> tuple[Var, Var, Var]:
-    """(key, counter low, counter high); a state of two words has no high counter."""
+    """(key, counter low, counter high); of a state of two words the key is also the high counter."""
     parts = [b.load(state, b.index(k)) for k in range(width)]
-    return parts[0], parts[1], parts[2] if width == 3 else b.const(0, U64)
+    return parts[0], parts[1], parts[2] if width == 3 else parts[0]
 
 
 def _write_state(
@@ -103,3 +169,18 @@ def _philox(b: KernelBuilder, state: Sequence[Var], key: Sequence[Var]) -> list[
 
 def _wide_product(b: KernelBuilder, factor: int, value: Var) -> list[Var]:
     return _halves(b, b.op("multiply", b.const(factor, U64), b.op("convert", value, dtype=U64)))
+
+
+def _threefry(b: KernelBuilder, key: Sequence[Var], counter: Sequence[Var]) -> tuple[Var, Var]:
+    """The two words of a block: 20 rounds, a part of the key added after every fourth."""
+    parity = b.op("xor", b.op("xor", key[0], key[1]), b.const(PARITY, U32))
+    parts = [*key, parity]
+    x, y = b.op("add", counter[0], parts[0]), b.op("add", counter[1], parts[1])
+    for group in range(5):
+        for turn in ROTATIONS[group % 2]:
+            x = b.op("add", x, y)
+            left = b.op("shift-left", y, b.const(turn, U32))
+            y = b.op("xor", x, b.op("or", left, b.op("shift-right-logical", y, b.const(32 - turn, U32))))
+        x = b.op("add", x, parts[(group + 1) % 3])
+        y = b.op("add", b.op("add", y, parts[(group + 2) % 3]), b.const(group + 1, U32))
+    return x, y

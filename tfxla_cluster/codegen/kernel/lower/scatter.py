@@ -54,9 +54,9 @@ def lower(instr: Instr, target: Target) -> Unit:
     """
     form = _Form(instr)
     b = KernelBuilder("scatter")
-    indices = b.input(form.indices.shape.dtype)  # type: ignore[arg-type]
-    updates = [b.input(u.shape.dtype) for u in form.updates]  # type: ignore[arg-type]
-    results = [b.output(o.shape.dtype) for o in form.operands]  # type: ignore[arg-type]
+    indices = b.input(form.indices.shape.element_type)
+    updates = [b.input(u.shape.element_type) for u in form.updates]
+    results = [b.output(o.shape.element_type) for o in form.operands]
     scatter_sizes = [form.update_dims[d] for d in form.scatter_dims]
     lane_dim: Dim = form.update_dims[form.window_dims[-1]] if form.window_dims else 1
     blocks = (lane_dim + (LANE_BLOCK - 1)) // LANE_BLOCK if form.window_dims else 1

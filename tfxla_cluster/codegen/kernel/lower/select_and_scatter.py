@@ -8,7 +8,7 @@ from ....ir.dtype import PRED, S64
 from ....ir.node import Instr
 from ....target import Target
 from ..builder import KernelBuilder
-from ..ir import Var
+from ..ir import Buffer, Var
 from ..unit import Unit, UnitKernel, UnitRef
 from .inline import inline
 from .space import all_of, delinearize, linearize
@@ -22,8 +22,8 @@ def lower(instr: Instr, target: Target) -> Unit:
     lanes: distinct lanes write distinct elements. Windows of one task run in order, since they may overlap.
     """
     b = KernelBuilder("select_and_scatter")
-    operand, source, start = (b.input(o.shape.dtype) for o in instr.operands)
-    result = b.output(instr.shape.dtype)
+    operand, source, start = (b.input(o.shape.element_type) for o in instr.operands)
+    result = b.output(instr.shape.element_type)
     window = list(instr.attrs["window"])
     full, small = instr.operands[0].shape.dims, instr.operands[1].shape.dims
     lanes = bool(window) and is_trivial(window[-1])
@@ -58,7 +58,7 @@ def lower(instr: Instr, target: Target) -> Unit:
     return Unit((UnitKernel(kernel, inputs, (UnitRef("result", 0),)),))
 
 
-def _choose(b: KernelBuilder, instr: Instr, operand: object, index: Sequence[Var]) -> Var:
+def _choose(b: KernelBuilder, instr: Instr, operand: Buffer, index: Sequence[Var]) -> Var:
     """Offset of the element the window at `index` selects: a later one wins where select is false.
 
     XLA operation semantics, SelectAndScatter: padding never takes part.
@@ -69,7 +69,7 @@ def _choose(b: KernelBuilder, instr: Instr, operand: object, index: Sequence[Var
         places = [coordinate(b, *row) for row in zip(window, full, index, taps)]
         exists = all_of(b, [test for _, test in places])
         offset = linearize(b, [at for at, _ in places], full)
-        value = b.load(operand, offset, exists)  # type: ignore[arg-type]
+        value = b.load(operand, offset, exists)
         keep = b.op("and", found, inline(b, instr.attrs["select"], [best, value])[0])
         take = b.op("not", keep)
         if exists is not None:
@@ -78,7 +78,5 @@ def _choose(b: KernelBuilder, instr: Instr, operand: object, index: Sequence[Var
         return new_found, b.op("select", take, value, best, dtype=value.dtype), b.op(
             "select", take, offset, place, dtype=S64)
 
-    dtype = instr.operands[0].shape.dtype
-    assert dtype is not None
-    init = (b.const(False, PRED), b.const(0, dtype), b.index(0))
+    init = (b.const(False, PRED), b.const(0, instr.operands[0].shape.element_type), b.index(0))
     return for_each_position(b, window, init, step)[2]

@@ -43,7 +43,7 @@ class _Form:
     def __init__(self, instr: Instr) -> None:
         dims, axis = instr.operands[0].shape.dims, int(instr.attrs["dimensions"][0])
         self.instr = instr
-        self.dtypes = [o.shape.dtype for o in instr.operands]
+        self.dtypes = [o.shape.element_type for o in instr.operands]
         self.outer, self.length, self.inner = (
             dims_.product(dims[:axis]), dims[axis], dims_.product(dims[axis + 1:]))
         self.lines = dims_.make("mul", self.outer, self.inner)
@@ -87,9 +87,9 @@ class _Line:
 
 def _sort_chunks(form: _Form) -> UnitKernel:
     b = KernelBuilder("sort")
-    sources = [b.input(d) for d in form.dtypes]  # type: ignore[arg-type]
-    results = [b.output(d) for d in form.dtypes]  # type: ignore[arg-type]
-    temps = [b.output(d) for d in form.dtypes]  # type: ignore[arg-type]
+    sources = [b.input(d) for d in form.dtypes]
+    results = [b.output(d) for d in form.dtypes]
+    temps = [b.output(d) for d in form.dtypes]
     number, chunk = delinearize(b, b.task, (form.lines, form.chunks))
     line = _Line(b, form, number)
     first = b.op("minimum", b.mul(chunk, b.size(form.chunk_length)), b.size(form.length))
@@ -172,8 +172,8 @@ def _merge(
 def _merge_chunks(form: _Form, width: int, way: tuple[str, str]) -> UnitKernel:
     """Merge pairs of `width` sorted chunks of each line."""
     b = KernelBuilder("sort_merge")
-    sources = [b.input(d) for d in form.dtypes]  # type: ignore[arg-type]
-    results = [b.output(d) for d in form.dtypes]  # type: ignore[arg-type]
+    sources = [b.input(d) for d in form.dtypes]
+    results = [b.output(d) for d in form.dtypes]
     pairs = -(-form.chunks // (2 * width))
     number, pair = delinearize(b, b.task, (form.lines, pairs))
     line = _Line(b, form, number)

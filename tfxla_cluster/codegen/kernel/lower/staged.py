@@ -40,14 +40,14 @@ def staged_unit(program: Program, name: str) -> Unit:
 
 def _dtypes(program: Program) -> list[DType]:
     """Of each accumulator."""
-    return [o.shape.dtype for r in program.levels[0]  # type: ignore[misc]
+    return [o.shape.element_type for r in program.levels[0]
             for o in r.operands[:len(r.operands) // 2]]
 
 
 def _open_parts(program: Program, name: str) -> tuple[Emitter, list[Buffer], list[Var]]:
     """A builder with the parameters as inputs and partial results as outputs; their neutral elements."""
     b = KernelBuilder(name)
-    buffers = {p: b.input(p.shape.dtype) for p in program.params}  # type: ignore[arg-type]
+    buffers = {p: b.input(p.shape.element_type) for p in program.params}
     dtypes = _dtypes(program)
     outputs = [b.output(d) for d in dtypes]
     neutral = level_identities(program.levels[0])

@@ -62,7 +62,7 @@ def tiled(
         band = b.op("remainder", b.task, b.size(bands.count))
     row0, row1 = bands.bounds(b, band)
     loads = [x for x in e.program.loads if _crosses(x, groups) is crossing]
-    tiles = [b.scratch_buffer(x.instr.shape.dtype, TILE * PITCH) for x in loads]  # type: ignore[arg-type]
+    tiles = [b.scratch_buffer(x.instr.shape.element_type, TILE * PITCH) for x in loads]
     with b.loop(b.index(0), b.size(columns.count)) as column:
         col0, col1 = columns.bounds(b, column)
         with b.loop(col0, col1) as j, b.loop(row0, row1, "vector") as i:
