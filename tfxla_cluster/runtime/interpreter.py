@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from llvmlite import ir
 
+from . import random_state
 from .layout import CONTEXT, EXPRESSIONS, RECORD, REGION, STATUS_CLOSED, STATUS_NO_MEMORY, STATUS_OK, STEPS
 from .pool import FLUSH_DENORMALS, Pool, get_mxcsr, now_ns, set_mxcsr
 from .words import Function, Local, Word, global_words
@@ -22,7 +23,6 @@ HUGE_PAGE = 2 << 20
 MADV_HUGEPAGE = 14
 COPY_CHUNK = 256 << 10  # bytes one task of a large copy moves
 COPY_PARALLEL = 1 << 20  # bytes from which a copy is shared
-RANDOM_STATE = "tfxla_random_state"
 COPY_COST = COPY_CHUNK // 4  # of one task, in the units of Kernel.cost
 
 
@@ -36,7 +36,7 @@ def build(triple: str) -> ir.Module:
     _Interpreter(module, pool, blocks, copy)
     _emit_launch(module, pool)
     _emit_retire(module)
-    _emit_random_state(module)
+    random_state.emit(module)
     return module
 
 
@@ -128,20 +128,6 @@ def _emit_launch(module: ir.Module, pool: Pool) -> None:
     f.call("free", f.load(holder))
     set_mxcsr(f, mxcsr)
     f.return_(f.load_narrow(status, 32))
-
-
-def _emit_random_state(module: ir.Module) -> None:
-    """The library routine by the ABI of kernels: (key, counter) of the process's random state into outputs[0],
-    and the counter on by sizes[0]; and the address of the two words."""
-    words = global_words(module, "tfxla_random_words", 2)
-    f = Function(module, RANDOM_STATE, 4)
-    _, _, outputs, sizes = f.args
-    state = Word(f, words)
-    f.store(f.load(outputs), 0, f.load(state))
-    f.store(f.load(outputs), 1, f.atomic_add(state + 8, f.load(sizes)))
-    f.return_()
-    f = Function(module, "random_words", 0)
-    f.return_(Word(f, words))
 
 
 def _emit_retire(module: ir.Module) -> None:

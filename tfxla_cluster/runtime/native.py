@@ -17,7 +17,7 @@ from .. import flags
 from ..errors import InternalError, UnsupportedError
 from ..target import Target
 from . import cache, host, random_state
-from .interpreter import RANDOM_STATE, build
+from .interpreter import build
 from .locks import ForkSafeLock
 from .pool import DEFAULTS, FIELDS
 from .store import from_flags
@@ -124,7 +124,7 @@ def _load(code: bytes) -> Runtime:
     pool, random = (ctypes.CFUNCTYPE(ctypes.c_int64)(address(f))() for f in ("pool_address", "random_words"))
     loaded = Runtime(
         address("tfxla_execute"), address("pool_launch"), address("block_trim"), address("record_retire"),
-        pool, random, {RANDOM_STATE: address(RANDOM_STATE)})
+        pool, random, {random_state.ROUTINE: address(random_state.ROUTINE)})
     random_state.attach(random)
     for name, value in DEFAULTS.items():
         loaded.setting(name).value = value

@@ -18,9 +18,8 @@ from ..errors import UnsupportedError
 from ..ir.dim import Dim, DimExpr, is_produced
 from ..ir.node import Computation, Instr, Module
 from ..ir.shape import Shape
-from . import schedule
+from . import random_state, schedule
 from .buffers import Affinity, Assignment, Buffer, assign, capacity
-from .interpreter import RANDOM_STATE
 from .kernel_use import overwritable, read_inputs
 from .liveness import Effect, Liveness, merged, overlaps
 from .plan import (
@@ -290,7 +289,7 @@ class _Emitter:
             raise UnsupportedError(f"{instr.name}: rng-get-and-update-state of {instr.shape}")
         results = self.results(instr)
         step = LibraryStep(
-            RANDOM_STATE, (), tuple(map(_virtual, results)), (int(instr.attrs["delta"]),), instr.name)
+            random_state.ROUTINE, (), tuple(map(_virtual, results)), (int(instr.attrs["delta"]),), instr.name)
         self._steps.append(step)
         self.effects[id(step)] = Effect((), results)
         return results

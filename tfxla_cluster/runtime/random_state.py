@@ -1,0 +1,61 @@
+"""The state that compiled stateful random ops draw from: a key and a counter, one a process.
+
+Each execution of `rng-get-and-update-state` reserves counters of its own, by an atomic addition, so no two
+draws repeat. The key comes from the operating system until `seed` gives one.
+"""
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+
+from llvmlite import ir
+
+from .words import Function, Word, global_words
+
+ROUTINE = "tfxla_random_state"
+_words: list[ctypes.Array[ctypes.c_uint64]] = []
+_seed: list[int | None] = [None]
+
+
+def emit(module: ir.Module) -> None:
+    """A library routine, called as a kernel is: puts (key, counter) into outputs[0] and moves the counter on by
+    sizes[0]. And `random_words`: the address of the two words."""
+    words = global_words(module, "tfxla_random_words", 2)
+    f = Function(module, ROUTINE, 4)
+    _, _, outputs, sizes = f.args
+    state = Word(f, words)
+    f.store(f.load(outputs), 0, f.load(state))
+    f.store(f.load(outputs), 1, f.atomic_add(state + 8, f.load(sizes)))
+    f.return_()
+    f = Function(module, "random_words", 0)
+    f.return_(Word(f, words))
+
+
+def attach(address: int) -> None:
+    """The two words of machine code's state; they take the seed of the moment."""
+    _words[:] = [(ctypes.c_uint64 * 2).from_address(address)]
+    _restart()
+
+
+def seed(number: int | None) -> None:
+    """Start over: equal numbers give equal draws from here on, None gives draws that nobody can foresee."""
+    _seed[0] = number
+    _restart()
+
+
+def _restart() -> None:
+    number = _seed[0]
+    source = os.urandom(16) if number is None else hashlib.sha256(str(number).encode()).digest()
+    for words in _words:
+        words[0] = int.from_bytes(source[:8], "little")
+        words[1] = 0
+
+
+def _after_fork() -> None:
+    """A child draws other numbers than its parent, unless they were seeded."""
+    if _seed[0] is None:
+        _restart()
+
+
+os.register_at_fork(after_in_child=_after_fork)
