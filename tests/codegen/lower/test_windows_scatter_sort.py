@@ -1,11 +1,13 @@
 """reduce-window, select-and-scatter, scatter and sort against XLA, from HLO text."""
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 from tests import oracle
 from tests.codegen import run_unit
+from tfxla_cluster.ir.evaluator import evaluate
 from tfxla_cluster.ir.text import parse
 
 SCALARS = """
@@ -135,3 +137,52 @@ def test_philox(kind, state):
     expected = oracle.run(text, [words])
     for ours, theirs in zip(run_unit.run(parse(text).entry.root, [words]), expected):
         np.testing.assert_array_equal(ours, theirs)
+
+
+TOTAL = """
+total {{ a = {0}[] parameter(0) b = {0}[] parameter(1) i = s32[] parameter(2) j = s32[] parameter(3)
+  ROOT r = pred[] compare({1}), direction={2}{3} }}
+"""
+
+
+def hostile(kind: str, *shape: int) -> np.ndarray:
+    """Values with ties, both zeros, infinities and NaN of both signs; of integers the ends of the range."""
+    rng = np.random.default_rng(5)
+    if kind.startswith("f"):
+        x = np.round(rng.standard_normal(shape) * 50).astype(f"f{int(kind[1:]) // 8}")
+        special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, -np.nan], x.dtype)
+    else:
+        dtype = np.dtype({"s": "i", "u": "u"}[kind[0]] + str(int(kind[1:]) // 8))
+        x = rng.integers(-100 if kind[0] == "s" else 0, 100, shape).astype(dtype)
+        special = np.array([np.iinfo(dtype).min, np.iinfo(dtype).max], dtype)
+    x.reshape(-1)[rng.integers(0, x.size, 8 * len(special))] = np.tile(special, 8)
+    return x
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64", "f16", "s32", "u32", "s64", "u8", "s8", "u16"])
+@pytest.mark.parametrize("args,direction", [("a, b", "LT"), ("a, b", "GT"), ("b, a", "LT")])
+@pytest.mark.parametrize("shape,axis", [((600,), 0), ((40001,), 0), ((3, 700, 2), 1)])
+def test_sort_by_bytes_of_the_key(kind, args, direction, shape, axis):
+    total = TOTAL.format(kind, args, direction, ", type=TOTALORDER" if kind[0] == "f" else "")
+    values = hostile(kind, *shape)
+    numbers = np.arange(values.size, dtype=np.int32).reshape(shape)
+    dims = ",".join(map(str, shape))
+    check(f"{kind}[{dims}]; s32[{dims}]",
+          f"({kind}[{dims}], s32[{dims}]) sort(p0, p1), dimensions={{{axis}}}, is_stable=true, to_apply=total",
+          [values, numbers], 0, extra=total)
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64", "f16", "bf16", "s32", "u32", "s64", "u8"])
+@pytest.mark.parametrize("shape,k,largest", [((5, 300), 8, "true"), ((5, 300), 8, "false"), ((17,), 17, "true"),
+                                             ((2, 3, 40), 1, "true"), ((4, 9), 0, "false")])
+def test_topk(kind, shape, k, largest):
+    values = hostile("f32" if kind == "bf16" else kind, *shape)
+    if kind == "bf16":
+        values = values.astype(ml_dtypes.bfloat16)
+    dims, short = ",".join(map(str, shape)), ",".join(map(str, (*shape[:-1], k)))
+    text = (f"HloModule m\nENTRY e {{ p = {kind}[{dims}] parameter(0)\n"
+            f"ROOT r = ({kind}[{short}], s32[{short}]) topk(p), k={k}, largest={largest} }}")
+    module = parse(text)
+    expected = evaluate(module, [values])
+    for ours, theirs in zip(run_unit.run(module.entry.root, [values]), expected):
+        assert ours.tobytes() == theirs.tobytes()

@@ -152,7 +152,7 @@ def _topk(ev: Evaluator, instr: Instr, args: list[Any]) -> Any:
     from .convert import total_order_key
 
     x, k = args[0], instr.attrs["k"]
-    key = total_order_key(x) if np.issubdtype(x.dtype, np.floating) else x.astype(np.int64)
+    key = x.astype(np.int64) if x.dtype.kind in "iu" else total_order_key(x)
     order = np.argsort(~key if instr.attrs["largest"] else key, axis=-1, kind="stable")[..., :k]
     return np.take_along_axis(x, order, -1), order.astype(np.int32)
 

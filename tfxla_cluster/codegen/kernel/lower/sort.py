@@ -1,7 +1,8 @@
-"""sort: stable merge sort of lines along one dimension, any comparator, any number of operands.
+"""sort: stable sort of lines along one dimension, any comparator, any number of operands.
 
-A line is cut into chunks. A task sorts one chunk: insertion sort of short runs, then merges between
-the result and a temporary of equal size. Long lines have several chunks, which further kernels merge.
+A line is cut into chunks. A task sorts one chunk between the result and a temporary of equal size: by bytes of
+the key (`radix`), or by insertion in short runs, then merges. Long lines have several chunks, which further
+kernels merge.
 """
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from ....target import Target
 from ..builder import KernelBuilder
 from ..ir import Buffer, Var
 from ..unit import Unit, UnitKernel, UnitRef
+from . import radix
 from .inline import inline
 from .space import delinearize
 
@@ -57,7 +59,7 @@ class _Form:
         return tuple(UnitRef(kind, i) for i in range(len(self.dtypes)))
 
 
-class _Line:
+class Line:
     """Element access along one line, and the comparator."""
 
     def __init__(self, b: KernelBuilder, form: _Form, line: Var) -> None:
@@ -91,9 +93,24 @@ def _sort_chunks(form: _Form) -> UnitKernel:
     results = [b.output(d) for d in form.dtypes]
     temps = [b.output(d) for d in form.dtypes]
     number, chunk = delinearize(b, b.task, (form.lines, form.chunks))
-    line = _Line(b, form, number)
+    line = Line(b, form, number)
     first = b.op("minimum", b.mul(chunk, b.size(form.chunk_length)), b.size(form.length))
     stop = b.op("minimum", b.add(first, b.size(form.chunk_length)), b.size(form.length))
+    key = radix.key_of(form.instr) if dims_.sample(form.length) >= radix.MIN_LENGTH else None
+    if key is None:
+        _merge_sort(b, line, (sources, results, temps), (first, stop))
+    else:
+        radix.sort_stretch(b, line, key, (sources, results, temps), (first, stop))
+    kernel = b.finish(dims_.make("mul", form.lines, form.chunks), dims_.make("mul", form.chunk_length, 60))
+    return UnitKernel(kernel, form.refs("operand"), form.refs("result") + form.refs("temp"))
+
+
+def _merge_sort(
+    b: KernelBuilder, line: Line, buffers: tuple[list[Buffer], list[Buffer], list[Buffer]], bounds: tuple[Var, Var],
+) -> None:
+    """Sorts [first, stop) of the sources into the results; the temporaries are used too."""
+    sources, results, temps = buffers
+    first, stop = bounds
     _insertion_runs(b, line, (sources, results), first, stop)
 
     def rest(width: Var) -> Var:
@@ -106,12 +123,10 @@ def _sort_chunks(form: _Form) -> UnitKernel:
         return (b.mul(width, b.index(4)),)
 
     b.while_loop([b.index(RUN)], rest, two_passes)
-    kernel = b.finish(dims_.make("mul", form.lines, form.chunks), dims_.make("mul", form.chunk_length, 60))
-    return UnitKernel(kernel, form.refs("operand"), form.refs("result") + form.refs("temp"))
 
 
 def _insertion_runs(
-    b: KernelBuilder, line: _Line, buffers: tuple[list[Buffer], list[Buffer]], first: Var, stop: Var
+    b: KernelBuilder, line: Line, buffers: tuple[list[Buffer], list[Buffer]], first: Var, stop: Var
 ) -> None:
     """Copy [first, stop) from sources to results, each run of RUN elements sorted."""
     sources, results = buffers
@@ -137,7 +152,7 @@ def _insertion_runs(
 
 
 def _merge_pass(
-    b: KernelBuilder, line: _Line, buffers: tuple[list[Buffer], list[Buffer]],
+    b: KernelBuilder, line: Line, buffers: tuple[list[Buffer], list[Buffer]],
     span: tuple[Var, Var], width: Var,
 ) -> None:
     """Merge neighbouring runs of `width` elements of [first, stop) from one set of buffers to the other."""
@@ -151,7 +166,7 @@ def _merge_pass(
 
 
 def _merge(
-    b: KernelBuilder, line: _Line, buffers: tuple[list[Buffer], list[Buffer]], bounds: tuple[Var, Var, Var]
+    b: KernelBuilder, line: Line, buffers: tuple[list[Buffer], list[Buffer]], bounds: tuple[Var, Var, Var]
 ) -> None:
     """Merge the sorted [low, middle) and [middle, high); of equal elements the left one comes first."""
     sources, results = buffers
@@ -176,7 +191,7 @@ def _merge_chunks(form: _Form, width: int, way: tuple[str, str]) -> UnitKernel:
     results = [b.output(d) for d in form.dtypes]
     pairs = -(-form.chunks // (2 * width))
     number, pair = delinearize(b, b.task, (form.lines, pairs))
-    line = _Line(b, form, number)
+    line = Line(b, form, number)
     span = b.mul(b.index(width), b.size(form.chunk_length))
     low, middle, high = (
         b.op("minimum", b.mul(b.add(b.mul(pair, b.index(2)), b.index(k)), span), b.size(form.length))
