@@ -7,9 +7,12 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
+
+import tensorflow as tensorflow  # noqa: PLC0414 - first, for the reason given in tfxla_cluster.tf
 
 from . import __version__, compiler, counters, flags, trace
 from .dump import module_files, sink
@@ -40,8 +43,10 @@ class Service:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.memory: cache.Cache[Loaded] = cache.Cache(flags.get("tfxla_cache_capacity"))
+        self.memory: cache.Cache[Loaded] = cache.Cache(
+            lambda: int(flags.get("tfxla_cache_capacity")), lambda key, loaded: on_evict(loaded), lambda: usage())
         self.compile_seconds = 0.0
+        self.compiled: dict[str, list[cache.Key]] = {}  # function or cluster -> guards of its compilations
 
     def compile_hlo(self, data: bytes, request: CompileRequest) -> Loaded:
         """The executable of HloModuleProto bytes; UnsupportedError for what has no kernel yet."""
@@ -67,7 +72,7 @@ class Service:
         counters.add("kernels", made.kernels)
         counters.add("native_kernels", made.native_kernels)
         self._record(request, key, {
-            "id": dump.id if dump else None, "hit": "", "reason": "; ".join(self.memory.explain_miss(key)),
+            "id": dump.id if dump else None, "hit": "", "reason": self._why(request),
             "phases": made.phases, "ms": sum(made.phases.values()), "kernels": made.kernels,
             "native": made.native_kernels})
         store = from_flags()
@@ -76,6 +81,17 @@ class Service:
             sections["kernels"] = str(made.kernels).encode()
             store.put(key, persist.KIND, sections)
         return _loaded(made.executable, made.kernels)
+
+    def _why(self, request: CompileRequest) -> str:
+        """Why nothing compiled before serves: the guards that differ from the closest earlier compilation."""
+        wanted = cache.key((name, value) for name, _, value in (g.partition(": ") for g in request.guards))
+        with self.lock:
+            earlier = self.compiled.setdefault(request.name, [])
+            closest = max(earlier, key=lambda k: len(set(k) & set(wanted)), default=None)
+            earlier.append(wanted)
+        if closest is None:
+            return "first compilation of this function"
+        return "; ".join(cache.explain_difference(closest, wanted)) or "the function changed"
 
     def _from_disk(self, key: cache.Key, request: CompileRequest, target: Target) -> Loaded | None:
         store = from_flags()
@@ -121,7 +137,7 @@ def cache_key(data: bytes, target: Target) -> cache.Key:
     return cache.key([
         ("hlo", hashlib.sha256(data).hexdigest()), ("target", str(target)), ("flags", str(flags.cache_key())),
         ("tfxla_cluster", __version__), ("code", _code_version()), ("llvmlite", version("llvmlite")),
-        ("tensorflow", version("tensorflow"))])
+        ("tensorflow", tensorflow.__version__)])
 
 
 _code: list[str] = []
@@ -143,6 +159,9 @@ def cache_key_text(key: cache.Key) -> str:
     return "; ".join(f"{name}={value}" for name, value in key)
 
 
+# Set by api: make the TensorFlow side forget an executable; how often it ran each (by id).
+on_evict: Callable[[Loaded], None] = lambda loaded: None
+usage: Callable[[], Mapping[int, int]] = lambda: {}
 _service: list[Service] = []
 
 
