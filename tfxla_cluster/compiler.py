@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from . import flags, trace
@@ -163,7 +164,7 @@ def kernel_files(shared: Shared, codes: Sequence[KernelCode]) -> list[KernelFile
     return [
         KernelFiles(
             code.symbol, shared.instrs[code.symbol],
-            kernel_ir=lambda k=shared.kernels[code.symbol]: kernel_text.render(k),  # type: ignore[misc]
+            kernel_ir=partial(kernel_text.render, shared.kernels[code.symbol]),
             llvm_no_opt=code.llvm_ir, llvm=code.llvm_ir, assembly=code.assembly)
         for code in codes
     ]

@@ -1,17 +1,10 @@
-"""Algebra of extents: are two dims equal, does one divide another, whatever sizes symbols take.
-
-Dims are compared as polynomials over their symbols (`floordiv`, `mod`, `max`, `min` are opaque
-atoms), so that `B*S` from a shape and the product of `S` and `B` are the same extent.
-"""
+"""Algebra of extents: are two dims equal, does one divide another, whatever sizes symbols take."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 
-from ..ir.dim import Dim, DimExpr, make
-
-# A polynomial: for each monomial (a sorted tuple of atoms), its coefficient.
-Polynomial = dict[tuple[DimExpr, ...], int]
+from ..ir.dim import Dim, make
+from ..ir.polynomial import Monomial, Polynomial, polynomial
 
 
 def same(a: Dim, b: Dim) -> bool:
@@ -45,31 +38,7 @@ def divide(a: Dim, b: Dim) -> Dim | None:
     return _dim(quotient)
 
 
-@lru_cache(maxsize=4096)
-def _polynomial(dim: Dim) -> tuple[tuple[tuple[DimExpr, ...], int], ...]:
-    if isinstance(dim, int):
-        return (((), dim),) if dim else ()
-    if dim.op not in ("add", "mul"):
-        return (((dim,), 1),)
-    left, right = (dict(_polynomial(arg)) for arg in dim.args)
-    total: Polynomial = {}
-    if dim.op == "add":
-        for part in (left, right):
-            for monomial, coefficient in part.items():
-                total[monomial] = total.get(monomial, 0) + coefficient
-    else:
-        for m1, c1 in left.items():
-            for m2, c2 in right.items():
-                monomial = tuple(sorted(m1 + m2, key=str))
-                total[monomial] = total.get(monomial, 0) + c1 * c2
-    return tuple((m, c) for m, c in total.items() if c)
-
-
-def polynomial(dim: Dim) -> Polynomial:
-    return dict(_polynomial(dim))
-
-
-def _without(monomial: tuple[DimExpr, ...], factors: tuple[DimExpr, ...]) -> tuple[DimExpr, ...] | None:
+def _without(monomial: Monomial, factors: Monomial) -> Monomial | None:
     """`monomial` / `factors`, or None where it does not divide."""
     rest = list(monomial)
     for factor in factors:

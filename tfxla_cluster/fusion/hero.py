@@ -158,7 +158,7 @@ class _Walk:
         minor = next((seq for seq in reversed(own) if seq), ())
         for seq in own:
             self.runs[seq] = None
-        found = tuple(tuple(runs_together(list(seq), self.runs)) for seq in own)  # type: ignore[arg-type]
+        found = tuple(tuple(runs_together(seq, self.runs)) for seq in own)
         last = [run for run in self.runs if set(run) & set(minor)]
         if len(found[own.index(minor)]) > 1 if minor else False:
             raise UnsupportedError(f"the minor dimension of {self.hero.name} would be cut")

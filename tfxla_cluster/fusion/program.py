@@ -10,7 +10,7 @@ It raises UnsupportedError with the reason where the computation is no such prog
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ..errors import UnsupportedError
@@ -56,11 +56,11 @@ class Program:
 
     def groups_of(self, seq: Seq) -> list[Group]:
         """The groups that make up a sequence of plain digits."""
-        heads = {group[0]: group for group in self.groups}
+        heads: dict[Atom, Group] = {group[0]: group for group in self.groups}
         found: list[Group] = []
         position = 0
         while position < len(seq):
-            group = heads.get(seq[position])  # type: ignore[arg-type]
+            group = heads.get(seq[position])
             if group is None or tuple(seq[position:position + len(group)]) != group:
                 raise UnsupportedError("an output's index is not made of whole loops")
             found.append(group)
@@ -251,7 +251,7 @@ class _Analysis(Refiner):
         else:
             space = flatten(roots[0].index)
         every = dict.fromkeys((*space, *(d for r in roots for d in flatten(r.index))))
-        groups = tuple(runs_together(list(every), self.runs))  # type: ignore[arg-type]
+        groups = tuple(runs_together(every, self.runs))
         return Program(
             self.params, self.instrs, roots, stores, space, self.kept, self.reduced, self._levels(), groups,
             tuple(self.accesses), tuple(a for a in self.accesses if a.instr not in self.inside))
@@ -275,7 +275,7 @@ def digits(dims: tuple[Dim, ...], hint: str) -> Index:
     return tuple(() if dim == 1 else (Digit(dim, hint),) for dim in dims)
 
 
-def runs_together(order: list[Digit], runs: dict[Seq, None]) -> Iterator[Group]:
+def runs_together(order: Iterable[Atom], runs: dict[Seq, None]) -> Iterator[Group]:
     """Maximal runs of digits that stand together, in order, in every use of any of them."""
     after: dict[Digit, Atom | None] = {}
     before: dict[Digit, Atom | None] = {}
@@ -288,7 +288,7 @@ def runs_together(order: list[Digit], runs: dict[Seq, None]) -> Iterator[Group]:
                 before[atom] = previous if before.get(atom, previous) is previous else None
     done: set[Digit] = set()
     for digit in order:
-        if digit in done:
+        if not isinstance(digit, Digit) or digit in done:
             continue
         group = [digit]
         while True:

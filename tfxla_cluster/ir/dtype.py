@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import ml_dtypes
 import numpy as np
+from numpy.typing import DTypeLike
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +41,8 @@ class DType:
         return self.name
 
 
-def _row(name: str, number: int, numpy: object, kind: str, bits: int) -> DType:
-    return DType(name, number, np.dtype(numpy), kind, bits)  # type: ignore[call-overload]
+def _row(name: str, number: int, numpy: DTypeLike, kind: str, bits: int) -> DType:
+    return DType(name, number, np.dtype(numpy), kind, bits)
 
 
 # Numbers: xla/xla_data.proto, enum PrimitiveType.
@@ -81,6 +82,6 @@ PRED, S32, S64, U32, U64 = (DTYPES[n] for n in ("pred", "s32", "s64", "u32", "u6
 F16, BF16, F32, F64 = (DTYPES[n] for n in ("f16", "bf16", "f32", "f64"))
 
 
-def from_numpy(dtype: object) -> DType:
+def from_numpy(dtype: DTypeLike) -> DType:
     """The HLO type of a NumPy dtype; KeyError when HLO has none."""
-    return _BY_NUMPY[np.dtype(dtype)]  # type: ignore[call-overload]
+    return _BY_NUMPY[np.dtype(dtype)]

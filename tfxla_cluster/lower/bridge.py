@@ -35,6 +35,10 @@ class Arg:
     is_resource: bool = False
     value: Callable[[], np.ndarray] | None = None
 
+    def known(self) -> np.ndarray:
+        assert self.value is not None, self
+        return np.asarray(self.value())
+
 
 @dataclass(frozen=True)
 class Lowered:
@@ -104,7 +108,7 @@ def _may_be_shape(arg: Arg) -> bool:
 
 
 def _lower(definition: Any, args: Sequence[Arg], needed: Sequence[int]) -> Lowered:
-    values = {i: np.asarray(args[i].value()) for i in needed}  # type: ignore[misc]
+    values = {i: args[i].known() for i in needed}
     flat = [i for i, a in enumerate(args) if not a.is_resource and i not in values]
     resources = [i for i, a in enumerate(args) if a.is_resource]
     order = flat + resources
@@ -144,7 +148,7 @@ def _call_bridge(name: str, definition: Any, specs: Sequence[tf.TensorSpec], han
     ctx.ensure_initialized()
     try:
         # device_name: without it TensorFlow draws from the eager generator.
-        return ctx.get_compiler_ir(  # type: ignore[no-any-return]
+        return ctx.get_compiler_ir(
             DEVICE, None, name.encode(), list(specs), list(handles), _STAGE)
     except (ValueError, RuntimeError, tf.errors.OpError) as error:
         raise refusal.explain(str(error), name, definition) from error

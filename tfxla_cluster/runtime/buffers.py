@@ -13,6 +13,7 @@ import numpy as np
 
 from ..ir import dim as dims
 from ..ir.dim import Dim
+from ..ir.polynomial import polynomial
 from .liveness import Effect, Liveness, Segment, merged, overlaps
 from .plan import Ref
 
@@ -179,29 +180,10 @@ def _aligned(size: Dim) -> Dim:
 
 def _at_most(a: Dim, b: Dim) -> bool:
     """Whether a <= b for all sizes >= 0: no coefficient of b - a is negative."""
-    difference = _polynomial(b)
-    for term, factor in _polynomial(a).items():
+    difference = polynomial(b)
+    for term, factor in polynomial(a).items():
         difference[term] = difference.get(term, 0) - factor
     return all(factor >= 0 for factor in difference.values())
-
-
-def _polynomial(dim: Dim) -> dict[tuple[str, ...], int]:
-    """Sorted products of symbols (or of opaque subexpressions) -> their factors."""
-    if isinstance(dim, int):
-        return {(): dim}
-    if dim.op not in ("add", "mul"):
-        return {(str(dim),): 1}
-    a, b = (_polynomial(arg) for arg in dim.args)  # type: ignore[arg-type]
-    result: dict[tuple[str, ...], int] = dict(a) if dim.op == "add" else {}
-    if dim.op == "add":
-        for term, factor in b.items():
-            result[term] = result.get(term, 0) + factor
-        return result
-    for left, x in a.items():
-        for right, y in b.items():
-            term = tuple(sorted(left + right))
-            result[term] = result.get(term, 0) + x * y
-    return result
 
 
 def capacity(dim: Dim) -> Dim:

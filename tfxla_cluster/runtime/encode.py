@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -135,8 +136,7 @@ class _Writer:
 
     def steps(self, steps: tuple[Step, ...]) -> None:
         for step in steps:
-            write: Callable[[_Writer, Step], None] = self._WRITERS[type(step)]  # type: ignore[assignment]
-            write(self, step)
+            self._WRITERS[type(step)](self, step)
 
     def _kernel(self, step: KernelStep) -> None:
         self._launch(step.symbol, step, step.tasks, step.cost, step.scratch_bytes)
@@ -201,7 +201,7 @@ class _Writer:
         self.timed.append(name)
         return len(self.timed) - 1
 
-    _WRITERS = {
+    _WRITERS: ClassVar[dict[type, Callable[[_Writer, Any], None]]] = {
         KernelStep: _kernel, LibraryStep: _library, CopyStep: _copy, SizeStep: _size, BranchStep: _branch,
         LoopStep: _loop, TfOpStep: _tf_op,
     }

@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from ..errors import InternalError, TfxlaError, UsageError
-from ..ir.dim import evaluate
+from ..ir.dim import evaluate, make
 from ..ir.shape import Shape
 from . import native
 from .encode import Encoded, encode
@@ -92,7 +92,7 @@ def bind_sizes(plan: LaunchPlan, inputs: Sequence[np.ndarray]) -> np.ndarray:
     if len(inputs) != len(plan.inputs):
         raise UsageError(f"{plan.name} takes {len(plan.inputs)} inputs, got {len(inputs)}")
     for number, (given, shape) in enumerate(zip(inputs, plan.inputs)):
-        if given.dtype != shape.dtype.numpy or given.ndim != shape.rank:  # type: ignore[union-attr]
+        if given.dtype != shape.element_type.numpy or given.ndim != shape.rank:
             got = f"{given.dtype}{list(given.shape)}"
             raise UsageError(f"input {number} of {plan.name} must be {shape}, got {got}")
     sizes = [0 if s.is_produced else inputs[s.input].shape[s.axis] for s in plan.sizes]
@@ -151,8 +151,8 @@ def may_share(plan: LaunchPlan) -> bool:
         if isinstance(step, CopyStep):
             return True
         if isinstance(step, KernelStep) and step.tasks != 1:
-            known = isinstance(step.tasks, int) and isinstance(step.cost, int)
-            if not known or step.tasks * step.cost >= DEFAULTS["parallel_cost"]:  # type: ignore[operator]
+            work = make("mul", step.tasks, step.cost)
+            if not isinstance(work, int) or work >= DEFAULTS["parallel_cost"]:
                 return True
     return False
 
@@ -237,7 +237,7 @@ def _aligned_bytes(count: int) -> np.ndarray:
 
 
 def _aligned(shape: tuple[int, ...], kind: Shape) -> np.ndarray:
-    dtype = kind.dtype.numpy  # type: ignore[union-attr]
+    dtype = kind.element_type.numpy
     count = int(np.prod(shape, dtype=np.int64))
     return _aligned_bytes(count * dtype.itemsize).view(dtype).reshape(shape)
 

@@ -8,6 +8,7 @@ Keys hold each tensor's dtype and shape, and Python scalars with their types. Th
 """
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -61,7 +62,7 @@ def _packer(kind: Any) -> Callable[[list[Any]], Any]:
     """Flat outputs -> what the function returns."""
     if isinstance(kind.output, tf.TensorSpec) and len(kind.flat_outputs) == 1:
         return lambda flat: flat[0]
-    return kind.pack_output  # type: ignore[no-any-return]
+    return kind.pack_output
 
 
 class Plans(dict[Any, "Plan | None"]):
@@ -151,12 +152,12 @@ class FastPath:
             return
         self.original = original = Function.__call__
 
+        @functools.wraps(original)
         def __call__(function: Any, *args: Any, **kwargs: Any) -> Any:
             if not function._jit_compile:
                 return original(function, *args, **kwargs)
             return self.call(original, function, args, kwargs)
 
-        __call__.__wrapped__ = original  # type: ignore[attr-defined]
         Function.__call__ = __call__
 
     def remove(self) -> None:

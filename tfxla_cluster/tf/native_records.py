@@ -7,6 +7,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..ir.dim import Dim, DimExpr
 from .native_builder import DIM_OPERATORS, ENTRY_WORDS, PROGRAM_WORDS, STACK_SLOTS, entry_word, program_word
@@ -63,13 +64,13 @@ class Entry:
     outputs: tuple[Output, ...] = ()
     results: int = 0
     sizes: tuple[tuple[str, int, int], ...] = ()
-    keep: object = field(default=None, compare=False)
+    keep: Any = field(default=None, compare=False)
 
 
 class Words:
     """An array of 8-byte words at a fixed `address`; `keep` lives as long as it does."""
 
-    def __init__(self, values: Sequence[int], keep: object = None) -> None:
+    def __init__(self, values: Sequence[int], keep: Any = None) -> None:
         self.array = (ctypes.c_int64 * max(len(values), 1))(*values)
         self.address = ctypes.addressof(self.array)
         self.keep = keep

@@ -78,8 +78,11 @@ class Asm:
 
     def pair(self, a: Operand, b: Operand) -> tuple[Reg, Reg]:
         """`match` for two operands."""
-        x = a if isinstance(a, Reg) else self.literal(b.type, a)  # type: ignore[union-attr]
-        y = b if isinstance(b, Reg) else self.literal(x.type, b)
+        if isinstance(a, Reg):
+            x, y = a, self.coerce(b, a)
+        else:
+            assert isinstance(b, Reg)
+            x, y = self.literal(b.type, a), b
         if x.lanes == y.lanes:
             return x, y
         return (self.splat(x, y.lanes), y) if x.lanes == 1 else (x, self.splat(y, x.lanes))
@@ -193,9 +196,10 @@ class Asm:
         """A call, given as text, that reads memory."""
         return self._here(text, type, lanes)
 
-    def store(self, value: Reg, pointer: Reg, align: int) -> None:
+    def store(self, value: Reg, pointer: Reg, align: int, tail: str = "") -> None:
+        """`tail`: metadata, as text."""
         kind = type_text(value.type, value.lanes)
-        self.line(f"store {kind} {value.text}, ptr {pointer.text}, align {align}")
+        self.line(f"store {kind} {value.text}, ptr {pointer.text}, align {align}{tail}")
 
     def alloca(self, bytes: int) -> Reg:
         """A 64-byte aligned stack slot, allocated once in the entry block."""

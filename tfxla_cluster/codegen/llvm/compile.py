@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Container, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
@@ -103,8 +104,7 @@ def _compile(group: Sequence[tuple[str, Text]], target: Target, level: int = _BE
     codes = []
     for symbol, text in group:
         alone = module_text([text])
-        codes.append(KernelCode(
-            symbol, alone, data, lambda ir=alone: assembly(ir, target, level)))  # type: ignore[misc]
+        codes.append(KernelCode(symbol, alone, data, partial(assembly, alone, target, level)))
     return codes
 
 

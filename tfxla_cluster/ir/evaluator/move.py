@@ -76,7 +76,7 @@ def _concatenate(ev: Evaluator, instr: Instr, args: list[Any]) -> Array:
     return np.concatenate(args, axis=instr.attrs["dimensions"][0])
 
 
-def _starts(indices: Sequence[Array], sizes: Sequence[int], whole: Sequence[int]) -> list[int]:
+def _starts(indices: Sequence[Array | int], sizes: Sequence[int], whole: Sequence[int]) -> list[int]:
     """The start of a window in each dimension, clamped so that the window lies inside."""
     return [min(max(int(i), 0), n - s) for i, s, n in zip(indices, sizes, whole)]
 
@@ -114,7 +114,7 @@ def _gather(ev: Evaluator, instr: Instr, args: list[Any]) -> Array:
             full[axis] = int(index)
         for axis, source in zip(a["operand_batching_dims"], batch_axes):
             full[axis] = where[source]
-        starts = _starts(full, sizes, x.shape)  # type: ignore[arg-type]
+        starts = _starts(full, sizes, x.shape)
         out[where] = x[tuple(slice(i, i + s) for i, s in zip(starts, sizes))].reshape(window)
     offsets = list(a["offset_dims"])
     rest = [i for i in range(out.ndim) if i not in offsets]

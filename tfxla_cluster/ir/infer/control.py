@@ -38,13 +38,13 @@ def _conditional(case: Case) -> Shape:
 def _call(case: Case) -> Shape:
     comp = case.attrs["to_apply"]
     check_signature(case, comp, case.operands, None, "F3")
-    return comp.root.shape  # type: ignore[no-any-return]
+    return comp.root.shape
 
 
 def _fusion(case: Case) -> Shape:
     comp = case.attrs["calls"]
     check_signature(case, comp, case.operands, None, "F3")
-    return comp.root.shape  # type: ignore[no-any-return]
+    return comp.root.shape
 
 
 def _map(case: Case) -> Shape:

@@ -45,7 +45,8 @@ class _Plan:
     def extents(self) -> tuple[Dim, Dim, Dim, Dim]:
         """Flat sizes: batch, rows, columns, depth."""
         c = self.c
-        return tuple(map(dims_.product, (c.batch, c.rows, c.cols, c.depth)))  # type: ignore[return-value]
+        batch, rows, cols, depth = map(dims_.product, (c.batch, c.rows, c.cols, c.depth))
+        return batch, rows, cols, depth
 
     @property
     def panels(self) -> Dim:

@@ -109,6 +109,7 @@ def _bound(p: Ports, own: Map, index: Index) -> Emitter:
     """An emitter with the digits of an array's dims bound to an index."""
     emitter = Emitter(p.b, _NO_LOOPS, _Buffers(p))
     for seq, value in zip(own, index):
-        if seq:
-            emitter.bind((seq[0],), value)  # type: ignore[arg-type]
+        for digit in seq:
+            assert isinstance(digit, Digit)
+            emitter.bind((digit,), value)
     return emitter

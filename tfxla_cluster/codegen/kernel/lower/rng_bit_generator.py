@@ -5,7 +5,7 @@ in the result and of the state (key, counter low, counter high) is XLA's expande
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ....errors import UnsupportedError
 from ....ir import dim as dims_
@@ -106,7 +106,7 @@ def _threefry_pairs(b: KernelBuilder, result: Buffer, bits: Shape, state: tuple[
     return blocks
 
 
-_ALGORITHMS = {
+_ALGORITHMS: dict[tuple[str, tuple[Dim, ...]], Callable[[KernelBuilder, Shape, int, str], Dim]] = {
     ("rng_three_fry", (2,)): _threefry_kernel,
     **{(name, (width,)): _philox_kernel for name in ("rng_default", "rng_philox") for width in (2, 3)},
 }

@@ -74,8 +74,7 @@ def bind_results(e: Emitter, reduces: Sequence[Instr], values: Sequence[Var]) ->
     position = 0
     for reduce in reduces:
         count = len(reduce.operands) // 2
-        part = tuple(values[position:position + count])
-        e.results[reduce] = lambda part=part: part  # type: ignore[misc]
+        e.results[reduce] = partial(tuple, values[position:position + count])
         position += count
 
 
