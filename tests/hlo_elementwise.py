@@ -134,6 +134,10 @@ def converts() -> list[Case]:
     cases += [Case(f"convert-{s}-f32", unary("convert", s, "f32", dims="41"), EXACT) for s in small]
     for a, b in (("f32", "s32"), ("s64", "f64"), ("u16", "bf16"), ("f16", "s16")):
         cases.append(Case(f"bitcast-convert-{a}-{b}", unary("bitcast-convert", a, b), EXACT))
+        cases.append(Case(f"bitcast-convert-{a}-{b}-scalar", unary("bitcast-convert", a, b, dims=""), EXACT))
+    cases.append(Case("bitcast-convert-of-a-constant", module("""
+  x = s32[] constant(-3)
+  ROOT r = u32[] bitcast-convert(x)"""), EXACT))
     cases.append(
         Case(
             "bitcast-convert-narrower",

@@ -20,12 +20,21 @@ _lock = threading.RLock()
 _enabled: list[bool] = []
 
 
-def check_tensorflow() -> None:
-    """VersionError where the installed TensorFlow is not one this package works with."""
-    found = version("tensorflow")
+def check_tensorflow() -> str:
+    """The version of the TensorFlow that is imported; VersionError where this package does not work with it."""
+    remedy = "pip install 'tensorflow>=2.21,<2.22'"
+    try:
+        # Whole, before any of our modules that need it: the .pth calls `enable` at the end of this import.
+        import tensorflow
+    except ModuleNotFoundError as error:
+        if error.name != "tensorflow":
+            raise
+        raise VersionError("tensorflow is not installed", remedy) from None
+    found = str(tensorflow.__version__)
     if ".".join(found.split(".")[:2]) not in TENSORFLOW:
         raise VersionError(f"tensorflow {found} is installed; this package works with {' and '.join(TENSORFLOW)}",
-                           "pip install 'tensorflow>=2.21,<2.22'")
+                           remedy)
+    return found
 
 
 class Enabled:
@@ -43,10 +52,13 @@ def connect() -> None:
     """Give the TensorFlow side its compiler; what `enable` and `jit` share."""
     check_tensorflow()
     from . import service
-    from .tf import session
+    from .runtime import random_state
+    from .tf import native_op, session
 
     if session.compile_hlo is not service.compile_hlo:
         session.compile_hlo = service.compile_hlo
+        session.seed_random = random_state.seed
+        service.on_evict, service.usage = native_op.release, native_op.usage
         counters.provide(_native_counts)
         atexit.register(_at_exit)
         record_run()
@@ -104,10 +116,13 @@ def stats() -> dict[str, Any]:
 
 
 def clear_cache() -> int:
-    """Forget the executables in memory; how many there were."""
+    """Free the executables in memory; how many there were. Functions compile again when they are called."""
     from . import service
+    from .tf import native_op
 
-    return service.current().clear()
+    count = service.current().clear()
+    native_op.clear()
+    return count
 
 
 def explain(fn: Callable[..., Any], *args: Any) -> str:
@@ -127,7 +142,7 @@ def _native_counts() -> dict[str, int]:
 def record_run() -> None:
     """The trace's first record: versions, command line, flags, machine."""
     if trace.directory():
-        found = {name: version(name) for name in ("tensorflow", "llvmlite", "numpy")}
+        found = {"tensorflow": check_tensorflow(), **{name: version(name) for name in ("llvmlite", "numpy")}}
         trace.record(
             "run", schema=trace.SCHEMA_VERSION, argv=sys.argv, flags=flags.non_default(),
             versions={"tfxla_cluster": __version__, "python": platform.python_version(), **found},

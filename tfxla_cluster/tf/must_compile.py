@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -20,7 +20,7 @@ from .. import flags, trace
 from ..counters import add as count
 from ..lower import bridge, sources
 from ..lower.function_def import fresh_name
-from . import compiling, native_op, plain, variables
+from . import compiling, native_op, plain, session, variables
 from .plain import MUST_COMPILE
 
 # In the names of functions that `jit` makes: they run natively without `enable()` too.
@@ -33,6 +33,7 @@ class Fallback:
 
     def __init__(self, name: bytes) -> None:
         self.name, self.runs, self.fallback, self.closed = name, name, "", False
+        self.gone = False  # TensorFlow removed the function: nobody can call it any more
 
     def fall_back(self, reason: str, plain_copy: Any = None) -> None:
         """From now on TensorFlow runs the function, uncompiled where a copy is given."""
@@ -91,9 +92,9 @@ class Route(Fallback):
         """The function's flat outputs. Raises as the op does; nothing is changed where it raises."""
         token = cancellation.context()
         if token is None:
-            return pywrap_tfe.TFE_Py_Execute(  # type: ignore[no-any-return]
+            return pywrap_tfe.TFE_Py_Execute(
                 ctx._handle, ctx.device_name, self.op, inputs, self.attrs, outputs)
-        return execute.execute_with_cancellation(  # type: ignore[no-any-return]
+        return execute.execute_with_cancellation(
             self.op, outputs, inputs, self.attrs, ctx, token)
 
     def is_aliased(self, inputs: Sequence[Any]) -> bool:
@@ -104,7 +105,7 @@ class Route(Fallback):
         """Free the wrapper and the executables."""
         super().close()
         _unregister(self.wrapper)
-        self.program.close()
+        self.program.close(recyclable=self.gone)
 
 
 def _value_dtype(handle: Any) -> int:
@@ -122,13 +123,15 @@ class Hook:
         self.originals: dict[str, Any] = {}
         self.everything = False
         self.removed: deque[str] = deque(maxlen=100_000)
+        self.on_removed: Callable[[list[str]], None] = lambda names: None
 
-    def take_removed(self) -> list[str]:
-        """Names of functions that TensorFlow removed since the last call."""
+    def sweep(self) -> None:
+        """Tell `on_removed` which functions TensorFlow removed since the last call, and free what was theirs."""
         names = []
         while self.removed:
             names.append(self.removed.popleft())
-        return names
+        if names:
+            self.on_removed(names)
 
     def install(self, selected_only: bool = False) -> None:
         """Route must-compile functions, of `jit` only or all. Functions traced earlier are covered."""
@@ -140,7 +143,11 @@ class Hook:
             if self.originals:
                 return
             native_op.ensure_registered()
-            for name, make in (("call_function", self._make_call), ("remove_function", self._make_remove)):
+            seed = context.global_seed()
+            if seed is not None:
+                session.seed_random(int(seed))
+            for name, make in (("call_function", self._make_call), ("remove_function", self._make_remove),
+                               ("_set_global_seed", _make_set_seed)):
                 original = getattr(context.Context, name)
                 self.originals[name] = original
                 setattr(context.Context, name, make(original))
@@ -187,7 +194,7 @@ class Hook:
             removed.append(name.decode() if isinstance(name, bytes) else name)
             route = routes.pop(name, None)
             if route is not None:
-                route.closed = True
+                route.closed = route.gone = True
                 dropped.append(route)
             return original(ctx, name)
 
@@ -203,6 +210,7 @@ class Hook:
             if name in self.routes:
                 return self.routes[name]
             self._free_dropped()
+            self.sweep()
             made = None
             if self.everything or JIT_PREFIX.encode() in name:
                 definition = ctx.get_function_def(name)
@@ -259,6 +267,15 @@ class Hook:
     def _free_dropped(self) -> None:
         while self.dropped:
             self.dropped.popleft().close()
+
+
+def _make_set_seed(original: Any) -> Any:
+    def set_global_seed(ctx: Any, seed: Any) -> None:
+        """Starts eager random ops over; compiled ones too."""
+        original(ctx, seed)
+        session.seed_random(None if seed is None else int(seed))
+
+    return set_global_seed
 
 
 def is_must_compile(definition: Any) -> bool:

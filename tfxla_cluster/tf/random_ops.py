@@ -5,6 +5,7 @@ ops with the Philox algorithm the same. So the others are written with these:
 
     key, counter = get_key_counter(seed)   -->  Philox bits of the seed, as the kernel scrambles it
     uniform(shape, key, counter, auto)     -->  bitcast(bits & mantissa | exponent of one) - 1
+    normal(shape, key, counter, auto)      -->  in `random_normal`, where all of it is compiled
 
 `alg` 3 (auto select) is Philox on every device TensorFlow has a kernel for. Graphs and FunctionDefs alike.
 """
@@ -33,14 +34,14 @@ _ARGUMENTS = frozenset({_KEY_COUNTER, _GET_ALG, _UNIFORM}) | INTEGER_OPS
 
 
 @dataclass
-class _Builder:
+class Builder:
     """Adds nodes beside one original node. `named`: inputs in FunctionDef style (`node:output:index`)."""
 
     original: NodeDef
     named: bool
     nodes: list[NodeDef]
 
-    def add(self, suffix: str, op: str, inputs: Iterable[str], out: str = "z", **types: object) -> str:
+    def add(self, suffix: str, op: str, inputs: Iterable[str], out: str = "z", **types: int | list[int]) -> str:
         """A node `original/tfxla_SUFFIX` (or, for suffix '', the original's name); the name of its first output."""
         name = f"{self.original.name}/tfxla_{suffix}" if suffix else self.original.name
         node = NodeDef(name=name, op=op, device=self.original.device, input=list(inputs))
@@ -50,8 +51,8 @@ class _Builder:
                 node.attr[key].b = value
             elif isinstance(value, list):
                 node.attr[key].list.type.extend(value)
-            elif key in ("N", "axis"):
-                node.attr[key].i = int(value)  # type: ignore[call-overload]
+            elif key == "N":
+                node.attr[key].i = value
             else:
                 node.attr[key].type = value
         node.experimental_debug_info.original_node_names.append(self.original.name)
@@ -74,28 +75,39 @@ class _Builder:
         return text
 
 
-def expand(nodes: Iterable[NodeDef], named: bool) -> list[NodeDef] | None:
+Rewriting = Callable[[Builder], None]
+
+
+def expand(nodes: Iterable[NodeDef], named: bool, more: Mapping[tuple[str, int], Rewriting] | None = None
+           ) -> list[NodeDef] | None:
     """The nodes with random ops rewritten as above; None where there is none to rewrite.
 
-    The rewritten nodes keep their names. Their second outputs are renamed where `named` (FunctionDefs).
+    The rewritten nodes keep their names; outputs are renamed where `named` (FunctionDefs): see `renamed`.
+    `more`: how float ops of other names and dtypes are rewritten too.
     """
     found = list(nodes)
-    if not any(node.op in _ARGUMENTS for node in found):
+    floats = {**_UNIFORMS, **(more or {})}
+    if not any(node.op in _ARGUMENTS or (node.op, attr(node, "dtype")) in floats for node in found):
         return None
     algorithms = _algorithms(found)
     result: list[NodeDef] = []
-    renamed: dict[str, str] = {}
     for node in found:
-        builder = _Builder(node, named, [])
-        if not _rewrite(builder, algorithms):
-            builder.nodes = [node]
-        elif named and node.op == _KEY_COUNTER:
-            renamed.update({f"{node.name}:key:0": f"{node.name}:output:0",
-                            f"{node.name}:counter:0": f"{node.name}:output:1"})
-        elif named and node.op == _GET_ALG:
-            renamed[f"{node.name}:alg:0"] = f"{node.name}:output:0"
-        result.extend(builder.nodes)
-    return [_with_inputs(node, renamed) for node in result] if renamed else result
+        builder = Builder(node, named, [])
+        result.extend(builder.nodes if _rewrite(builder, algorithms, floats) else [node])
+    names = renamed(found) if named else {}
+    return [_with_inputs(node, names) for node in result] if names else result
+
+
+def renamed(nodes: Iterable[NodeDef]) -> dict[str, str]:
+    """Outputs of a FunctionDef's nodes whose names change: old -> new."""
+    names: dict[str, str] = {}
+    for node in nodes:
+        if node.op == _KEY_COUNTER:
+            names.update({f"{node.name}:key:0": f"{node.name}:output:0",
+                          f"{node.name}:counter:0": f"{node.name}:output:1"})
+        elif node.op == _GET_ALG:
+            names[f"{node.name}:alg:0"] = f"{node.name}:output:0"
+    return names
 
 
 def _with_inputs(node: NodeDef, renamed: Mapping[str, str]) -> NodeDef:
@@ -125,7 +137,7 @@ def _is_philox(node: NodeDef, algorithms: Mapping[str, int]) -> bool:
     return algorithms.get(name) in (PHILOX, AUTO_SELECT)
 
 
-def _rewrite(b: _Builder, algorithms: Mapping[str, int]) -> bool:
+def _rewrite(b: Builder, algorithms: Mapping[str, int], floats: Mapping[tuple[str, int], Rewriting]) -> bool:
     """Fill the builder with what stands for its node; False to leave the node as it is."""
     node = b.original
     if node.op == _KEY_COUNTER:
@@ -138,14 +150,14 @@ def _rewrite(b: _Builder, algorithms: Mapping[str, int]) -> bool:
         b.nodes.append(copy)
         copy.input[3] = b.constant("alg", np.int32(PHILOX))
         copy.attr[PHILOX_ATTR].b = True
-    elif node.op == _UNIFORM and _is_philox(node, algorithms) and attr(node, "dtype") in _UNIFORMS:
-        _UNIFORMS[attr(node, "dtype")](b)
+    elif (node.op, attr(node, "dtype")) in floats and _is_philox(node, algorithms):
+        floats[node.op, attr(node, "dtype")](b)
     else:
         return False
     return True
 
 
-def _key_counter(b: _Builder) -> None:
+def _key_counter(b: Builder) -> None:
     key = b.constant("key", np.array([_SCRAMBLE_KEY], np.uint64))
     counter = b.add("counter", "Cast", [b.original.input[0]], "y", SrcT=attr(b.original, "Tseed", types_pb2.DT_INT64),
                     DstT=_U64, Truncate=False)
@@ -162,58 +174,71 @@ def _key_counter(b: _Builder) -> None:
     b.add("", "IdentityN", [first, counters], "output", T=[_U64, _U64])
 
 
-def _slice(b: _Builder, suffix: str, words: str, begin: list[int]) -> str:
+def _slice(b: Builder, suffix: str, words: str, begin: list[int]) -> str:
     start = b.constant(f"{suffix}_begin", np.array(begin, np.int32))
     size = b.constant(f"{suffix}_size", np.array([1], np.int32))
     return b.add(suffix, "Slice", [words, start, size], "output", T=_U64, Index=types_pb2.DT_INT32)
 
 
-def _random_bits(b: _Builder, dtype: int) -> str:
+def _random_bits(b: Builder, dtype: int) -> str:
     shape, key, counter = b.original.input[:3]
     return b.bits("bits", shape, key, counter, dtype, attr(b.original, "Tshape", types_pb2.DT_INT32))
 
 
-def _one_to_two(b: _Builder, mantissa: str, exponent: np.generic, bits: int, dtype: int,
-                one: np.ndarray | np.generic) -> None:
+def _result(b: Builder, value: str, dtype: int) -> None:
+    """`value` under the name of the original node."""
+    b.add("", "Identity", [value], "output", T=dtype)
+
+
+def _one_to_two(b: Builder, mantissa: str, exponent: np.generic, bits: int, dtype: int,
+                one: np.ndarray | np.generic) -> str:
     """mantissa | exponent is a float in [1, 2); minus one."""
     whole = b.add("whole", "BitwiseOr", [mantissa, b.constant("exponent", exponent)], T=bits)
     number = b.add("number", "Bitcast", [whole], "output", T=bits, type=dtype)
-    less = b.add("less", "Sub", [number, b.constant("one", one)], T=dtype)
-    b.add("", "Identity", [less], "output", T=dtype)
+    return b.add("unit", "Sub", [number, b.constant("one", one)], T=dtype)
 
 
-def _uniform_f32(b: _Builder) -> None:
-    mantissa = b.add("mantissa", "BitwiseAnd", [_random_bits(b, _U32), b.constant("mask", np.uint32(0x7FFFFF))], T=_U32)
-    _one_to_two(b, mantissa, np.uint32(127 << 23), _U32, _F32, np.float32(1))
+def unit_f32(b: Builder, bits: str) -> str:
+    """u32 bits -> [0, 1)."""
+    mantissa = b.add("mantissa", "BitwiseAnd", [bits, b.constant("mask", np.uint32(0x7FFFFF))], T=_U32)
+    return _one_to_two(b, mantissa, np.uint32(127 << 23), _U32, _F32, np.float32(1))
 
 
-def _uniform_f64(b: _Builder) -> None:
-    """The kernel takes the high part of the mantissa from the first word, which is the low half here."""
-    bits = _random_bits(b, _U64)
+def unit_f64(b: Builder, bits: str) -> str:
+    """u64 bits -> [0, 1). The kernel takes the high part of the mantissa from the first word, here the low half."""
     high = b.add("masked", "BitwiseAnd", [bits, b.constant("mask", np.uint64(0xFFFFF))], T=_U64)
     shift = b.constant("shift", np.uint64(32))
     high = b.add("high", "LeftShift", [high, shift], T=_U64)
     low = b.add("low", "RightShift", [bits, shift], T=_U64)
     mantissa = b.add("mantissa", "BitwiseOr", [high, low], T=_U64)
-    _one_to_two(b, mantissa, np.uint64(1023 << 52), _U64, _F64, np.float64(1))
+    return _one_to_two(b, mantissa, np.uint64(1023 << 52), _U64, _F64, np.float64(1))
 
 
-def _uniform_bf16(b: _Builder) -> None:
+def _uniform_f32(b: Builder) -> None:
+    _result(b, unit_f32(b, _random_bits(b, _U32)), _F32)
+
+
+def _uniform_f64(b: Builder) -> None:
+    _result(b, unit_f64(b, _random_bits(b, _U64)), _F64)
+
+
+def _uniform_bf16(b: Builder) -> None:
     import ml_dtypes  # comes with TensorFlow
 
     bits = b.add("narrow", "Cast", [_random_bits(b, _U32)], "y", SrcT=_U32, DstT=_U16, Truncate=False)
     mantissa = b.add("mantissa", "BitwiseAnd", [bits, b.constant("mask", np.uint16(0x7F))], T=_U16)
-    _one_to_two(b, mantissa, np.uint16(127 << 7), _U16, _BF16, np.array(1, ml_dtypes.bfloat16))
+    _result(b, _one_to_two(b, mantissa, np.uint16(127 << 7), _U16, _BF16, np.array(1, ml_dtypes.bfloat16)), _BF16)
 
 
-def _uniform_f16(b: _Builder) -> None:
+def _uniform_f16(b: Builder) -> None:
     bits = b.add("narrow", "Cast", [_random_bits(b, _U32)], "y", SrcT=_U32, DstT=_U16, Truncate=False)
     mantissa = b.add("mantissa", "BitwiseAnd", [bits, b.constant("mask", np.uint16(0x3FF))], T=_U16)
-    _one_to_two(b, mantissa, np.uint16(15 << 10), _U16, _F16, np.float16(1))
+    _result(b, _one_to_two(b, mantissa, np.uint16(15 << 10), _U16, _F16, np.float16(1)), _F16)
 
 
-_UNIFORMS: dict[int, Callable[[_Builder], None]] = {
-    _F32: _uniform_f32, _F64: _uniform_f64, _BF16: _uniform_bf16, _F16: _uniform_f16,
+_UNIFORMS: dict[tuple[str, int], Rewriting] = {
+    (_UNIFORM, _F32): _uniform_f32, (_UNIFORM, _F64): _uniform_f64, (_UNIFORM, _BF16): _uniform_bf16,
+    (_UNIFORM, _F16): _uniform_f16,
 }
 
 

@@ -42,5 +42,11 @@ def _not_set(proto: bytes, request: CompileRequest) -> Loaded:
     raise InternalError("tfxla_cluster is not enabled: no compiler is installed")
 
 
+def _no_seed(seed: int | None) -> None:
+    """Nothing compiled draws random numbers yet."""
+
+
+# The global seed (None: there is none) -> the state that compiled stateful random ops draw from starts over.
+seed_random: Callable[[int | None], None] = _no_seed
 # HloModuleProto bytes, request -> Loaded; raises UnsupportedError for what the compiler does not do yet.
 compile_hlo: Callable[[bytes, CompileRequest], Loaded] = _not_set

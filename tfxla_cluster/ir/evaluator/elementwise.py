@@ -191,7 +191,7 @@ def _bitcast_convert(ev: Evaluator, instr: Instr, args: list[Any]) -> Array:
     x, dtype = np.ascontiguousarray(args[0]), instr.shape.element_type
     have = from_numpy(x.dtype)
     if dtype.bits == have.bits:
-        return x.view(dtype.numpy) if x.ndim else x.reshape(1).view(dtype.numpy)[0]
+        return x.view(dtype.numpy).reshape(np.shape(args[0]))  # ascontiguousarray gave a scalar a dimension
     if dtype.bits > have.bits:
         return x.view(dtype.numpy)[..., 0]
     return x.reshape(*np.shape(args[0]), 1).view(dtype.numpy)
