@@ -15,18 +15,20 @@ from ....errors import UnsupportedError
 from ....ir.node import Instr
 from ....target import Target
 from ..unit import Unit
-from . import convolution, dot, fused, reduce_window, rng_bit_generator, scatter, select_and_scatter, sort, topk
+from . import convolution, dot, fused, linear_solve, reduce_window, rng_bit_generator, scatter, select_and_scatter, sort, topk
 
 Lowering = Callable[[Instr, Target], Unit]
 
 LOWERINGS: dict[str, Lowering] = {
     **dict.fromkeys(fused.OPCODES, fused.lower_single),  # elementwise, moves, iota, gather, reduce
+    "cholesky": linear_solve.lower_cholesky,
     "convolution": convolution.lower_convolution,
     "dot": dot.lower_dot,
     "reduce-window": reduce_window.lower,
     "rng-bit-generator": rng_bit_generator.lower,
     "scatter": scatter.lower,
     "select-and-scatter": select_and_scatter.lower,
+    "triangular-solve": linear_solve.lower_triangular_solve,
     "sort": sort.lower,
     "topk": topk.lower,
     "fusion": fused.lower_fusion,  # loops, reductions, row programs; contraction heroes
@@ -39,12 +41,3 @@ def lower(instr: Instr, target: Target) -> Unit:
     if lowering is None:
         raise UnsupportedError(f"{instr.opcode} of {instr.shape} has no kernel ({instr.name})")
     return lowering(instr, target)
-
-
-def supported(instr: Instr, target: Target) -> Decision:
-    """Whether `lower` makes kernels of `instr`: it is tried, so that the answer cannot drift."""
-    try:
-        lower(instr, target)
-    except UnsupportedError as error:
-        return no("no-kernel", str(error))
-    return YES

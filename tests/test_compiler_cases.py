@@ -1,0 +1,40 @@
+"""Every case of the table of HLO modules through the whole compiler, fused and not, against the evaluator."""
+from __future__ import annotations
+
+import pytest
+
+from tests.hlo_case import Case, assert_close
+from tests.hlo_cases import CASES
+from tests.hlo_linear import linear
+from tfxla_cluster import compiler
+from tfxla_cluster.dump import sink
+from tfxla_cluster.errors import UnsupportedError
+from tfxla_cluster.ir import text
+from tfxla_cluster.ir.evaluator import evaluate
+from tfxla_cluster.ir.node import Module
+from tfxla_cluster.runtime import host
+from tfxla_cluster.runtime.executable import Executable
+
+# Opcodes that have no kernel: refused by name, so that TensorFlow runs the function.
+REFUSED = ("fft",)
+
+
+def compiled(module: Module, fusion: bool) -> Executable:
+    return compiler.compile_module(module, host.target(), sink.current().module("case"), fusion).executable
+
+
+@pytest.mark.parametrize("case", [*CASES, *linear()], ids=lambda case: case.name)
+def test_case(case: Case) -> None:
+    module, args = text.parse(case.text), case.args()
+    refused = [i for i in module.entry.instrs if i.opcode in REFUSED]
+    if refused:
+        with pytest.raises(UnsupportedError, match=f"{refused[0].opcode} of {refused[0].shape.element_type.name}"):
+            compiled(module, True)
+        return
+    want = evaluate(module, args)
+    for fusion in (True, False):
+        got = compiled(module, fusion).run(args)
+        assert len(got) == len(want)
+        if "rng" not in [i.opcode for i in module.entry.instrs]:  # tests/runtime/test_random_state.py
+            for one, other in zip(got, want):
+                assert_close(one, other, case.ulps, case.name)
