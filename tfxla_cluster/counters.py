@@ -45,11 +45,3 @@ def snapshot() -> dict[str, Any]:
         for name, amount in read().items():
             result[name] += amount
     return result
-
-
-def reset() -> None:
-    """All counters kept here to zero."""
-    with _lock:
-        _counts.clear()
-        for found in _reasons.values():
-            found.clear()

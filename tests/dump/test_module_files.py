@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+import ast
 import json
-import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -121,12 +122,20 @@ def test_manifest_is_derived_and_survives_cut_traces(directory, tmp_path):
     assert not manifest.write(tmp_path / "missing")
 
 
-def test_every_recorded_kind_is_in_the_schema():
-    """A `trace.record("kind", field=...)` anywhere in the package is documented in dump/schema.py."""
-    root = Path(tfxla_cluster.__file__).parent
-    for path in root.rglob("*.py"):
-        for kind in re.findall(r'\btrace\.record\(\s*"(\w+)"', path.read_text()):
+def records(path: Path) -> Iterator[tuple[str, set[str]]]:
+    """Kind and fields of each `trace.record("kind", field=...)` of a file."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "trace.record":
+            assert isinstance(node.args[0], ast.Constant), f"{path.name}:{node.lineno} computes the kind"
+            yield node.args[0].value, {k.arg for k in node.keywords if k.arg}
+
+
+def test_every_recorded_kind_and_field_is_in_the_schema():
+    for path in Path(tfxla_cluster.__file__).parent.rglob("*.py"):
+        for kind, fields in records(path):
             assert kind in schema.RECORD_KINDS, f"{path.name} records '{kind}'"
+            unknown = fields - set(schema.RECORD_KINDS[kind].fields)
+            assert not unknown, f"{path.name} records {unknown} of '{kind}'"
 
 
 def test_schema_as_markdown():

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 SCHEMA_VERSION = 1
-TRACE_NAME = "trace.{pid}.jsonl"
 MANIFEST_NAME = "manifest.json"
 
 

@@ -231,11 +231,6 @@ MOVES: dict[str, Move] = {
 }
 
 
-def has_index_map(opcode: str) -> bool:
-    """`sources` knows the opcode."""
-    return opcode in MOVES or is_elementwise(opcode)
-
-
 def sources(access: Access, splitter: Splitter) -> tuple[Access, ...]:
     """The accesses to operands that computing `access` takes, in a fixed order an opcode.
 

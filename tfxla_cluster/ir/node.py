@@ -163,12 +163,6 @@ class Module:
     aliases: tuple[Alias, ...] = ()
     is_scheduled: bool = False
 
-    @property
-    def result_shapes(self) -> tuple[Shape, ...]:
-        """Shapes of the outputs: the root's elements, or the root alone."""
-        shape = self.entry.root.shape
-        return shape.elements if shape.is_tuple else (shape,)
-
     def computations(self) -> Iterator[Computation]:
         """Every reachable computation once, callees before callers, the entry last."""
         seen: set[int] = set()

@@ -59,15 +59,8 @@ class Shape:
         """Bytes of a dense buffer of an array shape."""
         return dims_.make("mul", self.element_count, self.element_type.itemsize)
 
-    @property
-    def is_row_major(self) -> bool:
-        return self.layout is None or self.layout == tuple(range(self.rank - 1, -1, -1))
-
     def with_dims(self, dims: tuple[Dim, ...]) -> Shape:
         return replace(self, dims=tuple(dims), layout=None)
-
-    def with_dtype(self, dtype: DType) -> Shape:
-        return replace(self, dtype=dtype)
 
     def same_as(self, other: Shape) -> bool:
         """Equal but for layout."""

@@ -97,14 +97,6 @@ def is_pure(instr: Instr) -> bool:
     return all(is_pure(i) or i.opcode == "parameter" for c in instr.called for i in c.instrs)
 
 
-def combiner_opcode(comp: Computation) -> str | None:
-    """The opcode of a computation of two scalars that is just `opcode(a, b)` (or b, a)."""
-    root = comp.root
-    if len(comp.params) != 2 or len(root.operands) != 2 or set(root.operands) != set(comp.params):
-        return None
-    return root.opcode
-
-
 def lift(comp: Computation, args: Sequence[Instr], dims: tuple[Dim, ...], like: Instr) -> Instr | None:
     """The body of `comp`, a computation of scalars, as elementwise instructions on arrays of `dims`.
 

@@ -42,7 +42,6 @@ SYS_FUTEX, FUTEX_WAIT_PRIVATE, FUTEX_WAKE_PRIVATE = 202, 128, 129
 CLOCK_MONOTONIC = 1
 SIG_SETMASK = 2
 WAIT_SPINS = 4000  # pauses a caller spends before it sleeps until the last chunk is done
-EVERYONE = 1 << 30
 
 
 class Pool:

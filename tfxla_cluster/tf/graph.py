@@ -6,12 +6,12 @@ TensorFlow later rejects ("Failed to bind all placeholders").
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tensorflow.core.framework import function_pb2, graph_pb2, op_def_pb2
 from tensorflow.core.framework.node_def_pb2 import NodeDef
-from tensorflow.python.framework import function_def_to_graph, op_def_registry
+from tensorflow.python.framework import op_def_registry
 
 SWITCHES = frozenset({"Switch", "RefSwitch", "_SwitchN"})
 MERGES = frozenset({"Merge", "RefMerge", "_XlaMerge"})
@@ -95,13 +95,6 @@ class Graph:
     def of_graph_def(cls, graph_def: graph_pb2.GraphDef) -> Graph:
         return cls(graph_def.node, {f.signature.name: f for f in graph_def.library.function})
 
-    @classmethod
-    def of_function(cls, fdef: function_pb2.FunctionDef,
-                    functions: dict[str, function_pb2.FunctionDef] | None = None) -> Graph:
-        """The body of a function; its arguments are Placeholder nodes that come first."""
-        graph_def, _ = function_def_to_graph.function_def_to_graph_def(fdef)
-        return cls(graph_def.node, functions)
-
     def __len__(self) -> int:
         return len(self.nodes)
 
@@ -133,52 +126,6 @@ class Graph:
                     order.append(user)
         return order
 
-    def descendants(self, starts: Iterable[int]) -> set[int]:
-        """Everything reachable from `starts` along either kind of edge, the starts included."""
-        seen = set(starts)
-        stack = list(seen)
-        while stack:
-            for user in self.users[stack.pop()]:
-                if user not in seen:
-                    seen.add(user)
-                    stack.append(user)
-        return seen
-
-    def components(self) -> list[list[int]]:
-        """Strongly connected components, consumers before producers; a v1 loop's cycle is one component.
-
-        Tarjan's algorithm with an explicit stack (graphs are deeper than Python's).
-        """
-        number = [0] * len(self)
-        low = [0] * len(self)
-        on_stack = [False] * len(self)
-        stack: list[int] = []
-        found: list[list[int]] = []
-        count = 0
-        for root in range(len(self)):
-            if number[root]:
-                continue
-            work = [(root, iter(self.users[root]))]
-            while work:
-                node, users = work[-1]
-                if not number[node]:
-                    count += 1
-                    number[node] = low[node] = count
-                    stack.append(node)
-                    on_stack[node] = True
-                child = next((u for u in users if not number[u] or on_stack[u]), None)
-                if child is None:
-                    work.pop()
-                    if work:
-                        low[work[-1][0]] = min(low[work[-1][0]], low[node])
-                    if low[node] == number[node]:
-                        found.append(_pop_component(stack, on_stack, node))
-                elif not number[child]:
-                    work.append((child, iter(self.users[child])))
-                else:
-                    low[node] = min(low[node], number[child])
-        return found
-
     def op_def(self, op: str) -> op_def_pb2.OpDef | None:
         """The definition of an op or of a library function called as one."""
         if op in self.functions:
@@ -204,16 +151,6 @@ class Graph:
                 return f"{argument.name}:{port}"
             port -= count
         raise IndexError(f"node {node.name} ({node.op}) has no output {port}")
-
-
-def _pop_component(stack: list[int], on_stack: list[bool], root: int) -> list[int]:
-    component: list[int] = []
-    while True:
-        node = stack.pop()
-        on_stack[node] = False
-        component.append(node)
-        if node == root:
-            return component
 
 
 def argument_types(node: NodeDef, argument: op_def_pb2.OpDef.ArgDef) -> list[int]:

@@ -10,12 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ....decision import YES, Decision, no
 from ....errors import UnsupportedError
 from ....ir.node import Instr
 from ....target import Target
 from ..unit import Unit
-from . import convolution, dot, fused, linear_solve, reduce_window, rng_bit_generator, scatter, select_and_scatter, sort, topk
+from . import (
+    convolution,
+    dot,
+    fused,
+    linear_solve,
+    reduce_window,
+    rng_bit_generator,
+    scatter,
+    select_and_scatter,
+    sort,
+    topk,
+)
 
 Lowering = Callable[[Instr, Target], Unit]
 
