@@ -37,7 +37,7 @@ def _dot(ev: Evaluator, instr: Instr, args: list[Any]) -> Array:
     rhs = y.transpose(*a["rhs_batch_dims"], *a["rhs_contracting_dims"], *right)
     product = np.matmul(lhs.reshape(flat, int(np.prod(rows, dtype=int)), inner),
                         rhs.reshape(flat, inner, int(np.prod(cols, dtype=int))))
-    return _finish(product.reshape(*batch, *rows, *cols), out)
+    return _finish(product.reshape((*batch, *rows, *cols)), out)
 
 
 def _convolution(ev: Evaluator, instr: Instr, args: list[Any]) -> Array:

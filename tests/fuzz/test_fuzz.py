@@ -1,0 +1,55 @@
+"""Random modules through the whole compiler against the evaluator, and some against XLA too.
+
+`TFXLA_FUZZ=COUNT[:FIRST]` runs that many programs, from number FIRST.
+"""
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+from tests import oracle
+from tests.fuzz.modules import Program, program
+from tests.hlo_case import assert_close
+from tfxla_cluster import compiler
+from tfxla_cluster.dump import sink
+from tfxla_cluster.ir import text
+from tfxla_cluster.ir.evaluator import evaluate
+from tfxla_cluster.runtime import host
+
+COUNT, _, FIRST = os.environ.get("TFXLA_FUZZ", "80:0").partition(":")
+NUMBERS = range(int(FIRST or 0), int(FIRST or 0) + int(COUNT))
+WITH_XLA = 8  # one of so many
+
+
+def run(made: Program, fusion: bool) -> list[np.ndarray]:
+    dump = sink.current().module("fuzz")
+    return compiler.compile_module(made.module, host.target(), dump, fusion).executable.run(made.args)
+
+
+def check(got: list[np.ndarray], want: list[np.ndarray], made: Program, what: str) -> None:
+    assert len(got) == len(want)
+    for number, (one, other, ulps) in enumerate(zip(got, want, made.ulps)):
+        name = f"{made.module.name}, output {number}, {what}"
+        if ulps:
+            assert_close(one, other, ulps, name)
+        else:
+            assert one.dtype == other.dtype and one.shape == other.shape, name
+            wide = np.float64 if other.dtype.itemsize == 2 else other.dtype  # NumPy finds NaN of bf16 unequal
+            np.testing.assert_array_equal(one.astype(wide), other.astype(wide), err_msg=name)
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_program(number: int) -> None:
+    made = program(number)
+    want = evaluate(made.module, made.args)
+    if number % WITH_XLA == 0:
+        peers = oracle.run(text.render(made.module), made.args, xla_cpu_enable_fast_min_max=False)
+        check(want, peers, made, "evaluator against XLA")
+    try:
+        check(run(made, True), want, made, "fused")
+        check(run(made, False), want, made, "not fused")
+    except Exception:
+        print(text.render(made.module))
+        raise
