@@ -108,6 +108,11 @@ def make(op: str, a: Dim, b: Dim) -> Dim:
     return DimExpr(op, (a, b))
 
 
+def ceil_div(a: Dim, b: Dim) -> Dim:
+    """ceil(a / b) for b > 0."""
+    return make("floordiv", make("add", a, make("add", b, -1)), b)
+
+
 def evaluate(dim: Dim, env: Mapping[str, int]) -> int:
     """The number `dim` stands for when each symbol has the value `env` gives; KeyError if one lacks."""
     if isinstance(dim, int):

@@ -125,10 +125,6 @@ def blocks(dtype: DType, target: Target) -> Blocks:
 def even_block(extent: Dim, most: int, unit: int) -> Dim:
     """The block size that splits `extent` evenly into the fewest blocks of at most `most`, a multiple
     of `unit` (which divides `most`)."""
-    count = dims_.make("max", ceil_div(extent, most), 1)
-    block = ceil_div(ceil_div(extent, count), unit)
+    count = dims_.make("max", dims_.ceil_div(extent, most), 1)
+    block = dims_.ceil_div(dims_.ceil_div(extent, count), unit)
     return dims_.make("mul", dims_.make("max", block, 1), unit)
-
-
-def ceil_div(a: Dim, b: Dim) -> Dim:
-    return dims_.make("floordiv", dims_.make("add", a, dims_.make("add", b, -1)), b)

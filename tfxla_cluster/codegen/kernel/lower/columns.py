@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from ....fusion.program import Group, Program, extent_of
-from ....ir.dim import Dim, make, product, sample
+from ....ir.dim import make, sample
 from ....ir.node import Instr
 from ..ir import Buffer, Var
 from ..unit import Unit
 from .emit import Emitter
-from .grid import Blocks, bind_rows, extent
+from .grid import Blocks, bind_rows, extent, outer_task
 from .loops import open_kernel, store_roots, work
 from .rows import combine_level, level_sources, row_groups
 from .steps import single_step
@@ -24,7 +24,7 @@ def column_unit(program: Program, name: str) -> Unit:
     e, outputs = open_kernel(program, name)
     b, (kept, reduced) = e.b, row_groups(program)
     columns = column_tiles(kept[-1])
-    outer, tile = outer_task(e, kept, columns, b.task)
+    outer, tile = outer_task(e, kept[:-1], columns, b.task)
     reduces = program.levels[0]
     _, initial = level_sources(e, reduces)
     first = [e.value(x) for x in initial]
@@ -44,16 +44,6 @@ def column_tiles(group: Group) -> Blocks:
     """Tiles no wider than the columns seen, so that narrow arrays take little scratch."""
     dim = extent(group)
     return Blocks(dim, min(TILE, max(8, -(-sample(dim) // 8) * 8)))
-
-
-def outer_task(e: Emitter, kept: Sequence[Group], columns: Blocks, task: Var) -> tuple[Dim, Var]:
-    """Binds the outer kept groups to a task's; gives their extent and the task's tile of columns."""
-    outer = product(map(extent, kept[:-1]))
-    if outer == 1:
-        return 1, task
-    b = e.b
-    bind_rows(e, kept[:-1], b.op("divide", task, b.size(columns.count)))
-    return outer, b.op("remainder", task, b.size(columns.count))
 
 
 def accumulate(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from ....ir import dim as dims_
 from ....ir.dim import Dim
 from ....target import Target
-from ..contraction import Contraction, Index, blocks, ceil_div, even_block, tile
+from ..contraction import Contraction, Index, blocks, even_block, tile
 from ..contraction_ports import Ports
 from ..ir import Buffer, Product, Var
 from ..unit import Unit, UnitKernel
@@ -50,7 +50,7 @@ class _Plan:
 
     @property
     def panels(self) -> Dim:
-        return ceil_div(self.extents[2], self.panel)
+        return dims_.ceil_div(self.extents[2], self.panel)
 
     @property
     def row_block(self) -> Dim:
@@ -121,7 +121,7 @@ def _pack(plan: _Plan) -> UnitKernel:
     b = p.b
     temp = p.write("temp", 0, c.dtype)
     width = _GROUP * plan.panel
-    counts = (batch, ceil_div(cols, width), ceil_div(depth, _PACK_DEPTH))
+    counts = (batch, dims_.ceil_div(cols, width), dims_.ceil_div(depth, _PACK_DEPTH))
     g, group, part = delinearize(b, b.task, counts)
     stride = b.mul(b.size(depth), b.index(plan.panel))
     base = b.mul(b.mul(g, b.size(plan.panels)), stride)
@@ -193,7 +193,7 @@ def _multiply(plan: _Plan) -> UnitKernel:
     c, (batch, rows, cols, depth) = plan.c, plan.extents
     p = Ports(c.name)
     b = p.b
-    row_blocks, col_blocks = ceil_div(rows, plan.row_block), ceil_div(cols, plan.col_block)
+    row_blocks, col_blocks = dims_.ceil_div(rows, plan.row_block), dims_.ceil_div(cols, plan.col_block)
     g_flat, row_task, col_task = delinearize(b, b.task, (batch, row_blocks, col_blocks))
     g = tuple(delinearize(b, g_flat, c.batch))
     row_span = _block(p, c.rows, row_task, plan.row_block)
@@ -202,7 +202,7 @@ def _multiply(plan: _Plan) -> UnitKernel:
     target, target_offset, target_stride = _accumulator(plan, p, g, row_span, col_span)
     packed_a = None if plan.lhs_direct else b.scratch_buffer(c.dtype, _lhs_elements(plan))
     packed_b = b.scratch_buffer(c.dtype, plan.most_cols * plan.most_depth) if plan.rhs == "local" else None
-    depth_blocks = dims_.make("max", ceil_div(depth, plan.depth_block), 1)
+    depth_blocks = dims_.make("max", dims_.ceil_div(depth, plan.depth_block), 1)
     with b.loop(b.index(0), b.size(depth_blocks)) as step:
         depth_span = _block(p, c.depth, step, plan.depth_block)
         lhs_depth, rhs_depth = replace(depth_span, dims=c.lhs.depth), replace(depth_span, dims=c.rhs.depth)
@@ -225,7 +225,7 @@ def _sub_blocks(plan: _Plan, p: Ports, rows: Span) -> Iterator[Span]:
     """The rows of a task in blocks whose left operand stays in L2: yields once, inside their loop."""
     b = p.b
     block = even_block(plan.row_block, plan.sub_rows, 2)
-    with b.loop(b.index(0), b.size(ceil_div(plan.row_block, block))) as number:
+    with b.loop(b.index(0), b.size(dims_.ceil_div(plan.row_block, block))) as number:
         start = minimum(b, b.add(rows.start, b.mul(number, b.size(block))), rows.stop)
         yield Span(plan.c.lhs.free, start, minimum(b, b.add(start, b.size(block)), rows.stop))
 

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 
 from ....ir import dim as dims_
 from ....ir.dim import Dim
-from ..contraction import Contraction, Index, ceil_div
+from ..contraction import Contraction, Index
 from ..contraction_ports import Ports
 from ..ir import Var
 from ..unit import Unit
@@ -94,7 +94,7 @@ def _summed(c: Contraction) -> Unit:
     p = Ports(c.name)
     b = p.b
     zero, groups = b.index(0), c.batch[0]
-    counts = (dims_.product(c.rows), ceil_div(groups, _CHUNK))
+    counts = (dims_.product(c.rows), dims_.ceil_div(groups, _CHUNK))
     row, part = delinearize(b, b.task, counts)
     left, m = tuple(delinearize(b, row, c.lhs.free)), tuple(delinearize(b, row, c.rows))
     n = (zero,) * len(c.cols)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from ....ir import dim as dims_
 from ....target import Target
-from ..contraction import Contraction, Index, Side, blocks, ceil_div
+from ..contraction import Contraction, Index, Side, blocks
 from ..contraction_ports import Ports
 from ..ir import Var
 from ..unit import Unit
@@ -29,7 +29,7 @@ def build_loops(c: Contraction, target: Target) -> Unit:
     batch, rows, cols, depth = map(dims_.product, (c.batch, c.rows, c.cols, c.depth))
     p = Ports(c.name)
     b = p.b
-    counts = (batch, rows, ceil_div(cols, width))
+    counts = (batch, rows, dims_.ceil_div(cols, width))
     g, row, part = delinearize(b, b.task, counts)
     start = b.mul(part, b.index(width))
     span = Span(c.cols, start, minimum(b, b.add(start, b.index(width)), b.size(cols)))

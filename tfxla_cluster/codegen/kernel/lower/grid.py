@@ -6,21 +6,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ....fusion.program import Group
-from ....ir.dim import Dim, make, product
+from ....ir.dim import Dim, ceil_div, make, product
 from ..builder import KernelBuilder
 from ..ir import Var
 from .emit import Emitter
+from .space import delinearize
 
 BLOCK = 32 * 1024  # elements of work a task
 
 
 def extent(group: Group) -> Dim:
     return product(d.extent for d in group)
-
-
-def ceil_div(a: Dim, b: Dim) -> Dim:
-    """ceil(a / b) for b > 0."""
-    return make("floordiv", make("add", a, make("add", b, -1)), b)
 
 
 def at_least(dim: Dim, low: int) -> Dim:
@@ -51,16 +47,8 @@ def task_rows(b: KernelBuilder, rows: Dim, step: Dim) -> Iterator[Var]:
 
 def bind_rows(e: Emitter, groups: Sequence[Group], row: Var) -> None:
     """Binds groups to the digits of `row`, the row-major number over all of them."""
-    b = e.b
-    for position in reversed(range(len(groups))):
-        dim = extent(groups[position])
-        if dim == 1:
-            e.bind(groups[position], b.index(0))
-        elif position == 0:
-            e.bind(groups[position], row)
-        else:
-            e.bind(groups[position], b.op("remainder", row, b.size(dim)))
-            row = b.op("divide", row, b.size(dim))
+    for group, digit in zip(groups, delinearize(e.b, row, [extent(g) for g in groups])):
+        e.bind(group, digit)
 
 
 @dataclass(frozen=True)
@@ -78,3 +66,13 @@ class Blocks:
         """First element of block number `block`, and one past its last."""
         start = b.mul(block, b.index(self.size))
         return start, minimum(b, b.add(start, b.index(self.size)), b.size(self.extent))
+
+
+def outer_task(e: Emitter, outer: Sequence[Group], blocks: Blocks, task: Var) -> tuple[Dim, Var]:
+    """Binds the groups around `blocks` to a task's; gives their extent and the task's block."""
+    count = product(map(extent, outer))
+    if count == 1:
+        return 1, task
+    b = e.b
+    bind_rows(e, outer, b.op("divide", task, b.size(blocks.count)))
+    return count, b.op("remainder", task, b.size(blocks.count))

@@ -16,6 +16,7 @@ from ....target import Target
 from ..builder import KernelBuilder
 from ..ir import Buffer, Var
 from ..unit import Unit, UnitKernel, UnitRef
+from .grid import Blocks
 from .space import delinearize
 
 COLUMNS_A_TASK = 64
@@ -136,18 +137,17 @@ def lower_triangular_solve(instr: Instr, target: Target) -> Unit:
     b = KernelBuilder("triangular_solve")
     dtype = instr.shape.element_type
     buffers = b.input(dtype), b.input(dtype), b.output(dtype)
-    blocks = (count + (COLUMNS_A_TASK - 1)) // COLUMNS_A_TASK
-    batch, block = delinearize(b, b.task, (dims_.product(instr.shape.dims[:-2]), blocks))
+    blocks = Blocks(count, COLUMNS_A_TASK)
+    batch, block = delinearize(b, b.task, (dims_.product(instr.shape.dims[:-2]), blocks.count))
     table = _Matrix(b, buffers[0], b.mul(batch, b.size(dims_.make("mul", n, n))), b.size(n), _wide(instr),
                     transposed, transpose == "ADJOINT")
     base = b.mul(batch, b.size(dims_.make("mul", n, count)))
     right, solved = (
         _Matrix(b, x, base, b.size(count if left else n), table.dtype, not left, False) for x in buffers[1:])
-    first = b.mul(block, b.index(COLUMNS_A_TASK))
-    stop = b.op("minimum", b.add(first, b.index(COLUMNS_A_TASK)), b.size(count))
     forward = bool(instr.attrs["lower"]) != transposed
-    _substitute(b, (table, right, solved), (first, stop), _order(b, n, forward), bool(instr.attrs["unit_diagonal"]))
-    tasks = dims_.make("mul", dims_.product(instr.shape.dims[:-2]), blocks)
+    _substitute(b, (table, right, solved), blocks.bounds(b, block), _order(b, n, forward),
+                bool(instr.attrs["unit_diagonal"]))
+    tasks = dims_.make("mul", dims_.product(instr.shape.dims[:-2]), blocks.count)
     cost = dims_.make("mul", dims_.make("mul", n, n), COLUMNS_A_TASK)
     kernel = b.finish(tasks, dims_.make("max", cost, 1))
     return Unit((UnitKernel(kernel, (UnitRef("operand", 0), UnitRef("operand", 1)), (UnitRef("result", 0),)),))

@@ -10,6 +10,7 @@ from ....target import Target
 from ..builder import KernelBuilder
 from ..ir import Var
 from ..unit import Unit, UnitKernel, UnitRef
+from .grid import Blocks
 from .inline import inline
 from .space import all_of, delinearize, linearize
 from .window import coordinate, for_each_position, is_trivial, position_count
@@ -130,10 +131,9 @@ def _scan_columns(instr: Instr, axis: int) -> Unit:
     operands = _Operands(b, instr)
     dims = instr.operands[0].shape.dims
     inner, outer = dims_.product(dims[axis + 1:]), dims_.product(dims[:axis])
-    blocks = (inner + (SCAN_BLOCK - 1)) // SCAN_BLOCK
-    lead, block = delinearize(b, b.task, (outer, blocks))
-    first = b.mul(block, b.index(SCAN_BLOCK))
-    stop = b.op("minimum", b.add(first, b.index(SCAN_BLOCK)), b.size(inner))
+    blocks = Blocks(inner, SCAN_BLOCK)
+    lead, block = delinearize(b, b.task, (outer, blocks.count))
+    first, stop = blocks.bounds(b, block)
 
     def offset(i: Var, lane: Var) -> Var:
         row = b.add(b.mul(lead, b.size(dims[axis])), _order(b, instr, axis, i, dims[axis]))
@@ -146,6 +146,6 @@ def _scan_columns(instr: Instr, axis: int) -> Unit:
         before, place = offset(b.op("subtract", i, b.index(1)), lane), offset(i, lane)
         running = [b.load(buffer, before) for buffer in operands.outputs]
         operands.store(place, operands.combine(running, operands.load(place)))
-    tasks = dims_.make("mul", outer, blocks)
+    tasks = dims_.make("mul", outer, blocks.count)
     return operands.unit(tasks, dims_.make("mul", dims[axis], 2 * SCAN_BLOCK))
 

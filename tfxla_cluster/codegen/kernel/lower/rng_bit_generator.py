@@ -18,6 +18,7 @@ from ....target import Target
 from ..builder import KernelBuilder
 from ..ir import Buffer, Var
 from ..unit import Unit, UnitKernel, UnitRef
+from .grid import Blocks
 from .space import delinearize
 
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
@@ -40,15 +41,14 @@ def lower(instr: Instr, target: Target) -> Unit:
         raise UnsupportedError(f"rng-bit-generator {algorithm} of {bits} from {state} has no kernel ({instr.name})")
     b = KernelBuilder(instr.attrs["algorithm"])
     blocks = make(b, bits, int(dims_.sample(state.dims[0])), instr.name)
-    tasks = dims_.make("max", (blocks + (BLOCKS_A_TASK - 1)) // BLOCKS_A_TASK, 1)
+    tasks = dims_.make("max", Blocks(blocks, BLOCKS_A_TASK).count, 1)
     kernel = b.finish(tasks, BLOCKS_A_TASK * 60)
     return Unit((UnitKernel(kernel, (UnitRef("operand", 0),), (UnitRef("result", 0), UnitRef("result", 1))),))
 
 
 def _span(b: KernelBuilder, blocks: Dim) -> tuple[Var, Var]:
     """The blocks of this task."""
-    first = b.mul(b.task, b.index(BLOCKS_A_TASK))
-    return first, b.op("minimum", b.add(first, b.index(BLOCKS_A_TASK)), b.size(blocks))
+    return Blocks(blocks, BLOCKS_A_TASK).bounds(b, b.task)
 
 
 def _philox_kernel(b: KernelBuilder, bits: Shape, width: int, name: str) -> Dim:

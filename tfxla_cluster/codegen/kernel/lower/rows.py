@@ -6,13 +6,13 @@ from functools import partial
 
 from ....fusion.index import Access, flatten
 from ....fusion.program import Group, Program, extent_of
-from ....ir.dim import make, product
+from ....ir.dim import ceil_div, make, product
 from ....ir.node import Instr
 from ..builder import KernelBuilder
 from ..ir import Buffer, Var
 from ..unit import Unit
 from .emit import Emitter
-from .grid import BLOCK, Blocks, bind_rows, ceil_div, extent, rows_per_task, task_rows
+from .grid import BLOCK, Blocks, bind_rows, extent, outer_task, rows_per_task, task_rows
 from .inline import inline
 from .loops import open_kernel, store_roots, work
 from .monoid import identities
@@ -47,11 +47,7 @@ def lanes_unit(program: Program, name: str) -> Unit:
     kept, reduced = row_groups(program)
     size = max(256, BLOCK // 64)
     blocks = Blocks(extent(kept[-1]), size)
-    outer = product(map(extent, kept[:-1]))
-    block = b.task
-    if outer != 1:
-        bind_rows(e, kept[:-1], b.op("divide", b.task, b.size(blocks.count)))
-        block = b.op("remainder", b.task, b.size(blocks.count))
+    outer, block = outer_task(e, kept[:-1], blocks, b.task)
     start, stop = blocks.bounds(b, block)
     with b.loop(start, stop, "vector") as i:
         e.bind(kept[-1], i)

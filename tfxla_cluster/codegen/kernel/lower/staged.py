@@ -4,15 +4,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ....fusion.program import Group, Program, extent_of
-from ....ir.dim import Dim, make, product
+from ....ir.dim import Dim, ceil_div, make, product
 from ....ir.dtype import DType
 from ....ir.node import Instr
 from ..builder import KernelBuilder
 from ..ir import Buffer, Kernel, Var
 from ..unit import Unit, UnitKernel
-from .columns import accumulate, column_tiles, outer_task
+from .columns import accumulate, column_tiles
 from .emit import Emitter
-from .grid import BLOCK, Blocks, bind_rows, ceil_div, extent, minimum, rows_per_task
+from .grid import BLOCK, Blocks, bind_rows, extent, minimum, outer_task, rows_per_task
 from .loops import open_kernel, store_roots, work
 from .rows import bind_results, combine_level, level_identities, level_sources, reduce_level, row_groups
 from .steps import operand_refs, result_refs, temp_refs
@@ -117,7 +117,7 @@ def _column_parts(program: Program, name: str) -> tuple[Kernel, Dim]:
     rows = Blocks(extent_of(program.reduced), max(16, BLOCK // columns.size // 4 * 4))
     tiles = make("mul", product(map(extent, kept[:-1])), columns.count)
     part = b.op("divide", b.task, b.size(tiles))
-    outer, tile = outer_task(e, kept, columns, b.op("remainder", b.task, b.size(tiles)))
+    outer, tile = outer_task(e, kept[:-1], columns, b.op("remainder", b.task, b.size(tiles)))
     totals = accumulate(
         e, program.levels[0], reduced, kept[-1], columns, tile, rows.bounds(b, part), neutral)
     start, stop = columns.bounds(b, tile)
@@ -155,7 +155,7 @@ def _combine(program: Program, name: str, parts: Dim) -> Kernel:
         store_roots(e, range(len(outputs)), outputs)
         return b.finish(1, parts)
     inner = Blocks(extent(kept[-1]), 256)
-    outer, tile = outer_task(e, kept, inner, b.task)
+    outer, tile = outer_task(e, kept[:-1], inner, b.task)
     with b.loop(*inner.bounds(b, tile), "vector") as i:
         e.bind(kept[-1], i)
         bind_results(e, reduces, total(e.number(program.kept), "serial"))

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 
 from ....fusion.index import Access, Computed, Seq, flatten
 from ....fusion.program import Group, Program
-from ....ir.dim import make, product, sample
+from ....ir.dim import make, sample
 from ..ir import Buffer, Kernel, Var
 from .emit import Emitter
-from .grid import Blocks, bind_rows, extent
+from .grid import Blocks, extent, outer_task
 
 TILE = 64
 PITCH = TILE + 1  # so that the columns of a tile fall into different cache sets
@@ -56,10 +56,7 @@ def tiled(
     b, inner = e.b, groups[-1]
     outer = [g for g in groups[:-1] if g is not crossing]
     bands, columns = Blocks(extent(crossing), TILE), Blocks(extent(inner), TILE)
-    band = b.task
-    if outer:
-        bind_rows(e, outer, b.op("divide", b.task, b.size(bands.count)))
-        band = b.op("remainder", b.task, b.size(bands.count))
+    rows, band = outer_task(e, outer, bands, b.task)
     row0, row1 = bands.bounds(b, band)
     loads = [x for x in e.program.loads if _crosses(x, groups) is crossing]
     tiles = [b.scratch_buffer(x.instr.shape.element_type, TILE * PITCH) for x in loads]
@@ -76,7 +73,6 @@ def tiled(
             for load, tile in zip(loads, tiles):
                 e.replaced[load] = _reader(e, tile, _place(e, i, row0, j, col0))
             body()
-    rows = product(extent(g) for g in outer)
     return b.finish(make("mul", rows, bands.count), make("mul", extent(inner), TILE * work))
 
 
