@@ -15,6 +15,7 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "disable": ("api", "disable"),
     "jit": ("api", "jit"),
     "stats": ("api", "stats"),
+    "clear_cache": ("api", "clear_cache"),
     "explain": ("api", "explain"),
     "config": ("config", None),
 }

@@ -12,6 +12,8 @@ from tfxla_cluster.tf import encapsulate, graph_pass
 class CallProgram:
     """Always ready; `run` calls the cluster's original function."""
 
+    executions, is_gone = 0, False
+
     def __init__(self, function: encapsulate.ClusterFunction, ready: bool) -> None:
         self.function, self.ready = function, ready
 

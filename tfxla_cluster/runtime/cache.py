@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Generic, TypeVar
 
 from .locks import ForkSafeLock
@@ -18,12 +18,18 @@ def key(guards: Iterable[Guard]) -> Key:
 
 
 class Cache(Generic[T]):
-    """Thread safe. `on_evict(key, value)` runs outside the lock, in the thread that pushed it out."""
+    """Thread safe. `on_evict(key, value)` runs outside the lock, in the thread that pushed it out.
 
-    def __init__(self, capacity: int, on_evict: Callable[[Key, T], None] | None = None) -> None:
-        self._capacity = max(1, capacity)
-        self._on_evict = on_evict
+    capacity: the most entries, read at each `put`. usage(): id of a value -> how often it was used elsewhere
+    so far: a value used since it was last up for eviction stays.
+    """
+
+    def __init__(self, capacity: int | Callable[[], int], on_evict: Callable[[Key, T], None] | None = None,
+                 usage: Callable[[], Mapping[int, int]] | None = None) -> None:
+        self._capacity = capacity if callable(capacity) else lambda: capacity
+        self._on_evict, self._usage = on_evict, usage
         self._entries: OrderedDict[Key, T] = OrderedDict()
+        self._seen: dict[Key, int] = {}
         self._lock = ForkSafeLock()
 
     def __len__(self) -> int:
@@ -45,16 +51,34 @@ class Cache(Generic[T]):
                 self._entries.move_to_end(wanted)
                 return self._entries[wanted]
             self._entries[wanted] = value
-            while len(self._entries) > self._capacity:
-                evicted.append(self._entries.popitem(last=False))
+            excess = len(self._entries) - max(1, self._capacity())
+            if excess > 0:
+                evicted = self._evict(excess, wanted)
         self._tell(evicted)
         return value
+
+    def _evict(self, count: int, newest: Key) -> list[tuple[Key, T]]:
+        """Take out the `count` entries that were not used for longest; never the newest."""
+        usage = self._usage() if self._usage is not None else {}
+        for wanted in list(self._entries):
+            used = usage.get(id(self._entries[wanted]), 0)
+            if used > self._seen.get(wanted, 0):
+                self._seen[wanted] = used
+                self._entries.move_to_end(wanted)
+            else:
+                break
+        self._entries.move_to_end(newest)
+        evicted = [self._entries.popitem(last=False) for _ in range(count)]
+        for wanted, _ in evicted:
+            self._seen.pop(wanted, None)
+        return evicted
 
     def clear(self) -> int:
         """Drop all entries; how many there were."""
         with self._lock:
             evicted = list(self._entries.items())
             self._entries.clear()
+            self._seen.clear()
         self._tell(evicted)
         return len(evicted)
 

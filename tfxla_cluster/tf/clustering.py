@@ -7,8 +7,10 @@ and a later read is an ordinary path through a node that is no candidate, and ne
 """
 from __future__ import annotations
 
+import hashlib
 import itertools
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
@@ -116,7 +118,7 @@ def find_clusters(graph: Graph, checker: Checker, options: Options, preserve: Co
                   name: Callable[[], str] | None = None) -> Clustering:
     """Cluster a graph. `preserve`: names of nodes that must stay as they are (feeds, kept ops).
 
-    `name` makes cluster names (default `cluster_N`, N unique in the process).
+    `name` makes cluster names (default as --tf_xla_deterministic_cluster_names says).
     """
     order = graph.topological()
     decisions = _candidates(graph, order, checker, options, frozenset(preserve))
@@ -131,11 +133,25 @@ def find_clusters(graph: Graph, checker: Checker, options: Options, preserve: Co
     for i in order:
         if colours[i] != NO_COLOUR:
             groups.setdefault(merged.cluster[i], []).append(i)
-    return _finish(graph, list(groups.values()), decisions, options, merged.refused, name or _next_name)
+    return _finish(graph, list(groups.values()), decisions, options, merged.refused, name or _namer(graph))
 
 
-def _next_name() -> str:
-    return f"cluster_{next(_numbers)}"
+_same_hash: Counter[str] = Counter()
+
+
+def _namer(graph: Graph) -> Callable[[], str]:
+    """Makes names that are unique in the process: `cluster_N`, or `cluster_HASH_N` where the flag asks for names
+    that depend on the function alone (N counts the clusters of functions with that hash)."""
+    if not flags.get("tf_xla_deterministic_cluster_names"):
+        return lambda: f"cluster_{next(_numbers)}"
+    text = "\n".join(sorted(f"{node.name} {node.op} {list(node.input)}" for node in graph.nodes))
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def name() -> str:
+        _same_hash[digest] += 1
+        return f"cluster_{digest}_{_same_hash[digest] - 1}"
+
+    return name
 
 
 def _candidates(graph: Graph, order: list[int], checker: Checker, options: Options,

@@ -18,6 +18,9 @@ class Program(Protocol):
     @property
     def executions(self) -> int: ...
 
+    @property
+    def is_gone(self) -> bool: ...
+
 
 @dataclass(frozen=True, slots=True)
 class _Graph:
@@ -27,25 +30,39 @@ class _Graph:
 
 _lock = threading.Lock()
 _graphs: list[_Graph] = []
-_without = [0]
+_past = [0, 0]  # clustered and left op executions of graphs that are not in the list (any more)
 
 
 def add(clusters: Sequence[tuple[int, Program]], left: int) -> None:
     """A graph: (number of ops, program) of each cluster, and the number of compilable ops in none."""
     with _lock:
+        _fold()
         if clusters:
             _graphs.append(_Graph(tuple(clusters), left))
         else:
-            _without[0] += left
+            _past[1] += left
 
 
 def counts() -> dict[str, int]:
     """`ops_clustered` and `ops_total`, in op executions."""
     with _lock:
-        graphs, total = list(_graphs), _without[0]
-    clustered = 0
-    for graph in graphs:
-        runs = [(ops, program.executions) for ops, program in graph.clusters]
-        clustered += sum(ops * times for ops, times in runs)
-        total += graph.left * max(times for _, times in runs)
-    return {"ops_clustered": clustered, "ops_total": total + clustered}
+        clustered, left = _past
+        for graph in _graphs:
+            clustered, left = clustered + _clustered(graph), left + _left(graph)
+    return {"ops_clustered": clustered, "ops_total": left + clustered}
+
+
+def _clustered(graph: _Graph) -> int:
+    return sum(ops * program.executions for ops, program in graph.clusters)
+
+
+def _left(graph: _Graph) -> int:
+    return graph.left * max(program.executions for _, program in graph.clusters)
+
+
+def _fold() -> None:
+    """Count graphs that can run no more among the past, and drop them."""
+    for graph in [g for g in _graphs if all(program.is_gone for _, program in g.clusters)]:
+        _past[0] += _clustered(graph)
+        _past[1] += _left(graph)
+        _graphs.remove(graph)

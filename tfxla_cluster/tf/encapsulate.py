@@ -48,6 +48,15 @@ class Program(Protocol):
         """A node of the native op; `inputs` as the graph or function it goes into names them."""
 
 
+class Checks(Protocol):
+    """What may stand between a cluster and its neighbours (tf.cluster_checks.Checks): each takes the name of a
+    value of TF dtype number `kind` and gives the name of that value behind the check's nodes."""
+
+    def input(self, result: graph_pb2.GraphDef, cluster: str, number: int, value: str, kind: int) -> str: ...
+
+    def output(self, result: graph_pb2.GraphDef, cluster: str, number: int, value: str, kind: int) -> str: ...
+
+
 MakeProgram = Callable[[ClusterFunction], Program]
 RUN, READY = "TfxlaRun", "TfxlaReady"
 
@@ -63,11 +72,12 @@ class _Edges:
 
 
 def encapsulate(graph_def: graph_pb2.GraphDef, graph: Graph, clustering: Clustering,
-                make_program: MakeProgram, fetched: Collection[str] = ()
+                make_program: MakeProgram, fetched: Collection[str] = (), checks: Checks | None = None
                 ) -> tuple[graph_pb2.GraphDef, list[ClusterFunction]]:
     """The graph with calls in place of its clusters, and the clusters' functions.
 
     `graph` views `graph_def`, which is not changed. `fetched`: names that must still exist.
+    `checks`: what is put around the clusters to look at their values.
     """
     cluster_of = clustering.cluster_of()
     result = graph_pb2.GraphDef()
@@ -84,12 +94,15 @@ def encapsulate(graph_def: graph_pb2.GraphDef, graph: Graph, clustering: Cluster
         functions.append(function)
         call = f"{cluster.name}/call"
         for k, (node, port) in enumerate(edges.outputs):
-            renamed[graph.nodes[node].name, port] = f"{call}:{k}" if k else call
+            value = f"{call}:{k}" if k else call
+            if checks is not None:
+                value = checks.output(result, cluster.name, k, value, function.output_types[k])
+            renamed[graph.nodes[node].name, port] = value
         call_of.update((graph.nodes[i].name, call) for i in cluster.members)
         for i in cluster.members:
             if graph.nodes[i].name in fetched:
                 _add_stand_in(result, graph, i)
-        _add_call(result, graph, cluster, function, edges, make_program(function))
+        _add_call(result, graph, cluster, function, edges, make_program(function), checks)
     for node in graph.nodes:
         if node.name not in call_of:
             result.node.add().CopyFrom(node)
@@ -191,9 +204,11 @@ def reachable(names: Sequence[str],
 
 
 def _add_call(result: graph_pb2.GraphDef, graph: Graph, cluster: Cluster, function: ClusterFunction, edges: _Edges,
-              program: Program) -> None:
+              program: Program, checks: Checks | None) -> None:
     """The ready and call nodes, and the two branch functions. Data inputs still name the original producers."""
     data = [f"{graph.nodes[s].name}:{port}" if port else graph.nodes[s].name for s, port in edges.inputs]
+    if checks is not None:
+        data = [checks.input(result, cluster.name, k, value, function.input_types[k]) for k, value in enumerate(data)]
     control = [f"^{name}" for name in edges.control]
     ready = program.node(f"{cluster.name}/ready", data + control, READY)
     call = result.node.add(name=f"{cluster.name}/call", op="If", input=[ready.name, *data, *control])

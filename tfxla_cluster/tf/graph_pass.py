@@ -10,19 +10,29 @@ from collections import Counter
 from collections.abc import Collection
 
 from tensorflow.core.framework import graph_pb2
-from tensorflow.python.eager import context
-
 from .. import flags, trace
 from ..counters import add as count
 from ..decision import Decision
-from ..errors import UnsupportedError
 from ..lower import sources
-from . import compiling, coverage, effects, forwarding, grappler, nested, pbtxt, random_ops, support, whole_loops
+from . import (
+    cluster_checks,
+    cluster_program,
+    coverage,
+    effects,
+    forwarding,
+    grappler,
+    nested,
+    pbtxt,
+    random_ops,
+    support,
+    whole_loops,
+)
+from .cluster_program import make_program
 from .clustering import CLUSTERED_ATTR, Clustering, Options, find_clusters
 from .encapsulate import ClusterFunction, encapsulate
 from .graph import Graph, NodeDef
-from .native_op import InputView, Program, ensure_registered
-from .native_records import Entry
+from .must_compile import HOOK
+from .native_op import Program, ensure_registered
 
 _PLUMBING_RULES = frozenset({"argument", "control_flow", "variable", "effect", "done", "control_only", "not_marked"})
 _PLUMBING_OPS = frozenset({"Const", "Identity", "NoOp"})
@@ -31,8 +41,15 @@ _PLUMBING_OPS = frozenset({"Const", "Identity", "NoOp"})
 def enable() -> None:
     """Cluster what TensorFlow instantiates from now on; functions that ran before are instantiated anew."""
     ensure_registered()
+    HOOK.on_removed = _forget
     whole_loops.install(lambda: Options.from_flags().global_jit)
     grappler.enable(transform)
+
+
+def _forget(names: list[str]) -> None:
+    """TensorFlow removed these functions."""
+    nested.forget(names)
+    cluster_program.forget(names)
 
 
 def disable() -> None:
@@ -46,6 +63,7 @@ def transform(graph_def: graph_pb2.GraphDef, preserve: frozenset[str],
     """One graph, its library included; None when nothing changes. `preserve`, `fetched`: as grappler gives them."""
     if any(CLUSTERED_ATTR in node.attr for node in graph_def.node):
         return None
+    HOOK.sweep()
     replaced = replace_must_compile_calls(graph_def)
     return _cluster(replaced or graph_def, preserve, fetched) or replaced
 
@@ -91,7 +109,8 @@ def _cluster(graph_def: graph_pb2.GraphDef, preserve: frozenset[str],
         programs[function.name] = make_program(function)
         return programs[function.name]
 
-    result, made = encapsulate(deferred, graph, clustering, make, fetched) if clustering.clusters else (None, [])
+    result, made = encapsulate(
+        deferred, graph, clustering, make, fetched, cluster_checks.from_flags()) if clustering.clusters else (None, [])
     if first_time:
         coverage.add([(_op_count(graph, names), programs[f.name]) for f in made for names in [frozenset(f.nodes)]],
                      left_out(graph, clustering))
@@ -151,55 +170,3 @@ def _record(graph: Graph, clustering: Clustering, file_name: str) -> None:
         node = graph.nodes[i]
         trace.record("unclustered", node=node.name, op=node.op, rule=decision.rule, reason=decision.reason,
                      where=sources.place(lines, node.name), function=caller, graph=file_name)
-
-
-def make_program(function: ClusterFunction) -> Program:
-    """The program behind a cluster's native op. It compiles at the first execution."""
-    interface = compiling.Interface(function.name, tuple(function.input_types), frozenset(),
-                                    tuple(function.output_types), ())
-    registered = _Registered(function)
-    caller = sources.caller()
-
-    def lines() -> dict[str, str]:
-        known = sources.caller_lines(caller) if trace.directory() else {}
-        return {node: line for node in function.nodes if (line := sources.place(known, node))}
-
-    def compile(inputs: list[InputView]) -> Entry:
-        registered.ensure()
-        try:
-            return compiling.compile_function(interface, inputs, "cluster", function.name, lines())
-        except UnsupportedError as error:
-            fallen_back(function, str(error))
-            raise
-        except Exception as error:
-            # Whatever went wrong, the original ops can run: automatic clustering never breaks a program.
-            fallen_back(function, f"{type(error).__name__}: {error}")
-            raise UnsupportedError(str(error)) from error
-
-    return Program(function.name, function.input_types, function.output_types, compile)
-
-
-def fallen_back(function: ClusterFunction, reason: str) -> None:
-    """Record that a cluster runs its original ops."""
-    short = reason.splitlines()[0][:300] if reason else "unknown"
-    count("fallbacks", reason=short)
-    trace.record("fallback", what=function.name, reason=reason)
-    trace.once(f"cluster:{short}", f"{function.name} runs TensorFlow's ops, because it could not be compiled ({short})")
-
-
-class _Registered:
-    """Puts a cluster's function and what it calls into the eager context, where the bridge looks them up, once."""
-
-    def __init__(self, function: ClusterFunction) -> None:
-        self.function: ClusterFunction | None = function
-        self.lock = threading.Lock()
-
-    def ensure(self) -> None:
-        with self.lock:
-            if self.function is None:
-                return
-            ctx = context.context()
-            for fdef in [*self.function.library.values(), self.function.fdef]:
-                if not ctx.has_function(fdef.signature.name.encode()):
-                    ctx.add_function_def(fdef)
-            self.function = None

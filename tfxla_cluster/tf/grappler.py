@@ -41,6 +41,8 @@ _TRISTATES = 19
 CLUSTERING_FLAGS = (
     "tf_xla_auto_jit", "tf_xla_cpu_global_jit", "tf_xla_min_cluster_size", "tf_xla_max_cluster_size",
     "tf_xla_ops_to_cluster", "tf_xla_cluster_exclude_ops", "tf_xla_disable_deadness_safety_checks_for_debugging",
+    "tf_xla_clustering_fuel", "tf_xla_deterministic_cluster_names", "tf_xla_check_cluster_input_numerics",
+    "tf_xla_check_cluster_output_numerics", "tf_xla_print_cluster_outputs",
 )
 """Flags whose value changes what a function becomes: a call under other values is instantiated anew."""
 

@@ -309,12 +309,16 @@ def _find_or_compile(
                 c.api("TF_SetStatus", status, I32(CANCELLED), c.text("The Python interpreter is shutting down"))
             with ask:
                 callback = b.inttoptr(I64(miss), MISS.as_pointer())
+                again, over = c.function.append_basic_block("again"), c.function.append_basic_block("answered")
+                b.branch(again)
+                b.position_at_end(again)
                 code = b.call(callback, (b.bitcast(program, PTR), count, tensors, status, I64(int(refusal_is_answer))))
-                with b.if_then(b.icmp_signed("==", code, I64(0))):
+                done = b.icmp_signed("!=", code, I64(0))
+                with b.if_then(b.not_(done)):
                     b.store(b.call(find, (program, tensors)), slot)
-                    with b.if_then(b.icmp_signed("==", b.load(slot), P64(None))):
-                        c.api("TF_SetStatus", status, I32(INTERNAL), c.text(
-                            "tfxla_cluster compiled this function but its guards do not hold. Please report it"))
+                # Another thread may have dropped the executable since: then ask again.
+                b.cbranch(b.or_(done, b.icmp_signed("!=", b.load(slot), P64(None))), over, again)
+                b.position_at_end(over)
     return slot
 
 
@@ -374,12 +378,14 @@ def _ready(module: ll.Module, addresses: Mapping[str, int], find: ll.Function, m
     count, tensors = _inputs(c, program, status)
     with b.if_then(b.not_(c.failed(status)), likely=True):
         slot = _find_or_compile(c, find, program, count, tensors, status, miss, stopped, True)
-        entry = b.load(slot)
+        entry, answer = b.load(slot), b.alloca(I1)
+        b.store(I1(0), answer)
         with b.if_then(b.icmp_signed("!=", entry, P64(None)), likely=True):
-            answer = b.icmp_signed("!=", c.load(entry, entry_word("record")), I64(0))
+            b.store(b.icmp_signed("!=", c.load(entry, entry_word("record")), I64(0)), answer)
+        with b.if_then(b.not_(c.failed(status)), likely=True):
             no_dims = b.alloca(I64)
             tensor = c.api("TF_AllocateOutput", c.args[1], I32(0), I32(TF_BOOL), no_dims, I32(0), I64(1), status)
             with b.if_then(b.icmp_signed("!=", tensor, PTR(None)), likely=True):
-                b.store(b.zext(answer, I8), c.api("TF_TensorData", tensor))
+                b.store(b.zext(b.load(answer), I8), c.api("TF_TensorData", tensor))
                 c.api("TF_DeleteTensor", tensor)
     _finish(c, program, count, tensors, status)

@@ -23,7 +23,7 @@ from ..errors import UnsupportedError
 from ..lower.constants import Library
 from ..lower.function_def import fresh_name
 from . import compiling, plain, variables
-from .must_compile import HOOK, say_fallback
+from .must_compile import say_fallback
 from .native_op import READY, Program
 from .plain import MUST_COMPILE
 
@@ -62,7 +62,6 @@ def rewrite(node: Any, library: Library) -> list[Any]:
     `library(name)` gives the graph's FunctionDefs. Idempotent: the edited node is no must-compile call.
     """
     name = node.attr["f"].func.name
-    forget(HOOK.take_removed())
     with _lock:
         key = name, flags.get("tfxla_must_compile_fallback") == "raise"
         if key not in _made:
