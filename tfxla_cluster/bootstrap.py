@@ -39,6 +39,7 @@ class TensorFlowWatch(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        """TensorFlow's own spec, with a loader that enables the package once TensorFlow is imported."""
         if fullname != "tensorflow":
             return None
         sys.meta_path.remove(self)

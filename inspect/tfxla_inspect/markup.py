@@ -23,6 +23,7 @@ def el(tag: str, *children: object, **attributes: object) -> Html:
 
 
 def join(parts: Iterable[object]) -> Html:
+    """The parts one after the other: Html as it is, all else escaped, None left out."""
     return Html(
         "".join(
             part if isinstance(part, Html) else escape(clean(str(part))) for part in parts if part is not None

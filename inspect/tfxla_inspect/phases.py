@@ -47,6 +47,7 @@ def phase_bar(phases: Mapping[str, float], whole: float) -> Html:
 
 
 def phase_legend(phases: Mapping[str, float]) -> Html:
+    """Each phase's colour, name and time, longest first."""
     return el(
         "p",
         *(

@@ -56,6 +56,7 @@ class Page:
         return f"{self.title}: {title}"
 
     def site(self) -> dict[str, Any]:
+        """What the page's script is told, as JSON data."""
         return {
             "id": self.page,
             "group": self.group,

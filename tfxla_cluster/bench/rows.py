@@ -32,20 +32,33 @@ def normal(*shape: int, seed: int = 0, dtype: Any = np.float32) -> np.ndarray:
 N, M = 4096, 1024
 
 
+def one() -> list[Any]:
+    return [normal(N, M)]
+
+
+def two() -> list[Any]:
+    return [normal(N, M), normal(N, M, seed=1)]
+
+
+def three() -> list[Any]:
+    return [normal(N, M, seed=i) for i in range(3)]
+
+
+def table() -> list[Any]:
+    """Rows of 256 numbers, and which of them to take."""
+    return [normal(30000, 256), np.random.default_rng(2).integers(0, 30000, 16384).astype(np.int32)]
+
+
+def table_gradient() -> list[Any]:
+    """The gradient of each row taken from the table, and which row that was."""
+    return [normal(16384, 256), table()[1]]
+
+
 def memory_rows() -> list[Row]:
     """Memory-bound rows, 4096x1024 unless named otherwise."""
     import jax
     import jax.numpy as jnp
     import tensorflow as tf
-
-    def one() -> list[Any]:
-        return [normal(N, M)]
-
-    def two() -> list[Any]:
-        return [normal(N, M), normal(N, M, seed=1)]
-
-    def three() -> list[Any]:
-        return [normal(N, M, seed=i) for i in range(3)]
 
     def layer_norm(lib_mean: Any, rsqrt: Any) -> Callable[..., Any]:
         def fn(x: Any, scale: Any, offset: Any) -> Any:
@@ -56,15 +69,6 @@ def memory_rows() -> list[Row]:
 
     def cross_entropy_jax(z: Any, y: Any) -> Any:
         return -jnp.mean(jnp.take_along_axis(jax.nn.log_softmax(z), y[:, None], 1))
-
-    def top_k_input() -> list[Any]:
-        return [normal(N, M)]
-
-    def table() -> list[Any]:
-        return [normal(30000, 256), np.random.default_rng(2).integers(0, 30000, 16384).astype(np.int32)]
-
-    def table_gradient() -> list[Any]:
-        return [normal(16384, 256), table()[1]]
 
     rows: list[tuple[str, Callable[[], list[Any]], Callable[..., Any], Callable[..., Any]]] = [
         ("softmax", one, tf.nn.softmax, lambda x: jax.nn.softmax(x)),
@@ -92,7 +96,7 @@ def memory_rows() -> list[Row]:
         ("gather rows, gradient", table_gradient, lambda g, i: tf.math.unsorted_segment_sum(g, i, 30000),
          lambda g, i: jnp.zeros((30000, 256), jnp.float32).at[i].add(g)),
         ("sort 1e6", lambda: [normal(1_000_000)], lambda x: tf.sort(x), lambda x: jnp.sort(x)),
-        ("top-k 8", top_k_input, lambda x: tuple(tf.math.top_k(x, 8)), lambda x: jax.lax.top_k(x, 8)),
+        ("top-k 8", one, lambda x: tuple(tf.math.top_k(x, 8)), lambda x: jax.lax.top_k(x, 8)),
     ]
     return [Row(case, "memory", make, tf_fn, jax_fn) for case, make, tf_fn, jax_fn in rows]
 

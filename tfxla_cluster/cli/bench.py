@@ -23,6 +23,7 @@ def entry() -> int:
 
 
 def main(argv: Sequence[str]) -> int:
+    """Runs the rows, prints them and their means; 0, or UsageError for a filter that matches none."""
     parser = argparse.ArgumentParser("tfxla-bench", description=__doc__, epilog=common.EXIT_CODES,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("suite", choices=["cpu"])
@@ -42,6 +43,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def run_rows(pattern: str, rounds: int) -> list[dict[str, Any]]:
+    """Measures and prints the rows whose case or family contains `pattern`: a dict a row."""
     from ..bench import contenders, measure
     from ..bench.rows import all_rows
 
@@ -73,6 +75,7 @@ def describe(row: Any, timings: dict[str, Any], moved: int, dropped: int) -> dic
 
 
 def print_row(row: dict[str, Any], flush: bool = False) -> None:
+    """One line of the table: milliseconds, and ratios above 1 where this package is quicker."""
     rate = f"{row['flops'] / row['ours_ms'] / 1e6:5.0f}" if row["flops"] else ""
     peers = " ".join(f"{row['peers'][name]:9.3f}" for name in ("graph", "stock jit", "jax"))
     noisy = "  (noisy: other processes ran)" if row["rounds_dropped"] < 0 else ""
@@ -81,6 +84,7 @@ def print_row(row: dict[str, Any], flush: bool = False) -> None:
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, float]:
+    """Geometric means over the rows, and the worst ratio to the best peer."""
     def mean(key: str) -> float:
         return math.exp(sum(math.log(r[key]) for r in rows) / len(rows))
 

@@ -29,6 +29,7 @@ def entry() -> int:
 
 
 def main(argv: Sequence[str]) -> int:
+    """Trains, measures, writes the report and prints the table."""
     options = _parser().parse_args(argv)
     dump = Path(options.dump_to).resolve()
     check_directory(str(dump))

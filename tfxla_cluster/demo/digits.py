@@ -53,6 +53,7 @@ def build(image_size: int = 8, dropout: float = 0.3, jit_compile: bool | str = "
 
 
 def main() -> None:
+    """Trains and tests the model, and prints its loss and accuracy."""
     (x, y), (x_test, y_test) = load()
     model = build()
     model.fit(x, y, batch_size=BATCH, epochs=12, verbose=2)

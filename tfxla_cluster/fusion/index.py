@@ -89,6 +89,7 @@ class Refiner(Splitter):
         self.changed = False
 
     def split(self, atom: Atom, high: Dim, low: Dim) -> tuple[Atom, Atom]:
+        """As by division now, and noted: the caller starts over with two digits in place of `atom`."""
         if not isinstance(atom, Digit):
             return super().split(atom, high, low)
         if atom not in self.parts:

@@ -30,6 +30,7 @@ _FOLDED = frozenset(
 
 
 def run(comp: Computation) -> Computation:
+    """Constants for instructions whose operands are all constant, where the result is small."""
     folded: dict[Instr, Instr] = {}
     for instr in comp.instrs:
         if instr.opcode in _FOLDED and instr.operands:

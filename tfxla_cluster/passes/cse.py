@@ -30,6 +30,7 @@ def attributes_key(instr: Instr) -> Any:
 
 
 def run(comp: Computation) -> Computation:
+    """The first of equal pure instructions in place of the others."""
     first: dict[Any, Instr] = {}
     same: dict[Instr, Instr] = {}
     for instr in comp.instrs:

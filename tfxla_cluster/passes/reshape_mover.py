@@ -15,6 +15,7 @@ _NEVER = ("map", "bitcast-convert", "copy", "stochastic-convert")
 
 
 def run(comp: Computation) -> Computation:
+    """Elementwise instructions before the reshapes of their operands instead of after them."""
     users: dict[Instr, int] = {}
     for instr in comp.instrs:
         for operand in instr.operands:

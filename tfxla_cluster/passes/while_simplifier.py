@@ -16,6 +16,7 @@ _SINK_LIMIT = 1024
 
 
 def run(comp: Computation) -> Computation:
+    """Loops that carry only what changes and is used."""
     replaced: dict[Instr, Instr] = {}
     users = None
     for instr in comp.instrs:

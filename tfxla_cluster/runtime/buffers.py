@@ -55,6 +55,7 @@ def assign(
     buffers: Sequence[Buffer], liveness: Liveness, affinities: Iterable[Affinity],
     effects: Mapping[int, Effect],
 ) -> Assignment:
+    """Merges buffers along `affinities`, most promising first, then packs what remains into the arena."""
     groups = _Groups(buffers, liveness, effects)
     ranked = sorted(affinities, key=lambda a: (a.inplace, -a.depth, -dims.sample(buffers[a.target].bytes)))
     for affinity in ranked:

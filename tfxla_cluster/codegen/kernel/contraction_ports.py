@@ -17,12 +17,14 @@ class Ports:
         self._outputs: dict[UnitRef, Buffer] = {}
 
     def read(self, kind: str, index: int, dtype: DType) -> Buffer:
+        """The input that is the unit's buffer (kind, index), made when first asked for."""
         ref = UnitRef(kind, index)
         if ref not in self._inputs:
             self._inputs[ref] = self.b.input(dtype)
         return self._inputs[ref]
 
     def write(self, kind: str, index: int, dtype: DType) -> Buffer:
+        """The output that is the unit's buffer (kind, index), made when first asked for."""
         ref = UnitRef(kind, index)
         if ref not in self._outputs:
             self._outputs[ref] = self.b.output(dtype)

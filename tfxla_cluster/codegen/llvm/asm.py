@@ -60,6 +60,7 @@ class Asm:
         return Reg(self, f"<{items}>", type, lanes, 0)
 
     def splat(self, reg: Reg, lanes: int) -> Reg:
+        """The value in each of `lanes` lanes."""
         if reg.lanes == lanes:
             return reg
         if reg.value is not None:
@@ -89,6 +90,7 @@ class Asm:
 
     # --- pure instructions ---
     def op(self, name: str, a: Operand, b: Operand) -> Reg:
+        """A binary instruction; 64-bit numbers are folded, and what adds 0 or multiplies by 1 is left out."""
         x, y = self.pair(a, b)
         if x.value is not None and y.value is not None and x.type == "i64" and name in _FOLD:
             return self.literal("i64", _FOLD[name](int(x.value), int(y.value)))
@@ -115,6 +117,7 @@ class Asm:
         return self.cmp("uno", x, x)
 
     def select(self, cond: Reg, a: Operand, b: Operand) -> Reg:
+        """`a` in the lanes where `cond` holds, else `b`."""
         x, y = self.pair(a, b)
         if cond.lanes > x.lanes:
             x, y = self.splat(x, cond.lanes), self.splat(y, cond.lanes)
@@ -124,6 +127,7 @@ class Asm:
             x.type, x.lanes, max(cond.level, x.level, y.level))
 
     def cast(self, name: str, x: Reg, type: str) -> Reg:
+        """The conversion `name` of `x` to `type`; `x` itself where it has that type."""
         if x.type == type:
             return x
         return self._pure(
@@ -162,6 +166,7 @@ class Asm:
         self.declares[name] = f"declare {result} @{name}({', '.join(args)})"
 
     def shuffle(self, x: Reg, lanes: Sequence[int], y: Reg | None = None) -> Reg:
+        """Lanes of `x`, then of `y`, by number."""
         kind = type_text(x.type, x.lanes)
         mask = ", ".join(f"i32 {lane}" for lane in lanes)
         other = y.text if y is not None else "poison"
@@ -170,6 +175,7 @@ class Asm:
             x.type, len(lanes), max(x.level, y.level if y is not None else 0))
 
     def extract(self, x: Reg, lane: int) -> Reg:
+        """One lane as a scalar."""
         if x.lanes == 1 or x.value is not None:
             return x if x.value is None else self.literal(x.type, x.value)
         return self._pure(
@@ -220,6 +226,7 @@ class Asm:
         return Reg(self, reg.text, reg.type, reg.lanes, self.level, reg.value)
 
     def begin_loop(self, start: Reg, init: Sequence[Reg] = ()) -> Loop:
+        """Opens a loop that `end_loop` closes; `init`: the carried values at its first iteration."""
         self._open("body", barrier=False)
         index = Reg(self, self._name(), "i64", 1, self.level)
         args = tuple(Reg(self, self._name(), r.type, r.lanes, self.level) for r in init)

@@ -78,6 +78,7 @@ def _round_to_odd(asm: Asm, x: Reg) -> Reg:
 
 
 def float_to_integer(asm: Asm, target: DType, x: Reg) -> Reg:
+    """Truncated toward zero; out of range the nearest integer, NaN 0."""
     signed = target.kind == "int"
     if target.bits == 4:
         low, high = (-8.0, 7.0) if signed else (0.0, 15.0)

@@ -60,6 +60,7 @@ def work_bits(dtype: DType) -> int:
 
 
 def from_memory(asm: Asm, dtype: DType, raw: Reg) -> Reg:
+    """A register's form of an element of `dtype` as it lies in memory."""
     if dtype.kind == "pred":
         return asm.cmp("ne", raw, 0)
     if dtype.name == "f16":
@@ -72,6 +73,7 @@ def from_memory(asm: Asm, dtype: DType, raw: Reg) -> Reg:
 
 
 def to_memory(asm: Asm, dtype: DType, value: Reg) -> Reg:
+    """The bits that lie in memory for a value of `dtype`."""
     if dtype.kind == "pred":
         return asm.cast("zext", value, "i8")
     if dtype.name == "f16":

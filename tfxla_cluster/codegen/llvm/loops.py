@@ -24,6 +24,7 @@ LIGHT_BODY = 15
 
 
 def emit_for(e: Emitter, stmt: For) -> None:
+    """In lanes where asked for and possible, else in order."""
     if stmt.kind == "vector" and e.width == 1:
         e.varying = varying_variables(stmt.body, [stmt.var])
         if runs_in_lanes(stmt.body, e.varying):
@@ -125,6 +126,7 @@ def lane_mask(e: Emitter, count: Reg, width: int) -> Reg:
 
 
 def emit_reduce(e: Emitter, stmt: Reduce) -> None:
+    """In lanes where asked for and possible, else in order."""
     if stmt.kind == "vector" and e.width == 1:
         e.varying = varying_variables(stmt.body, [stmt.var]) | set(stmt.combine.args)
         e.varying |= varying_variables(stmt.combine.body, stmt.combine.args)
@@ -285,6 +287,7 @@ def _finish_reduce(e: Emitter, stmt: Reduce, width: int, parts: Sequence[Reg], e
 
 
 def emit_if(e: Emitter, stmt: If) -> None:
+    """Both sides as branches, whose results meet behind them."""
     cond = e.scalar(stmt.cond)
     wide = [e.width > 1 and v in e.varying for v in stmt.outs]
     chosen = []
@@ -297,6 +300,7 @@ def emit_if(e: Emitter, stmt: If) -> None:
 
 
 def emit_while(e: Emitter, stmt: While) -> None:
+    """A loop whose test runs before each iteration."""
     wide = [e.width > 1 and v in e.varying for v in stmt.body.args]
     loop = e.asm.begin_while(_flatten(e, stmt.init, wide))
     _bind(e, stmt.cond.args, loop.args)

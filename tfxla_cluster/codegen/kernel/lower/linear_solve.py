@@ -70,6 +70,7 @@ class _Matrix:
 
 
 def conjugate(b: KernelBuilder, value: Var) -> Var:
+    """The complex conjugate; a real value as it is."""
     if value.dtype.kind != "complex":
         return value
     real, imag = _parts(b, value)

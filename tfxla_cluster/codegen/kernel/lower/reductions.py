@@ -23,6 +23,7 @@ SPLIT_WORK = 64 * 1024  # elements from which two kernels pay
 
 
 def lower_reduction(program: Program, name: str) -> Unit:
+    """Chooses among row, lane, column and staged kernels by the extents seen."""
     groups = program.groups_of(program.space)
     kept, reduced = sample(extent_of(program.kept)), sample(extent_of(program.reduced))
     if not groups or not program.kept and not program.reduced:

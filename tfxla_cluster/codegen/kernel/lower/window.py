@@ -19,6 +19,7 @@ def is_trivial(dim: WindowDim) -> bool:
 
 
 def position_count(window: Sequence[WindowDim]) -> int:
+    """The number of positions that a window covers."""
     count = 1
     for dim in window:
         count *= dim.size

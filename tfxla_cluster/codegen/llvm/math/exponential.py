@@ -115,6 +115,7 @@ _TANH_Q = (4.8316349793857624e-08, 0.00023494804236912203, 0.02391557963647869, 
 
 
 def tanh(asm: Asm, x: Reg) -> Reg:
+    """A rational function of x clamped to where tanh is not 1; doubles by expm1."""
     magnitude = asm.intrinsic("llvm.fabs", x)
     if x.type == "double":
         bounded = asm.select(asm.cmp("ogt", magnitude, 20.0), 20.0, magnitude)

@@ -51,6 +51,7 @@ _ERF_Q = (3.820558040570706e-05, 0.0010792526823295823, 0.01426377168141802, 0.1
 
 
 def erf(asm: Asm, x: Reg) -> Reg:
+    """A rational function of x clamped to where erf is not 1; doubles by the C library."""
     if x.type == "double":
         return libm.call(asm, "erf", x)
     magnitude = asm.intrinsic("llvm.fabs", x)
