@@ -163,3 +163,27 @@ def test_tasks_and_two_dimensions() -> None:
     source = np.arange(21 * 13, dtype=np.float32).reshape(21, 13)
     (result,) = run(b.finish(sym("c", 1)), [source], [((13, 21), np.float32)], {"r": 21, "c": 13})
     np.testing.assert_array_equal(result, source.T)
+
+
+@pytest.mark.parametrize("dtype", DTYPE_NAMES)
+@pytest.mark.parametrize("start", (0, 1, 5, 8))
+@pytest.mark.parametrize("heavy", (False, True))
+def test_streamed_store(dtype: str, start: int, heavy: bool) -> None:
+    """Past the caches where the address allows it, plainly elsewhere; nothing beyond the end."""
+    b = KernelBuilder("streamed")
+    x, out = b.input(DTYPES[dtype]), b.output(DTYPES[dtype])
+    first = b.index(start)
+    with b.loop(b.index(0), b.size(N), "vector") as i:
+        value = b.load(x, i)
+        for _ in range(20 if heavy and dtype == "f32" else 0):
+            value = b.op("negate", value)
+            b.store(out, b.add(first, i), value, stream=True)
+        b.store(out, b.add(first, i), value, stream=True)
+    loaded = Loaded(b.finish(1))
+    for extent in EXTENTS:
+        source, result = values(dtype, extent), values(dtype, extent + 20)
+        guard = result.copy()
+        loaded([source], [result], {"n": extent})
+        np.testing.assert_array_equal(result[start:start + extent], source)
+        np.testing.assert_array_equal(result[:start], guard[:start])
+        np.testing.assert_array_equal(result[start + extent:], guard[start + extent:])

@@ -103,8 +103,10 @@ class KernelBuilder:
         """Lets `recall` find `value` (of the innermost block) until the block ends."""
         self._memo[-1][key] = value
 
-    def store(self, buffer: Buffer, offset: Var, value: Var, mask: Var | None = None) -> None:
-        self._append(Store(buffer, offset, value, mask))
+    def store(
+        self, buffer: Buffer, offset: Var, value: Var, mask: Var | None = None, stream: bool = False
+    ) -> None:
+        self._append(Store(buffer, offset, value, mask, stream))
 
     # --- index arithmetic, folding what is known ---
     def add(self, a: Var, b: Var) -> Var:
@@ -163,6 +165,7 @@ class KernelBuilder:
     def cond(
         self, predicate: Var, then: Callable[[], Sequence[Var]], orelse: Callable[[], Sequence[Var]]
     ) -> tuple[Var, ...]:
+        """`then()` where `predicate` holds, else `orelse()`: the values of the one that ran."""
         first, second = self.region([], then), self.region([], orelse)
         outs = self._outs([v.dtype for v in first.results])
         self._append(If(predicate, first, second, outs))
@@ -171,6 +174,7 @@ class KernelBuilder:
     def while_loop(
         self, init: Sequence[Var], cond: Callable[..., Var], body: Callable[..., Sequence[Var]]
     ) -> tuple[Var, ...]:
+        """`carried = body(*carried)` while `cond(*carried)`, from `init`; the last carried values."""
         dtypes = [v.dtype for v in init]
         test, step = self.region(dtypes, lambda *a: (cond(*a),)), self.region(dtypes, body)
         outs = self._outs(dtypes)
@@ -181,6 +185,7 @@ class KernelBuilder:
         self._append(product)
 
     def region(self, dtypes: Sequence[DType], fill: Callable[..., Sequence[Var]]) -> Region:
+        """The statements that `fill` appends, given arguments of `dtypes`; it returns the results."""
         args = tuple(Var(d) for d in dtypes)
         self._floor.append(len(self._blocks))
         with self._block(*args) as body:

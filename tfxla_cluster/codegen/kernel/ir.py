@@ -83,12 +83,17 @@ class Load:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Store:
-    """`buffer[offset] = value` where `mask` holds. Offsets of one vector loop never collide."""
+    """`buffer[offset] = value` where `mask` holds. Offsets of one vector loop never collide.
+
+    `stream`: so much is written that it is out of the caches before it is read again, so that a target
+    may write past them.
+    """
 
     buffer: Buffer
     offset: Var
     value: Var
     mask: Var | None = None
+    stream: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

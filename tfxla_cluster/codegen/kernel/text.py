@@ -70,7 +70,8 @@ class _Printer:
             yield f"{self._define(stmt.out)} = {_buffer(stmt.buffer)}[{self._var(stmt.offset)}]{mask}"
         elif isinstance(stmt, Store):
             mask = f" if {self._var(stmt.mask)}" if stmt.mask else ""
-            yield f"{_buffer(stmt.buffer)}[{self._var(stmt.offset)}] = {self._var(stmt.value)}{mask}"
+            stream = " streamed" if stmt.stream else ""
+            yield f"{_buffer(stmt.buffer)}[{self._var(stmt.offset)}] = {self._var(stmt.value)}{mask}{stream}"
         elif isinstance(stmt, Product):
             yield self._product(stmt)
         else:

@@ -80,6 +80,7 @@ class Emitter:
         self.functions: dict[str, str] = {}
         self._slots: dict[int, Reg] = {}
         self._pointers: dict[tuple[str, int], Reg] = {}
+        self._fence = False
 
     # --- memory the kernel owns ---
     def pointer(self, buffer: Buffer) -> Reg:
@@ -100,6 +101,11 @@ class Emitter:
         assert self.count is not None
         self.functions[f"copy_{kind}"] = COPY_FUNCTION.format(type=kind)
         self.asm.line(f"call void @copy_{kind}(ptr {to.text}, ptr {source.text}, i64 {self.count.text})")
+
+    def streams(self) -> None:
+        """Some store writes past the caches: others see it after a fence."""
+        self.functions["nontemporal"] = "!0 = !{i32 1}"
+        self._fence = True
 
     # --- values ---
     def registers(self, var: Var) -> tuple[Reg, ...]:
@@ -154,6 +160,7 @@ class Emitter:
         return [self.env[r] for r in region.results]
 
     def const(self, stmt: Const) -> None:
+        """Binds a constant (a complex one as two parts)."""
         dtype, kind = stmt.out.dtype, register_type(stmt.out.dtype)
         if dtype.kind == "complex":
             number = complex(stmt.value)
@@ -210,6 +217,7 @@ class Emitter:
 
     # --- the function ---
     def function(self, symbol: str) -> Text:
+        """The whole kernel as a function called `symbol`: a loop over the tasks it is given."""
         asm = self.asm
         context = self._argument("%ctx")
         begin, end = self._field(context, abi.TASK_BEGIN), self._field(context, abi.TASK_END)
@@ -232,6 +240,9 @@ class Emitter:
         self.env[self.kernel.task] = Value(S64, (loop.index,), index=True)
         self.block(self.kernel.body)
         asm.end_loop(loop, end, 1)
+        if self._fence:
+            asm.declare("llvm.x86.sse.sfence", "void", [])
+            asm.line("call void @llvm.x86.sse.sfence()")
         return self._text(symbol)
 
     def _argument(self, name: str) -> Reg:

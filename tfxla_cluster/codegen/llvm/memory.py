@@ -36,6 +36,7 @@ exit:
 
 
 def emit_load(e: Emitter, stmt: Load) -> Value:
+    """One element, or one a lane; where masked off nothing is read."""
     asm, dtype = e.asm, stmt.buffer.dtype
     offset = e.env[stmt.offset]
     mask = e.registers(stmt.mask)[0] if stmt.mask is not None else None
@@ -52,12 +53,14 @@ def emit_load(e: Emitter, stmt: Load) -> Value:
 
 
 def emit_store(e: Emitter, stmt: Store) -> None:
+    """One element, or one a lane; where masked off nothing is written."""
     asm, dtype = e.asm, stmt.buffer.dtype
     offset, value = e.env[stmt.offset], e.registers(stmt.value)
     mask = e.registers(stmt.mask)[0] if stmt.mask is not None else None
     raw = tuple(to_memory(asm, dtype, p) for p in value)
     if offset.varying or any(p.lanes > 1 for p in raw) or mask is not None and mask.lanes > 1:
-        _store_lanes(e, stmt.buffer, offset, tuple(asm.splat(r, e.width) for r in raw), mask)
+        lanes = tuple(asm.splat(r, e.width) for r in raw)
+        _store_lanes(e, stmt.buffer, offset, lanes, mask, stmt.stream)
         return
     for pointer, part in zip(_part_pointers(e, stmt.buffer, offset.parts[0], mask), raw):
         asm.store(part, pointer, BITS[part.type] // 8)
@@ -169,12 +172,11 @@ def _lane_offsets(e: Emitter, offset: Value) -> list[Reg]:
 
 def _lane_masks(e: Emitter, mask: Reg | None) -> list[Reg | None]:
     """Each lane's condition as a scalar; None where it always runs."""
-    if mask is None and e.count is None:
-        return [None] * e.width
     if mask is None:
+        if e.count is None:
+            return [None] * e.width
         # The end of a loop holds at least one iteration.
-        rest = [e.asm.cmp("sgt", e.count, lane) for lane in range(1, e.width)]  # type: ignore[arg-type]
-        return [None, *rest]
+        return [None, *(e.asm.cmp("sgt", e.count, lane) for lane in range(1, e.width))]
     active = _active(e, mask)
     return [e.asm.extract(active, lane) for lane in range(e.width)]
 
@@ -188,12 +190,14 @@ def _gather(e: Emitter, buffer: Buffer, offset: Value, mask: Reg | None) -> tupl
     return tuple(parts)
 
 
-def _store_lanes(e: Emitter, buffer: Buffer, offset: Value, raw: tuple[Reg, ...], mask: Reg | None) -> None:
+def _store_lanes(
+    e: Emitter, buffer: Buffer, offset: Value, raw: tuple[Reg, ...], mask: Reg | None, stream: bool
+) -> None:
     asm, dtype, width = e.asm, buffer.dtype, e.width
     kind, whole, is_complex = memory_type(dtype), mask is None and e.mask is None, dtype.kind == "complex"
     align = BITS[kind] // 8
     if _stride(offset) == 1 and (whole or not is_complex and (mask is None or _masked_moves(e, dtype))):
-        _store_neighbours(e, buffer, offset.parts[0], raw, mask)
+        _store_neighbours(e, buffer, offset.parts[0], raw, mask, stream)
         return
     if _stride(offset) == -1 and whole and not is_complex:
         low = asm.gep(e.pointer(buffer), kind, offset.parts[0] - (width - 1))
@@ -205,7 +209,7 @@ def _store_lanes(e: Emitter, buffer: Buffer, offset: Value, raw: tuple[Reg, ...]
 
 
 def _store_neighbours(
-    e: Emitter, buffer: Buffer, offset: Reg, raw: tuple[Reg, ...], mask: Reg | None
+    e: Emitter, buffer: Buffer, offset: Reg, raw: tuple[Reg, ...], mask: Reg | None, stream: bool
 ) -> None:
     asm, width, align = e.asm, e.width, BITS[memory_type(buffer.dtype)] // 8
     pointer = _part_pointers(e, buffer, offset, None)[0]
@@ -213,14 +217,14 @@ def _store_neighbours(
         order = [lane for pair in zip(range(width), range(width, 2 * width)) for lane in pair]
         asm.store(asm.shuffle(raw[0], order, raw[1]), pointer, align)
     elif mask is None and e.mask is None:
-        asm.store(raw[0], pointer, align)
+        _store_whole(e, raw[0], pointer, align, stream)
     elif mask is not None:
         _masked_store(e, raw[0], pointer, mask)
     else:
         some = _masked_store if _masked_moves(e, buffer.dtype) else _store_some
 
         def store_all() -> tuple[Reg, ...]:
-            asm.store(raw[0], pointer, align)
+            _store_whole(e, raw[0], pointer, align, stream)
             return ()
 
         def store_some() -> tuple[Reg, ...]:
@@ -228,6 +232,24 @@ def _store_neighbours(
             return ()
 
         e.full_or_partial(store_all, store_some)
+
+
+def _store_whole(e: Emitter, value: Reg, pointer: Reg, align: int, stream: bool) -> None:
+    """Streamed, and at an address that whole registers need for it: past the caches."""
+    asm, size = e.asm, BITS[value.type] // 8 * value.lanes
+    if not stream or size < e.target.vector_bits // 8:
+        asm.store(value, pointer, align)
+        return
+    e.streams()
+    whole = e.target.vector_bits // 8
+    address = asm.cast("ptrtoint", pointer, "i64")
+    aligned = asm.cmp("eq", asm.op("and", address, asm.literal("i64", whole - 1)), 0)
+    asm.begin_branch()
+    asm.store(value, pointer, whole, ", !nontemporal !0")
+    past = asm.end_branch()
+    asm.begin_branch()
+    asm.store(value, pointer, align)
+    asm.branch(aligned, past, (), asm.end_branch())
 
 
 def _masked_store(e: Emitter, value: Reg, pointer: Reg, mask: Reg | None = None) -> None:

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -15,9 +14,9 @@ from ....ir.dtype import DTYPES, S64, DType
 from ....ir.node import Instr
 from ..builder import KernelBuilder
 from ..ir import Buffer, Var
-from .inline import inline
+from .inline import elementwise
+from .space import all_of
 
-OP_ATTRS = ("direction", "exponent_bits", "mantissa_bits")
 _SPLITTER = Splitter()
 
 
@@ -28,6 +27,7 @@ class Emitter:
     (values are remembered by access and version until their block ends). `results` holds what a reduce
     gave for the current row, `replaced` accesses that are read from scratch instead of computed, `facts`
     says of a condition whether it holds (None: not known) for all that is emitted until it changes.
+    `streamed`: the numbers of the outputs that are written past the caches.
     """
 
     def __init__(self, b: KernelBuilder, program: Program, buffers: Mapping[Instr, Buffer]) -> None:
@@ -36,6 +36,7 @@ class Emitter:
         self.buffers = buffers
         self.results: dict[Instr, Callable[[], tuple[Var, ...]]] = {}
         self.replaced: dict[Access, Callable[[], Var]] = {}
+        self.streamed: frozenset[int] = frozenset()
         self.facts: Callable[[Cond], bool | None] | None = None
         self.version = 0
         self._bound: dict[Digit, tuple[tuple[Digit, ...], Var]] = {}
@@ -89,17 +90,7 @@ class Emitter:
         if special is not None:
             return special(self, access)
         values = [self.value(s) for s in self._sources(access)]
-        return self._elementwise(instr, values)
-
-    def _elementwise(self, instr: Instr, values: Sequence[Var]) -> Var:
-        if instr.opcode == "copy" or instr.opcode == "convert" and instr.shape.dtype == values[0].dtype:
-            return values[0]
-        if instr.opcode == "map":
-            return inline(self.b, instr.attrs["to_apply"], values)[0]
-        attrs: dict[str, Any] = {k: instr.attrs[k] for k in OP_ATTRS if k in instr.attrs}
-        if instr.attrs.get("type") == "TOTALORDER":
-            attrs["type"] = "TOTALORDER"
-        return self.b.op(instr.opcode, *values, dtype=instr.shape.dtype, **attrs)
+        return elementwise(self.b, instr, values)
 
     # --- numbers ---
     def number(self, seq: Seq) -> Var:
@@ -165,10 +156,7 @@ class Emitter:
                 shifted = value if low is None else b.op("subtract", value, low)
                 rest = b.op("remainder", shifted, b.index(cond.step))
                 tests.append(b.compare(rest, b.index(0), "EQ"))
-        total: Var | None = None
-        for test in tests:
-            total = test if total is None else b.op("and", total, test)
-        return total
+        return all_of(b, tests)
 
     # --- opcodes that are more than an op ---
     def _parameter(self, access: Access) -> Var:

@@ -5,14 +5,16 @@ from collections.abc import Sequence
 
 from ....fusion.index import flatten
 from ....fusion.program import Group, Program
-from ....ir.dim import make, product, sample
+from ....ir.dim import ceil_div, make, product, sample
 from ..builder import KernelBuilder
 from ..ir import Buffer, Kernel
 from .costs import weight
 from .emit import Emitter
-from .grid import BLOCK, Blocks, bind_rows, ceil_div, extent, rows_per_task, task_rows
+from .grid import BLOCK, Blocks, bind_rows, extent, outer_task, rows_per_task, task_rows
 from .segments import vector_loop
 from .tiles import tile_group, tiled
+
+STREAM_BYTES = 32 << 20  # read and written by a kernel: about a last-level cache
 
 
 def open_kernel(program: Program, name: str) -> tuple[Emitter, list[Buffer]]:
@@ -20,14 +22,25 @@ def open_kernel(program: Program, name: str) -> tuple[Emitter, list[Buffer]]:
     b = KernelBuilder(name)
     buffers = {p: b.input(p.shape.element_type) for p in program.params}
     outputs = [b.output(r.instr.shape.element_type) for r in program.roots]
-    return Emitter(b, program, buffers), outputs
+    e = Emitter(b, program, buffers)
+    e.streamed = _streamed(program)
+    return e, outputs
+
+
+def _streamed(program: Program) -> frozenset[int]:
+    """Outputs too large, with what is read for them, to stay in the caches."""
+    sizes = [sample(root.instr.shape.byte_size) for root in program.roots]
+    total = sum(sizes) + sum(sample(p.shape.byte_size) for p in program.params)
+    if total < STREAM_BYTES or any(root.instr.opcode == "dynamic-update-slice" for root in program.roots):
+        return frozenset()
+    return frozenset(n for n, size in enumerate(sizes) if 8 * size >= total)
 
 
 def store_roots(e: Emitter, numbers: Sequence[int], outputs: Sequence[Buffer]) -> None:
     """Computes and stores the current element of the outputs with these numbers."""
     values = [e.value(e.program.roots[n]) for n in numbers]
     for n, value in zip(numbers, values):
-        e.b.store(outputs[n], e.number(flatten(e.program.stores[n])), value)
+        e.b.store(outputs[n], e.number(flatten(e.program.stores[n])), value, stream=n in e.streamed)
 
 
 def loop_kernel(program: Program, name: str) -> Kernel:
@@ -55,11 +68,7 @@ def loop_kernel(program: Program, name: str) -> Kernel:
 def _blocked(e: Emitter, groups: Sequence[Group], outputs: Sequence[Buffer]) -> Kernel:
     """A task is a block of the innermost loop of one row."""
     b, blocks = e.b, Blocks(extent(groups[-1]), BLOCK)
-    rows = product(extent(g) for g in groups[:-1])
-    block = b.task
-    if rows != 1:
-        bind_rows(e, groups[:-1], b.op("divide", b.task, b.size(blocks.count)))
-        block = b.op("remainder", b.task, b.size(blocks.count))
+    rows, block = outer_task(e, groups[:-1], blocks, b.task)
     start, stop = blocks.bounds(b, block)
     vector_loop(e, groups[-1], start, stop, lambda: store_roots(e, range(len(outputs)), outputs))
     return b.finish(make("mul", rows, blocks.count), BLOCK * work(e.program))

@@ -15,6 +15,8 @@ from .inline import inline
 from .space import all_of, delinearize, linearize
 
 LANE_BLOCK = 64  # Elements of the last window dimension that one task takes.
+ROW_BLOCKS = 8  # Tasks that share the rows of the operand; each looks at all indices.
+LONG_ROW = 32  # Elements of a window from which looking at an index is little work.
 
 
 class _Form:
@@ -38,6 +40,11 @@ class _Form:
         self.batching = list(zip(attrs.get("input_batching_dims", ()),
                                  attrs.get("scatter_indices_batching_dims", ())))
 
+    def splits_rows(self) -> bool:
+        """An index chooses the first dimension, one row of it, and a row is long."""
+        sizes = self.window_sizes()
+        return 0 in self.to_operand and sizes[0] == 1 and dims_.sample(dims_.product(sizes)) >= LONG_ROW
+
     def window_sizes(self) -> list[Dim]:
         """Extent of the window in each operand dimension (1 where inserted)."""
         sizes: list[Dim] = [1] * self.rank
@@ -49,8 +56,9 @@ class _Form:
 def lower(instr: Instr, target: Target) -> Unit:
     """Results hold the operands first. Indices apply in order, so equal ones combine deterministically.
 
-    Tasks split the last window dimension; within a task that dimension runs in lanes. A window that
-    leaves the operand is skipped whole (XLA's scatter expander).
+    Tasks split the rows of the operand where an index chooses one, else the last window dimension; within
+    a task that dimension runs in lanes. A window that leaves the operand is skipped whole (XLA's scatter
+    expander).
     """
     form = _Form(instr)
     b = KernelBuilder("scatter")
@@ -59,12 +67,17 @@ def lower(instr: Instr, target: Target) -> Unit:
     results = [b.output(o.shape.element_type) for o in form.operands]
     scatter_sizes = [form.update_dims[d] for d in form.scatter_dims]
     lane_dim: Dim = form.update_dims[form.window_dims[-1]] if form.window_dims else 1
-    blocks = (lane_dim + (LANE_BLOCK - 1)) // LANE_BLOCK if form.window_dims else 1
-    first = b.mul(b.task, b.index(LANE_BLOCK))
-    stop = b.op("minimum", b.add(first, b.index(LANE_BLOCK)), b.size(lane_dim))
+    rows = form.splits_rows()
+    blocks: Dim = ROW_BLOCKS if rows else (lane_dim + (LANE_BLOCK - 1)) // LANE_BLOCK if form.window_dims else 1
+    first = b.index(0) if rows else b.mul(b.task, b.index(LANE_BLOCK))
+    stop = b.size(lane_dim)
+    if not rows:
+        stop = b.op("minimum", b.add(first, b.index(LANE_BLOCK)), stop)
     with b.loop(b.index(0), b.size(dims_.product(scatter_sizes))) as number:
         at = delinearize(b, number, scatter_sizes)
         start, valid = _start(b, form, indices, at)
+        if rows:
+            valid = all_of(b, [valid, *_own_row(b, form, start[0])])
 
         def write() -> Sequence[Var]:
             _window(b, instr, form, (updates, results), at, start, (first, stop))
@@ -104,6 +117,14 @@ def _start(
         place = index_dim - (1 if index_dim > form.vector_dim else 0)
         start[operand_dim] = at[place]
     return start, all_of(b, tests)
+
+
+def _own_row(b: KernelBuilder, form: _Form, row: Var) -> tuple[Var, Var]:
+    """Tests that the row is one of this task's."""
+    count = form.operands[0].shape.dims[0]
+    size = b.size((count + (ROW_BLOCKS - 1)) // ROW_BLOCKS)
+    low = b.mul(b.task, size)
+    return b.compare(row, low, "GE"), b.compare(row, b.add(low, size), "LT")
 
 
 def _window(
