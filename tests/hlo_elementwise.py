@@ -4,7 +4,7 @@ from __future__ import annotations
 from tests.hlo_case import EXACT, Case, binary, module, unary
 
 
-def elementwise() -> list[Case]:
+def _floats() -> list[Case]:
     cases = []
     for op in [
         "cosine",
@@ -45,6 +45,11 @@ def elementwise() -> list[Case]:
             cases.append(
                 Case(f"{op}-{dtype}", binary(op, dtype), ulps=64 if op in ("power", "atan2") else 1)
             )
+    return cases
+
+
+def _integers() -> list[Case]:
+    cases = []
     for op in [
         "add",
         "subtract",
@@ -69,6 +74,11 @@ def elementwise() -> list[Case]:
         cases.append(Case(f"{op}-pred", binary(op, "pred"), EXACT))
     cases.append(Case("not-pred", unary("not", "pred"), EXACT))
     cases.append(Case("is-finite-f32", unary("is-finite", "f32", "pred"), EXACT))
+    return cases
+
+
+def _comparisons() -> list[Case]:
+    cases = []
     for direction in ("EQ", "NE", "LT", "LE", "GT", "GE"):
         for dtype in ("f32", "bf16", "s32", "u32", "pred"):
             cases.append(
@@ -81,6 +91,11 @@ def elementwise() -> list[Case]:
     cases.append(
         Case("compare-total", binary("compare", "f32", "pred", ", direction=LT, type=TOTALORDER"), EXACT)
     )
+    return cases
+
+
+def _others() -> list[Case]:
+    cases = []
     cases += [
         Case(f"{op}-c64", binary(op, "c64"), ulps=64, finite=True) for op in ("add", "multiply", "divide")
     ]
@@ -119,6 +134,10 @@ def elementwise() -> list[Case]:
         )
     )
     return cases
+
+
+def elementwise() -> list[Case]:
+    return [*_floats(), *_integers(), *_comparisons(), *_others()]
 
 
 def converts() -> list[Case]:

@@ -159,9 +159,13 @@ def cache_key_text(key: cache.Key) -> str:
     return "; ".join(f"{name}={value}" for name, value in key)
 
 
+def _nobody_runs_it(loaded: Loaded) -> None:
+    """What `on_evict` does without a TensorFlow side."""
+
+
 # Set by api: make the TensorFlow side forget an executable; how often it ran each (by id).
-on_evict: Callable[[Loaded], None] = lambda loaded: None
-usage: Callable[[], Mapping[int, int]] = lambda: {}
+on_evict: Callable[[Loaded], None] = _nobody_runs_it
+usage: Callable[[], Mapping[int, int]] = dict
 _service: list[Service] = []
 
 

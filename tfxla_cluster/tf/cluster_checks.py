@@ -27,7 +27,8 @@ class Checks:
         """As encapsulate.Checks."""
         if not self.inputs or kind not in _CHECKED:
             return value
-        return _check(result, cluster, f"input {number} ({value.partition(':')[0]})", f"check_input_{number}", value, kind)
+        what = f"input {number} ({value.partition(':')[0]})"
+        return _check(result, cluster, what, f"check_input_{number}", value, kind)
 
     def output(self, result: graph_pb2.GraphDef, cluster: str, number: int, value: str, kind: int) -> str:
         """As encapsulate.Checks."""

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection
 
 from tensorflow.core.framework import graph_pb2
+
 from .. import flags, trace
 from ..counters import add as count
 from ..decision import Decision

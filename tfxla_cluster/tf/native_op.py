@@ -152,7 +152,7 @@ class Program:
     def drop(self, loaded: object) -> None:
         """Forget the executable `loaded`, if it is one of this program's."""
         with self._publishing:
-            kept = [words for words in self._entries if words.keep[0].keep is not loaded]  # type: ignore[index]
+            kept = [words for words in self._entries if words.keep[0].keep is not loaded]
             if len(kept) < len(self._entries):
                 self._publish(kept)
 

@@ -24,7 +24,8 @@ def _normal(b: Builder, wide: int, dtype: int) -> None:
     """`wide` is what the kernel computes in."""
     bits_type = types_pb2.DT_UINT64 if wide == _F64 else types_pb2.DT_UINT32
     count, pairs = _sizes(b)
-    bits = b.bits("bits", pairs, *b.original.input[1:3], bits_type, _I32)
+    key, counter = b.original.input[1:3]
+    bits = b.bits("bits", pairs, key, counter, bits_type, _I32)
     units = unit_f64(b, bits) if wide == _F64 else unit_f32(b, bits)
     kind = np.float64 if wide == _F64 else np.float32
     u, v = (_column(b, f"column{k}", units, k, wide) for k in range(2))

@@ -60,6 +60,7 @@ class Builder:
         return f"{name}:{out}:0" if self.named else name
 
     def constant(self, suffix: str, value: np.ndarray | np.generic) -> str:
+        """A Const node; the name of its output."""
         text = self.add(suffix, "Const", [], "output")
         tensor = tensor_util.make_tensor_proto(value)
         self.nodes[-1].attr["dtype"].type = tensor.dtype
