@@ -271,7 +271,8 @@ def _convolution(d: Draft) -> None:
         d.rng.shuffle(order)
     window = _window(d, sizes, True)
     x = d.parameter("f32", _placed([d.rng.choice((1, 2, 5)), features * groups, *sizes], orders[0]))
-    kernel = d.parameter("f32", _placed([features, outs * groups, *(w.size for w in window)], orders[1]))
+    dims = _placed([features, outs * groups, *(w.size for w in window)], orders[1])
+    kernel = d.parameter("f32", dims, hostile=False)  # infinity times padding is NaN or nothing: both are done
     labels = ConvDims(*(n for o in orders for n in (o[0], o[1], tuple(o[2:]))))
     d.keep(d.limit(d.b.convolution(x, kernel, window, labels, feature_group_count=groups)))
 
@@ -310,8 +311,8 @@ def _inner(d: Draft, name: str, state: Sequence[Instr], steps: int) -> tuple[Dra
 
 
 class _Body(Draft):
-    def parameter(self, name: str, dims: Sequence[int], low: int = -4, high: int = 4) -> Instr:
-        return self.keep(self.b.constant(self._array(name, dims, low, high), DTYPES[name]))
+    def parameter(self, name: str, dims: Sequence[int], low: int = -4, high: int = 4, hostile: bool = True) -> Instr:
+        return self.keep(self.b.constant(self._array(name, dims, low, high, hostile), DTYPES[name]))
 
 
 def _like_state(inner: Draft, old: Instr) -> Instr:

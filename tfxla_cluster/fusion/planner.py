@@ -67,6 +67,7 @@ class _Planner:
         self.graph = Graph(comp)
         self.order = order_of(self.graph)
         self.refused: set[tuple[int, int, int, int]] = set()
+        self.handed: dict[Group, dict[Instr, None]] = {}  # members that kernels computing values again read
 
     def run(self, names: Names) -> Computation:
         self._join_producers()
@@ -228,6 +229,12 @@ class _Planner:
                 return
             if not self._one_program(outputs, self.graph.closure(outputs, members)[0]):
                 return
+        handed = {**self.handed.get(group, {}), **{leaf: None for leaf in leaves if leaf in group.members}}
+        outputs = list(dict.fromkeys([*(o for o in self._outputs(group.members) if o is not value), *handed]))
+        members = {**group.members, **group.recomputed}
+        if handed and not self._one_program(outputs, self.graph.closure(outputs, members)[0]):
+            return
+        self.handed[group] = handed
         for reader in readers:
             reader.recomputed.update(chain)
             self.record({

@@ -88,7 +88,7 @@ def _dynamic_slice(ev: Evaluator, instr: Instr, args: list[Any]) -> Array:
 
 
 def _dynamic_update_slice(ev: Evaluator, instr: Instr, args: list[Any]) -> Array:
-    x, update = args[0].copy(), args[1]
+    x, update = np.array(args[0]), args[1]
     starts = _starts(args[2:], update.shape, x.shape)
     x[tuple(slice(i, i + s) for i, s in zip(starts, update.shape))] = update
     return np.asarray(x)

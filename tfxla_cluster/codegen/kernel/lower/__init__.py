@@ -49,5 +49,6 @@ def lower(instr: Instr, target: Target) -> Unit:
     """The kernels that compute `instr`; UnsupportedError names opcode and dtype."""
     lowering = LOWERINGS.get(instr.opcode)
     if lowering is None:
-        raise UnsupportedError(f"{instr.opcode} of {instr.shape} has no kernel ({instr.name})")
+        what = f"{instr.opcode} {instr.attrs.get('custom_call_target', '')}".rstrip()
+        raise UnsupportedError(f"{what} of {instr.shape} has no kernel ({instr.name})")
     return lowering(instr, target)
