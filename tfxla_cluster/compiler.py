@@ -12,13 +12,13 @@ from .codegen.kernel import lower
 from .codegen.kernel import text as kernel_text
 from .codegen.kernel.ir import Kernel
 from .codegen.kernel.unit import Unit, UnitKernel
-from .codegen.llvm.compile import KernelCode, compile_kernels
+from .codegen.llvm.compile import KernelCode, compile_kernels, object_files
 from .codegen.llvm.loader import Library
 from .dump import module_files
 from .dump.module_files import KernelFiles
 from .dump.sink import ModuleDump
 from .fusion import planner as fusion_planner
-from .ir import verifier
+from .ir import collection, verifier
 from .ir.dim import make, sample
 from .ir.node import Instr, Module
 from .passes import pipeline, pipelines
@@ -52,6 +52,11 @@ def compile_module(module: Module, target: Target, dump: ModuleDump, fusion: boo
     Raises VerifierError for an invalid module and UnsupportedError for what has no kernel yet. Each
     stage's files are written as soon as the stage is done.
     """
+    with collection.paused():
+        return _compile_module(module, target, dump, fusion)
+
+
+def _compile_module(module: Module, target: Target, dump: ModuleDump, fusion: bool) -> Compiled:
     with trace.phase("compile", module=module.name) as whole:
         module_files.before(dump, module)
         with trace.phase("verify"):
@@ -72,7 +77,7 @@ def compile_module(module: Module, target: Target, dump: ModuleDump, fusion: boo
             planned = planner.build(fused, units, shared.symbols)
         module_files.launch_plan(dump, planned.plan, fused, target)
         with trace.phase("load"):
-            objects = list(dict.fromkeys(code.object for code in codes))  # kernels share object files
+            objects = object_files(codes)
             executable = load(planned.plan, objects, target)
         if dump:
             with trace.phase("dump"):
@@ -92,6 +97,8 @@ def optimise(module: Module, target: Target, dump: ModuleDump) -> Module:
     """The passes that the flags leave on."""
     passes = [] if flags.get("xla_disable_all_hlo_passes") else pipelines.optimize(target)
     off = set(filter(None, flags.get("xla_disable_hlo_passes").split(",")))
+    if flags.get("tf_xla_disable_constant_folding"):
+        off.add("constant-folding")
     return pipeline.run(module, "optimize", [p for p in passes if p.name not in off], _observer(dump))
 
 

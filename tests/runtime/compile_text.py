@@ -7,7 +7,7 @@ from tfxla_cluster.codegen.kernel.ir import Kernel
 from tfxla_cluster.codegen.kernel.key import key
 from tfxla_cluster.codegen.kernel.lower import lower
 from tfxla_cluster.codegen.kernel.unit import UnitKernel
-from tfxla_cluster.codegen.llvm.compile import compile_kernels
+from tfxla_cluster.codegen.llvm.compile import compile_kernels, object_files
 from tfxla_cluster.codegen.llvm.loader import Library
 from tfxla_cluster.fusion.planner import fuse
 from tfxla_cluster.ir.node import Module
@@ -31,4 +31,4 @@ def compile_text(text: str, fused: bool = False) -> Executable:
 def compile_module(module: Module, fused: bool = False) -> Executable:
     planned, kernels = plan_of(fuse(module, host.target(), lambda record: None) if fused else module)
     codes = compile_kernels([(k, s) for s, k in kernels.items()], host.target())
-    return Executable(planned.plan, Library([c.object for c in codes], host.target()))
+    return Executable(planned.plan, Library(object_files(codes), host.target()))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tfxla_cluster.codegen.kernel.ir import Kernel
-from tfxla_cluster.codegen.llvm.compile import compile_kernels
+from tfxla_cluster.codegen.llvm.compile import KernelCode, compile_kernels, object_files
 from tfxla_cluster.codegen.llvm.loader import Library
 from tfxla_cluster.fusion.planner import fuse
 from tfxla_cluster.ir import evaluator, text
@@ -111,14 +111,14 @@ def program(seed: int) -> Module:
     return b.module(*rng.choices(grown, k=3), grown[-1])
 
 
-_codes: dict[str, bytes] = {}  # object code by symbol, the same for all programs
+_codes: dict[str, KernelCode] = {}  # by symbol, the same for all programs
 
 
 def compiled(module: Module) -> Executable:
     planned, kernels = plan_of(module)
     missing: list[tuple[Kernel, str]] = [(k, s) for s, k in kernels.items() if s not in _codes]
-    _codes.update({c.symbol: c.object for c in compile_kernels(missing, host.target())})
-    return Executable(planned.plan, Library([_codes[s] for s in kernels], host.target()))
+    _codes.update({c.symbol: c for c in compile_kernels(missing, host.target())})
+    return Executable(planned.plan, Library(object_files(_codes[s] for s in kernels), host.target()))
 
 
 @pytest.mark.parametrize("fused", [False, True])

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tfxla_cluster.codegen.llvm.compile import compile_kernels
+from tfxla_cluster.codegen.llvm.compile import compile_kernels, object_files
 from tfxla_cluster.errors import InputFileError
 from tfxla_cluster.ir import dim as dims
 from tfxla_cluster.ir.text import parse
@@ -187,7 +187,7 @@ def test_an_executable_runs_in_another_process(tmp_path: Path) -> None:
     """From object code and plan alone: nothing is generated again."""
     planned, kernels = plan_of(parse(STRAIGHT))
     codes = compile_kernels([(k, s) for s, k in kernels.items()], host.target())
-    sections = persist.to_sections(planned.plan, [c.object for c in codes])
+    sections = persist.to_sections(planned.plan, object_files(codes))
     assert Store(str(tmp_path)).put(key([("m", 1)]), persist.KIND, sections)
     subprocess.run([sys.executable, "-c", _LOAD, str(tmp_path)], check=True, timeout=60, cwd=Path(__file__).parents[2])
 

@@ -2,9 +2,10 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import threading
-from collections.abc import Callable, Container, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,7 +14,8 @@ from llvmlite.binding import ffi
 
 from ...target import Target
 from ..kernel.ir import Kernel
-from .emitter import Text, emit, module_text
+from .emitter import emit
+from .texts import Text, module_text, shared_text
 
 # A module costs about as much as some hundred lines: kernels share modules of at least this many lines.
 _MODULE_LINES = 400
@@ -23,13 +25,20 @@ _MODULE_LINES = 400
 class KernelCode:
     """Machine code of one kernel: `object` is a relocatable file that defines `symbol`.
 
-    Kernels compiled together share one object file. `assembly()` gives this kernel's code as text.
+    Kernels compiled together share one object file; `parts` are object files of functions that it calls.
+    `assembly()` gives this kernel's code as text.
     """
 
     symbol: str
     llvm_ir: str
     object: bytes
     assembly: Callable[[], str]
+    parts: tuple[bytes, ...] = ()
+
+
+def object_files(codes: Iterable[KernelCode]) -> list[bytes]:
+    """All object files that the kernels need, each once."""
+    return list(dict.fromkeys(data for code in codes for data in (code.object, *code.parts)))
 
 
 class _Machines(threading.local):
@@ -62,8 +71,10 @@ def _own_machine(target: Target, level: int = _BEST) -> llvm.TargetMachine:
 
 
 def compile_kernel(kernel: Kernel, target: Target, symbol: str) -> KernelCode:
-    """Machine code for `kernel` under the name `symbol`; UnsupportedError names what has no rule."""
-    return _compile([(symbol, emit(kernel, target, symbol))], target)[0]
+    """Machine code for `kernel` under the name `symbol`, in one object; UnsupportedError names what has no rule."""
+    text = emit(kernel, target, symbol)
+    alone = module_text([text])
+    return KernelCode(symbol, alone, assemble(alone, target), lambda: assembly(alone, target))
 
 
 def compile_kernels(
@@ -73,15 +84,27 @@ def compile_kernels(
 
     `quick`: symbols of kernels that run too briefly to repay careful code.
     """
-    groups = _groups(kernels, target, quick)
-    if threads < 2:
-        done = [_compile(group, target, level) for group, level in groups]
-    else:
-        with ThreadPoolExecutor(threads) as pool:
-            jobs = [pool.submit(_compile, group, target, level) for group, level in groups]
-            done = [job.result() for job in jobs]
-    codes = {code.symbol: code for group_codes in done for code in group_codes}
-    return [codes[symbol] for _, symbol in kernels]
+    parts: dict[str, Future[bytes]] = {}
+    with ThreadPoolExecutor(max(threads, 1)) as pool:
+        jobs = []
+        for group, level in _groups(kernels, target, quick):
+            for name, function in ((n, f) for _, text in group for n, f in text.shared.items()):
+                if name not in parts:
+                    parts[name] = pool.submit(_shared_object, shared_text(function), target)
+            jobs.append((group, level, pool.submit(assemble, _group_text(group), target, level)))
+        codes = [code for group, level, job in jobs for code in _codes(group, target, level, job.result(), parts)]
+    by_symbol = {code.symbol: code for code in codes}
+    return [by_symbol[symbol] for _, symbol in kernels]
+
+
+def _group_text(group: Sequence[tuple[str, Text]]) -> str:
+    return module_text([text for _, text in group], whole=False)
+
+
+@functools.lru_cache(maxsize=64)
+def _shared_object(text: str, target: Target) -> bytes:
+    """The object of a large function, compiled once a process."""
+    return assemble(text, target)
 
 
 def _groups(
@@ -99,13 +122,14 @@ def _groups(
     yield from ((group, level) for level, group in open_groups.items() if group)
 
 
-def _compile(group: Sequence[tuple[str, Text]], target: Target, level: int = _BEST) -> list[KernelCode]:
-    data = assemble(module_text([text for _, text in group]), target, level)
-    codes = []
+def _codes(
+    group: Sequence[tuple[str, Text]], target: Target, level: int, data: bytes, parts: Mapping[str, Future[bytes]]
+) -> Iterator[KernelCode]:
+    """The kernels of one object file."""
     for symbol, text in group:
         alone = module_text([text])
-        codes.append(KernelCode(symbol, alone, data, partial(assembly, alone, target, level)))
-    return codes
+        needed = tuple(parts[name].result() for name in text.shared)
+        yield KernelCode(symbol, alone, data, partial(assembly, alone, target, level), needed)
 
 
 def assemble(text: str, target: Target, level: int = _BEST) -> bytes:

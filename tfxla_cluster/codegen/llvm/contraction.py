@@ -1,17 +1,19 @@
 """LLVM IR of the block product (`kernel.ir.Product`): explicit vectors, register tiles, no optimiser needed.
 
-A product calls an internal function of its module,
+A product calls a function that all kernels with such products share,
     void NAME(ptr c, i64 c_stride, ptr a, i64 a_stride, ptr b, i64 b_stride,
               i64 rows, i64 cols, i64 depth, i1 accumulate)
 with a, b, c advanced to their offsets and strides in elements.
 """
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..kernel.contraction import PANEL_DEPTH, Tile, tile
 from ..kernel.ir import Product
+from .texts import Shared
 
 if TYPE_CHECKING:
     from .emitter import Emitter
@@ -53,13 +55,11 @@ class Spec:
 
 
 def emit_product(e: Emitter, stmt: Product) -> None:
-    """Call the product's function; its text joins the module's functions."""
+    """Call the product's function, which all kernels with such a product share."""
     asm, dtype = e.asm, stmt.c.dtype
     spec = Spec(dtype.name, tile(dtype, e.target), stmt.a_major == "depth", stmt.packed)
     assert stmt.panel == spec.tile.panel, (stmt.panel, spec)
-    e.functions[spec.name] = function_text(spec)
-    asm.declare(spec.fma.removeprefix("@"), spec.vector, [spec.vector] * 3)
-    asm.declare(_PREFETCH.removeprefix("@"), "void", ["ptr", "i32", "i32", "i32"])
+    e.shared[spec.name] = shared_function(spec)
     arguments = []
     for buffer, offset, stride in (
         (stmt.c, stmt.c_offset, stmt.c_stride), (stmt.a, stmt.a_offset, stmt.a_stride),
@@ -69,6 +69,17 @@ def emit_product(e: Emitter, stmt: Product) -> None:
         arguments += [f"ptr {pointer.text}", f"i64 {e.scalar(stride).text}"]
     arguments += [f"i64 {e.scalar(size).text}" for size in (stmt.rows, stmt.cols, stmt.depth)]
     asm.line(f"call void @{spec.name}({', '.join(arguments)}, i1 {e.scalar(stmt.accumulate).text})")
+
+
+@functools.cache
+def shared_function(spec: Spec) -> Shared:
+    """The product's function for all its callers."""
+    fma, prefetch = spec.fma.removeprefix("@"), _PREFETCH.removeprefix("@")
+    declares = {
+        fma: f"declare {spec.vector} @{fma}({', '.join([spec.vector] * 3)})",
+        prefetch: f"declare void @{prefetch}(ptr, i32, i32, i32)"}
+    prototype = f"declare void @{spec.name}(ptr, i64, ptr, i64, ptr, i64, i64, i64, i64, i1)"
+    return Shared(function_text(spec), declares, prototype)
 
 
 def function_text(spec: Spec) -> str:
@@ -194,7 +205,7 @@ def _loops_text(spec: Spec) -> list[str]:
     """For each panel of b (it stays in L1), for each tile of rows."""
     panel, scalar = spec.tile.panel, spec.scalar
     return [
-        f"define internal void @{spec.name}(ptr noalias %c, i64 %c_stride, ptr noalias %a, i64 %a_stride, "
+        f"define weak_odr void @{spec.name}(ptr noalias %c, i64 %c_stride, ptr noalias %a, i64 %a_stride, "
         "ptr noalias %b, i64 %b_stride, i64 %rows, i64 %cols, i64 %depth, i1 %accumulate) {",
         "entry:",
         *([] if spec.packed else [

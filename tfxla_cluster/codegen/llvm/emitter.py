@@ -1,9 +1,8 @@
 """Kernel IR to LLVM IR text: one function a kernel, in the ABI of `codegen.kernel.abi`."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from ...errors import InternalError
 from ...ir.dtype import S64
@@ -33,30 +32,12 @@ from .contraction import emit_product
 from .formats import register_type, round_to
 from .memory import COPY_FUNCTION, emit_load, emit_store
 from .operand import Reg
+from .texts import Shared, Text
 from .values import Value, combine_strides, registers
 
 _INDEX_OPCODES = ("add", "multiply", "divide", "remainder", "maximum", "minimum")
 _LINEAR_OPCODES = ("add", "subtract", "multiply")
 _SHIFTS = {"add": "add", "subtract": "sub", "multiply": "mul"}
-
-
-@dataclass(frozen=True)
-class Text:
-    """LLVM IR of one kernel: its function, internal functions it calls, and declarations, by name."""
-
-    function: str
-    helpers: Mapping[str, str]
-    declares: Mapping[str, str]
-
-
-def module_text(texts: Sequence[Text]) -> str:
-    """One module of the kernels' functions; what they share stands in it once."""
-    helpers: dict[str, str] = {}
-    declares: dict[str, str] = {}
-    for text in texts:
-        helpers.update(text.helpers)
-        declares.update(text.declares)
-    return "\n".join([*(t.function for t in texts), *helpers.values(), *declares.values(), ""])
 
 
 class Emitter:
@@ -78,6 +59,7 @@ class Emitter:
         self.varying: set[Var] = set()
         self.index_variables = index_variables(kernel)
         self.functions: dict[str, str] = {}
+        self.shared: dict[str, Shared] = {}
         self._slots: dict[int, Reg] = {}
         self._pointers: dict[tuple[str, int], Reg] = {}
         self._fence = False
@@ -254,7 +236,7 @@ class Emitter:
     def _text(self, symbol: str) -> Text:
         head = f"define void @{symbol}(ptr %ctx, ptr %inputs, ptr %outputs, ptr %sizes) nounwind {{\nentry:"
         function = "\n".join([head, *self.asm.finish(), "  ret void", "}", ""])
-        return Text(function, self.functions, self.asm.declares)
+        return Text(function, self.functions, self.asm.declares, self.shared)
 
 
 _EMIT: dict[type, Callable[..., None]] = {
