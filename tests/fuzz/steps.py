@@ -317,8 +317,8 @@ class _Body(Draft):
 
 def _like_state(inner: Draft, old: Instr) -> Instr:
     """A value of the shape of `old`: the last there is."""
-    same = [v for v in inner.values if v.shape.dims == old.shape.dims and v.shape.element_type == old.shape.element_type]
-    return same[-1]
+    kind, dims = old.shape.element_type, old.shape.dims
+    return [v for v in inner.values if (v.shape.element_type, v.shape.dims) == (kind, dims)][-1]
 
 
 def _while(d: Draft) -> None:

@@ -1,0 +1,88 @@
+"""The table of TensorFlow ops through `jit`, against eager TensorFlow: a row that is native and right stays so."""
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfxla_cluster
+from tests.tf.ops_table import ROWS, Row
+from tfxla_cluster import counters
+
+# What is not native and equal to eager: how its outcome begins, and why. A row that gets better must leave.
+_EAGER_WRONG = "differs"  # eager itself is wrong
+_NO_OP = "refused: InvalidArgumentError"  # TensorFlow's bridge has no compiled form of the op, stock raises too
+_NOT_YET = "fallback"  # a custom call or opcode without a kernel: stock XLA compiles the function
+_CONTRACT = "no error"  # compiled code does not check indices and divisors, stock does not either
+KNOWN: dict[str, str] = {
+    "erf-float64": _EAGER_WRONG,  # NaN for infinity
+    **dict.fromkeys(("argmax-float32", "argmax-bfloat16", "argmin-float32", "argmin-bfloat16"), _EAGER_WRONG),
+    # ^ along the first axis eager skips NaN, along the last it finds it, as NumPy and we do
+    "ndtri-float32": "differs",  # the bridge's formula gives -inf from 1e-10 down, stock the same
+    "float_to_int_out_of_range-float32": "differs",  # not defined; XLA's rule is to saturate
+    "integer_division_by_zero-int32": _CONTRACT, "gather_out_of_range-float32": _CONTRACT,
+    **dict.fromkeys(("reduce_euclidean_norm-float32", "segment_sum_sorted-float32", "det-float32", "lu-float32",
+                     "resize_bicubic-float32", "resize_area-float32"), _NO_OP),
+    **dict.fromkeys(("solve-float32", "inv-float32", "qr-float32", "eigh-float32", "expm-float32", "fft-complex64",
+                     "ifft-complex64", "fft2d-complex64", "rfft-float32"), _NOT_YET),
+}
+
+
+def outcome(row: Row, dtype: str) -> str:
+    """'native', 'raises' (as eager does), or what is not as it should be: 'fallback: why', 'differs: where'..."""
+    args = row.make(dtype)
+    want, eager_error = _call(row.fn, args)
+    before = counters.snapshot()
+    got, error = _call(tfxla_cluster.jit(row.fn), args)
+    after = counters.snapshot()
+    if eager_error is not None or error is not None:
+        if eager_error is not None and error is not None:
+            return "raises"
+        return f"refused: {error}" if error is not None else f"no error: {eager_error}"
+    if after["fallbacks"] != before["fallbacks"]:
+        old = before["fallback_reasons"]
+        new = [r for r, n in after["fallback_reasons"].items() if n != old.get(r, 0)]
+        return f"fallback: {new[-1]}"
+    for number, (one, other) in enumerate(zip(tf.nest.flatten(got), tf.nest.flatten(want))):
+        problem = _difference(np.asarray(one.numpy()), np.asarray(other.numpy()), row.tolerance)
+        if problem:
+            return f"differs: output {number}, {problem}"
+    return "native"
+
+
+def _call(fn: Any, args: list[Any]) -> tuple[Any, str | None]:
+    try:
+        return fn(*args), None
+    except (tf.errors.OpError, ValueError, TypeError) as error:
+        return None, f"{type(error).__name__} {str(error).splitlines()[0]}"
+
+
+def _difference(got: np.ndarray, want: np.ndarray, tolerance: float) -> str:
+    if got.shape != want.shape or got.dtype != want.dtype:
+        return f"{got.dtype}{list(got.shape)} instead of {want.dtype}{list(want.shape)}"
+    if want.dtype.kind == "c":
+        return _difference(got.real, want.real, tolerance) or _difference(got.imag, want.imag, tolerance)
+    if want.dtype.kind in "biu":
+        wrong = got != want
+    else:
+        unit = float(ml_dtypes.finfo(want.dtype).eps)
+        got, want = got.astype(np.float64), want.astype(np.float64)
+        finite = np.isfinite(want)
+        with np.errstate(all="ignore"):
+            close = np.abs(got - want) <= tolerance * unit * np.maximum(np.abs(want), 1)
+        wrong = ~np.where(finite, close, (got == want) | (np.isnan(got) & np.isnan(want)))
+    if not wrong.any():
+        return ""
+    at = tuple(int(i) for i in np.argwhere(wrong)[0])
+    return f"{int(wrong.sum())} of {wrong.size} elements, first at {list(at)}: {got[at]} instead of {want[at]}"
+
+
+@pytest.mark.parametrize(("row", "dtype"), [(r, d) for r in ROWS for d in r.dtypes],
+                         ids=[f"{r.name}-{d}" for r in ROWS for d in r.dtypes])
+def test_op(row: Row, dtype: str) -> None:
+    expected = KNOWN.get(f"{row.name}-{dtype}", "native")
+    found = outcome(row, dtype)
+    assert found.startswith(expected), f"{row.name}-{dtype} is '{found}', expected '{expected}'"
