@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+WARM_ROUNDS = 5  # Until then the C library gives large results fresh pages, whose faults cost more than the row.
 OTHERS_LIMIT = 0.1  # Cores that other processes may use in a round that counts.
 
 
@@ -46,14 +47,14 @@ class _Cpu:
 def interleave(
     contenders: Mapping[str, Callable[[], object]], rounds: int = 25, budget_s: float = 20.0
 ) -> tuple[dict[str, Timing], int]:
-    """Time each contender once a round after two untimed calls; (timings, rounds dropped).
+    """Time each contender once a round after WARM_ROUNDS untimed ones; (timings, rounds dropped).
 
     At least five rounds are run however long they take. Where more than half of the rounds were disturbed,
     all count: the caller sees it in the number dropped (-1) and in the spread.
     """
-    for call in contenders.values():
-        call()
-        call()
+    for _ in range(WARM_ROUNDS):
+        for call in contenders.values():
+            call()
     samples: list[tuple[float, dict[str, float]]] = []
     begin, cpu = time.perf_counter(), _Cpu()
     while len(samples) < rounds and (len(samples) < 5 or time.perf_counter() - begin < budget_s):
