@@ -98,8 +98,9 @@ def _compile(target: Target) -> bytes:
     where the full optimiser gets 14, but a process starts 100 ms earlier."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    # The large model has no 32-bit relocations, which overflow where LLVM's loader maps parts far apart.
     machine = llvm.Target.from_default_triple().create_target_machine(
-        cpu=target.arch, features=target.features, opt=0, reloc="pic", codemodel="jitdefault")
+        cpu=target.arch, features=target.features, opt=0, reloc="static", codemodel="large")
     module = llvm.parse_assembly(str(build(llvm.get_default_triple())))
     module.verify()
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options())

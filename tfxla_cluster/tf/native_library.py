@@ -159,7 +159,8 @@ class Library:
         miss = ctypes.cast(self.miss, ctypes.c_void_p).value or 0
         module = native_code.build(addresses, ctypes.addressof(self.table), CAPACITY, miss, self.stopped.address)
         machine = llvm.Target.from_default_triple().create_target_machine(
-            cpu=llvm.get_host_cpu_name(), opt=2, jit=True)
+            cpu=llvm.get_host_cpu_name(), opt=2, jit=True,
+            reloc="static", codemodel="large")  # no 32-bit relocations to overflow
         parsed = llvm.parse_assembly(str(module))
         parsed.verify()
         self.engine = llvm.create_mcjit_compiler(parsed, machine)
