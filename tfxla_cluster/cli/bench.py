@@ -18,6 +18,10 @@ from . import common
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 
+# Peers that the suite names and no row is written for yet; the roadmap brings them.
+MISSING_PEERS = ("torch.compile",)
+
+
 def entry() -> int:
     return common.run("tfxla-bench", main)
 
@@ -38,7 +42,7 @@ def main(argv: Sequence[str]) -> int:
         print(f"{name}: geometric mean {figures['geomean_vs_stock_jit']:.2f} x stock jit, "
               f"{figures['geomean_vs_best_peer']:.2f} x best peer, worst row {figures['worst_vs_best_peer']:.2f}")
     if options.json:
-        _write(options.json, {"rows": rows, "families": families, "missing_peers": []})
+        _write(options.json, {"rows": rows, "families": families, "missing_peers": list(MISSING_PEERS)})
     return 0
 
 
