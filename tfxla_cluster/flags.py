@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import os
 import shlex
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ _TRUE, _FALSE = ("true", "t", "1", "yes"), ("false", "f", "0", "no")
 @dataclass(frozen=True, slots=True)
 class Flag:
     """`kind` one of bool, int, str, enum (then `choices`). `cache_key`: its value can change machine code.
+    `no_effect`: why a flag that XLA has does nothing here; whoever sets it is told once.
 
     `origin` 'tf' (TF_XLA_FLAGS), 'xla' (XLA_FLAGS) or 'own'.
     """
@@ -34,6 +36,7 @@ class Flag:
     help: str
     choices: tuple[str, ...] = ()
     cache_key: bool = False
+    no_effect: str = ""
 
     @property
     def origin(self) -> str:
@@ -61,10 +64,13 @@ FLAGS: dict[str, Flag] = {
         Flag("tf_xla_deterministic_cluster_names", "bool", False, "Cluster names from a hash of the function."),
         Flag("tf_xla_disable_deadness_safety_checks_for_debugging", "bool", False, "Ignore deadness when merging."),
         Flag("tf_xla_disable_resource_variable_safety_checks_for_debugging", "bool", False,
-             "Ignore variable hazards when merging."),
-        Flag("tf_xla_disable_constant_folding", "bool", False, "No folding of constants in a cluster's function."),
+             "Ignore variable hazards when merging.",
+             no_effect="clusters hold no variable ops: variables are read before and written after them"),
+        Flag("tf_xla_disable_constant_folding", "bool", False, "No folding of constants (pass constant-folding).",
+             cache_key=True),
         # --- TF_XLA_FLAGS: when and how it is compiled ---
-        Flag("tf_xla_enable_lazy_compilation", "bool", True, "Compile at first execution (the only mode here)."),
+        Flag("tf_xla_enable_lazy_compilation", "bool", True, "Compile at first execution.",
+             no_effect="compilation happens at first execution always"),
         Flag("tf_xla_async_compilation", "bool", False, "Run TensorFlow's ops while a cluster compiles."),
         Flag("tf_xla_always_defer_compilation", "bool", False, "Never compile clusters; for testing the fall-back."),
         Flag("tf_xla_persistent_cache_directory", "str", "", "Directory of the executable cache on disk ('' off)."),
@@ -88,7 +94,8 @@ FLAGS: dict[str, Flag] = {
         Flag("xla_dump_compress_protos", "bool", False, "Gzip the protos."),
         Flag("xla_enable_dumping", "bool", True, "Master switch of dumping."),
         # --- XLA_FLAGS: compilation ---
-        Flag("xla_cpu_enable_fast_math", "bool", False, "Let kernels ignore NaN, inf and signed zero.", cache_key=True),
+        Flag("xla_cpu_enable_fast_math", "bool", False, "Let kernels ignore NaN, inf and signed zero.", cache_key=True,
+             no_effect="kernels always keep NaN, inf and signed zero"),
         Flag("xla_disable_hlo_passes", "str", "", "Passes left out, comma separated.", cache_key=True),
         Flag("xla_disable_all_hlo_passes", "bool", False, "No optimisation pass at all.", cache_key=True),
         # --- our own ---
@@ -112,7 +119,11 @@ def parse(text: str, source: str = ENV) -> dict[str, Any]:
     nearest) or a bad value.
     """
     found: dict[str, Any] = {}
-    for word in shlex.split(text):
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise FlagError(f"{source}: {error}") from None
+    for word in words:
         if not word.startswith("--"):
             raise FlagError(f"{source}: expected a flag that starts with '--', got '{word}'")
         name, equals, value = word[2:].partition("=")
@@ -160,6 +171,7 @@ _CONVERT = {
 }
 
 _base: dict[str, Any] = {name: flag.default for name, flag in FLAGS.items()}
+_told: set[str] = set()
 _environment_read = False
 _lock = threading.RLock()
 
@@ -178,6 +190,10 @@ def set_values(changes: Mapping[str, Any]) -> None:
     typed = {name: convert(name, value) for name, value in changes.items()}
     with _lock:
         _base.update(typed)
+    for name, value in typed.items():
+        if FLAGS[name].no_effect and value != FLAGS[name].default and name not in _told:
+            _told.add(name)
+            print(f"tfxla_cluster: --{name} has no effect: {FLAGS[name].no_effect}", file=sys.stderr)  # noqa: T201
 
 
 def reset_values() -> None:
@@ -233,5 +249,6 @@ def help_text() -> str:
     lines = []
     for flag in FLAGS.values():
         kind = "|".join(flag.choices) or flag.kind
-        lines.append(f"--{flag.name}=<{kind}>  (default: {flag.default!r})\n      {flag.help}")
+        note = f" No effect here: {flag.no_effect}." if flag.no_effect else ""
+        lines.append(f"--{flag.name}=<{kind}>  (default: {flag.default!r})\n      {flag.help}{note}")
     return "\n".join(lines)

@@ -17,6 +17,7 @@ import tensorflow as tensorflow  # noqa: PLC0414 - first, for the reason given i
 from . import __version__, compiler, counters, flags, trace
 from .dump import module_files, sink
 from .ir import proto
+from .ir.node import Module
 from .ir.shape import Shape
 from .runtime import cache, host, persist
 from .runtime.executable import Executable, entry
@@ -51,20 +52,20 @@ class Service:
     def compile_hlo(self, data: bytes, request: CompileRequest) -> Loaded:
         """The executable of HloModuleProto bytes; UnsupportedError for what has no kernel yet."""
         target = host.target()
-        key = cache_key(data, target)
+        module = proto.read(data)
+        key = cache_key(module, target)
         found = self.memory.get(key)
         if found is not None:
             counters.add("cache_hits", reason="memory")
             self._record(request, key, {"hit": "memory", "kernels": found.kernels, "native": found.kernels})
             return found
         with trace.phase("executable", cluster=request.name) as timed:
-            loaded = self._from_disk(key, request, target) or self._compile(data, key, request, target)
+            loaded = self._from_disk(key, request, target) or self._compile(module, key, request, target)
         with self.lock:
             self.compile_seconds += timed.seconds
         return self.memory.put(key, loaded)
 
-    def _compile(self, data: bytes, key: cache.Key, request: CompileRequest, target: Target) -> Loaded:
-        module = proto.read(data)
+    def _compile(self, module: Module, key: cache.Key, request: CompileRequest, target: Target) -> Loaded:
         dump = sink.current().module(request.name)
         module_files.sources(dump, module, request.lines)
         made = compiler.compile_module(module, target, dump)
@@ -132,10 +133,14 @@ def _loaded(executable: Executable, kernels: int) -> Loaded:
     return Loaded(executable, kernels, executable.record, entry(), plan.outputs, plan.sizes)
 
 
-def cache_key(data: bytes, target: Target) -> cache.Key:
-    """Named guards: all that can change the machine code of a module."""
+def cache_key(module: Module, target: Target) -> cache.Key:
+    """Named guards: all that can change the machine code of a module.
+
+    The module as we write it: the bridge's bytes differ from process to process in the order of things.
+    """
+    digest = hashlib.sha256(proto.write(module)).hexdigest()
     return cache.key([
-        ("hlo", hashlib.sha256(data).hexdigest()), ("target", str(target)), ("flags", str(flags.cache_key())),
+        ("hlo", digest), ("target", str(target)), ("flags", str(flags.cache_key())),
         ("tfxla_cluster", __version__), ("code", _code_version()), ("llvmlite", version("llvmlite")),
         ("tensorflow", tensorflow.__version__)])
 

@@ -70,7 +70,8 @@ def after(dump: ModuleDump, module: Module, target: Target) -> None:
 
 def hlo_text(module: Module) -> str:
     """HLO text, literals as --xla_dump_large_constants says."""
-    return text.render(module, elide_literals=not flags.get("xla_dump_large_constants"))
+    return text.render(module, elide_literals=not flags.get("xla_dump_large_constants"),
+                       metadata=not flags.get("xla_dump_disable_metadata"))
 
 
 def fusion_decisions(dump: ModuleDump, decisions: Iterable[Mapping[str, Any]]) -> None:

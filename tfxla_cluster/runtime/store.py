@@ -115,7 +115,7 @@ class Store:
 
     def _failed(self, verb: str, error: Exception) -> Lookup:
         reason = f"the store {self.url} cannot be {verb} ({error})"
-        trace.once(f"store:{self.url}:{verb}", f"{reason}; going on without it")
+        trace.once(f"store:{self.url}", f"{reason}; going on without it")
         trace.record("store", event="failed", reason=reason)
         return Lookup(None, reason)
 

@@ -90,6 +90,7 @@ def encapsulate(graph_def: graph_pb2.GraphDef, graph: Graph, clustering: Cluster
         edges = _edges(graph, cluster, cluster_of, fetched)
         if not edges.outputs:
             continue
+        first = len(result.node)
         function = cluster_function(graph, cluster, edges.inputs, edges.constants, edges.outputs)
         functions.append(function)
         call = f"{cluster.name}/call"
@@ -103,6 +104,8 @@ def encapsulate(graph_def: graph_pb2.GraphDef, graph: Graph, clustering: Cluster
             if graph.nodes[i].name in fetched:
                 _add_stand_in(result, graph, i)
         _add_call(result, graph, cluster, function, edges, make_program(function), checks)
+        for node in result.node[first:]:
+            node.device = graph.nodes[cluster.members[0]].device
     for node in graph.nodes:
         if node.name not in call_of:
             result.node.add().CopyFrom(node)
@@ -219,9 +222,7 @@ def _add_call(result: graph_pb2.GraphDef, graph: Graph, cluster: Cluster, functi
     native = _native_branch(function, program)
     call.attr["then_branch"].func.name = native.signature.name
     call.attr["else_branch"].func.name = function.name
-    device = graph.nodes[cluster.members[0]].device
     for node in (ready, call):
-        node.device = device
         node.attr[CLUSTERED_ATTR].b = True
     result.node.add().CopyFrom(ready)
     result.library.function.add().CopyFrom(native)

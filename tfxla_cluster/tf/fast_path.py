@@ -182,11 +182,17 @@ class FastPath:
         plan = plans.get(key)
         if plan is None or plan.route.closed or plan.route.fallback:
             return self._learn(original, function, args, plans, key, tensors)
+        calls = plan.route.calls
+        calls.append(None)
         try:
+            if plan.route.closed:
+                return original(function, *args)
             flat = _execute(context._context._handle, "", plan.op, tensors + plan.captures, plan.attrs, plan.outputs)
         except tf.errors.OpError:  # nothing was changed: TensorFlow's path runs it again, with its own message
             plans.misses["failed"] += 1
             return original(function, *args)
+        finally:
+            calls.pop()
         plans.calls += 1
         return plan.pack(flat)
 

@@ -9,14 +9,17 @@ from .must_compile import HOOK
 def install() -> None:
     """Route must-compile functions to native code from now on, those traced earlier too."""
     HOOK.install()
+    nested.forget_removed()
     FAST_PATH.install()
 
 
 def remove() -> None:
-    """Put TensorFlow's methods back and free what was compiled; calls under way finish."""
+    """Put TensorFlow's methods back and free what was compiled for direct calls; calls under way finish.
+
+    What graphs name stays until TensorFlow removes its function: a graph may be on its way to execution.
+    """
     FAST_PATH.remove()
     HOOK.remove()
-    nested.forget()
 
 
 def installed() -> bool:

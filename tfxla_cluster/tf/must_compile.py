@@ -34,6 +34,8 @@ class Fallback:
     def __init__(self, name: bytes) -> None:
         self.name, self.runs, self.fallback, self.closed = name, name, "", False
         self.gone = False  # TensorFlow removed the function: nobody can call it any more
+        # An item for each call under way: a thread adds one, then looks at `closed`; who closes looks here after.
+        self.calls: deque[None] = deque()
 
     def fall_back(self, reason: str, plain_copy: Any = None) -> None:
         """From now on TensorFlow runs the function, uncompiled where a copy is given."""
@@ -43,8 +45,8 @@ class Fallback:
         self.fallback = reason
         say_fallback(self.name.decode(), reason, uncompiled=plain_copy is not None)
 
-    def call(self, original: Any, ctx: Any, inputs: list[Any], outputs: int) -> Any:
-        """As `Context.call_function`."""
+    def call(self, original: Any, ctx: Any, name: bytes, inputs: list[Any], outputs: int) -> Any:
+        """As `Context.call_function`, `original`, of `name`."""
         try:
             return original(ctx, self.runs, inputs, outputs)
         except tf.errors.OpError as error:
@@ -173,16 +175,18 @@ class Hook:
                 route = routes[name]
             except KeyError:
                 route = self._route(ctx, name, tensor_inputs)
-            if route is None or route.fallback:
-                outer = sources.enter(name)
-                try:
-                    if route is not None:
-                        return route.call(original, ctx, tensor_inputs, num_outputs)
+            if route is None:
+                return _traced(original, ctx, name, tensor_inputs, num_outputs)
+            route.calls.append(None)
+            try:
+                if route.closed:
                     return original(ctx, name, tensor_inputs, num_outputs)
-                finally:
-                    sources.leave(outer)
-            assert isinstance(route, Route)
-            return self._run(route, original, ctx, name, tensor_inputs, num_outputs)
+                if route.fallback:
+                    return _traced(route.call, original, ctx, name, tensor_inputs, num_outputs)
+                assert isinstance(route, Route)
+                return self._run(route, original, ctx, name, tensor_inputs, num_outputs)
+            finally:
+                route.calls.pop()
 
         return call_function
 
@@ -247,7 +251,7 @@ class Hook:
                 error._message = _restore_name(route, error.message)
                 raise
             self._raise_or_fall_back(route, failure)
-        return route.call(original, ctx, inputs, outputs)
+        return route.call(original, ctx, name, inputs, outputs)
 
     def _raise_or_fall_back(self, route: Route, failure: BaseException) -> None:
         """Return when stock XLA is to run the function."""
@@ -265,8 +269,12 @@ class Hook:
         route.fall_back(reason, plain.copy(definition) if uncompiled else None)
 
     def _free_dropped(self) -> None:
-        while self.dropped:
-            self.dropped.popleft().close()
+        for _ in range(len(self.dropped)):
+            route = self.dropped.popleft()
+            if route.calls:
+                self.dropped.append(route)
+            else:
+                route.close()
 
 
 def _make_set_seed(original: Any) -> Any:
@@ -276,6 +284,15 @@ def _make_set_seed(original: Any) -> Any:
         session.seed_random(None if seed is None else int(seed))
 
     return set_global_seed
+
+
+def _traced(call: Callable[..., Any], *args: Any) -> Any:
+    """`call(*args)`, noting that this thread executes the function args[-3], so that user lines are found."""
+    outer = sources.enter(args[-3])
+    try:
+        return call(*args)
+    finally:
+        sources.leave(outer)
 
 
 def is_must_compile(definition: Any) -> bool:

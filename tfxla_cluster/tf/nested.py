@@ -43,7 +43,7 @@ class NestedCall:
 
 
 _made: dict[tuple[str, bool], NestedCall] = {}
-_lock = threading.Lock()
+_lock = threading.RLock()
 
 
 def is_must_compile_call(node: Any, library: Library) -> bool:
@@ -84,6 +84,13 @@ def forget(names: Iterable[str] | None = None) -> None:
             for name in call.registered:
                 if context.context().has_function(name.encode()):
                     context.context().remove_function(name.encode())
+
+
+def forget_removed() -> None:
+    """Drop the replacements of callees that were removed while nobody watched."""
+    ctx = context.context()
+    with _lock:
+        forget([name for name, _ in _made if not ctx.has_function(name.encode())])
 
 
 def _make(node: Any, callee: Any, library: Library, strict: bool) -> NestedCall:

@@ -11,12 +11,13 @@ from .shapes import render_shape
 _ORDER = {name: i for i, name in enumerate(attributes.KINDS)}
 
 
-def render(module: Module, *, elide_literals: bool = False) -> str:
+def render(module: Module, *, elide_literals: bool = False, metadata: bool = True) -> str:
     """The module as HLO text.
 
-    With all literals it replays; `elide_literals` writes `{...}` for those of more than 10 elements.
+    With all literals it replays; `elide_literals` writes `{...}` for those of more than 10 elements;
+    `metadata` False leaves that out.
     """
-    comps = [render_computation(c, entry=c is module.entry, elide_literals=elide_literals)
+    comps = [render_computation(c, entry=c is module.entry, elide_literals=elide_literals, metadata=metadata)
              for c in module.computations()]
     return _header(module) + "\n\n" + "\n\n".join(comps) + "\n"
 
@@ -41,23 +42,24 @@ def _alias(alias: Alias) -> str:
     return f"{_index(alias.output_index)}: ({alias.parameter}, {_index(alias.parameter_index)}, {kind})"
 
 
-def render_computation(comp: Computation, *, entry: bool = False, elide_literals: bool = False) -> str:
+def render_computation(comp: Computation, *, entry: bool = False, elide_literals: bool = False,
+                       metadata: bool = True) -> str:
     """One computation: signature, then a line an instruction."""
     params = ", ".join(f"{p.name}: {render_shape(p.shape, layout=False)}" for p in comp.params)
     head = f"{'ENTRY ' if entry else ''}%{comp.name} ({params}) -> {render_shape(comp.root.shape, layout=False)} {{"
-    lines = [f"  {'ROOT ' if i is comp.root else ''}{render_instruction(i, elide_literals=elide_literals)}"
-             for i in comp.instrs]
+    bodies = [render_instruction(i, elide_literals=elide_literals, metadata=metadata) for i in comp.instrs]
+    lines = [f"  {'ROOT ' if i is comp.root else ''}{body}" for i, body in zip(comp.instrs, bodies)]
     return "\n".join([head, *lines, "}"])
 
 
-def render_instruction(instr: Instr, *, elide_literals: bool = False) -> str:
+def render_instruction(instr: Instr, *, elide_literals: bool = False, metadata: bool = True) -> str:
     """One instruction, without ROOT and indentation."""
     text = f"%{instr.name} = {render_shape(instr.shape)} {instr.opcode}({_inside(instr, elide_literals)})"
     text += "".join(f", {part}" for part in _attributes(instr))
     if instr.control:
         text += ", control-predecessors={" + ", ".join(f"%{c.name}" for c in instr.control) + "}"
-    metadata = _metadata(instr.metadata)
-    return f"{text}, metadata={{{metadata}}}" if metadata else text
+    origin = _metadata(instr.metadata) if metadata else ""
+    return f"{text}, metadata={{{origin}}}" if origin else text
 
 
 def _inside(instr: Instr, elide: bool) -> str:

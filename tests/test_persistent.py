@@ -1,0 +1,148 @@
+"""The executable cache on disk across processes: hits, damage, races, and programs killed at any moment."""
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.programs_in_child import AUTO, environment, ours, run, start
+
+PROGRAM = """
+import json, os, tensorflow as tf, tfxla_cluster
+f = tf.function(lambda x: tf.reduce_sum(tf.sin(x) * 2.0 + 1.0), jit_compile=True)
+v = tf.Variable(tf.ones([5, 5]))
+@tf.function
+def g(x):
+    y = tf.nn.softmax(tf.matmul(x, v) * 2.0 + 1.0)
+    return tf.reduce_sum(tf.exp(y) * y)
+out = [float(f(tf.ones([7]))), float(g(tf.ones([4, 5])))]
+stats = tfxla_cluster.stats()
+print(json.dumps({"out": out, **{k: stats[k] for k in
+    ("compilations", "cache_hits", "cache_misses", "cache_hit_reasons", "cache_miss_reasons", "kernels")}}))
+"""
+
+
+def flags(directory: Path, more: str = "") -> str:
+    return f"{AUTO} --tf_xla_persistent_cache_directory={directory} {more}"
+
+
+def result(done: subprocess.CompletedProcess[str]) -> dict:
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
+    directory = tmp_path_factory.mktemp("store")
+    done = run(PROGRAM, flags(directory))
+    assert not ours(done.stderr)
+    return directory, result(done)
+
+
+def entries(directory: Path) -> list[Path]:
+    return sorted(directory.glob("*_executable_*.bin"))
+
+
+def copy_of(directory: Path, to: Path) -> Path:
+    shutil.copytree(directory, to)
+    return to
+
+
+def test_the_second_process_compiles_nothing(filled, tmp_path) -> None:
+    directory, first = filled
+    assert first["compilations"] == 2 and len(entries(directory)) == 2
+    second = result(run(PROGRAM, flags(copy_of(directory, tmp_path / "s"))))
+    assert second["compilations"] == 0 and second["out"] == first["out"]
+    assert second["cache_hit_reasons"] == {"disk": 2} and second["kernels"] == first["kernels"]
+
+
+def _truncate(data: bytes, k: int) -> bytes:
+    return data[: len(data) // 2]
+
+
+def _flip(data: bytes, k: int) -> bytes:
+    return data[:-40] + bytes([data[-40] ^ 4]) + data[-39:]
+
+
+@pytest.mark.parametrize("damage,reason", [
+    ([_truncate, _flip], ("checksum differs", "checksum differs")),
+    ([lambda data, k: b"", lambda data, k: b"GIF89a"], ("another format", "another format")),
+])
+def test_damaged_entries_are_misses_with_a_reason(filled, tmp_path, damage, reason) -> None:
+    directory, first = filled
+    broken = copy_of(directory, tmp_path / "s")
+    for k, (path, spoil) in enumerate(zip(entries(broken), damage)):
+        path.write_bytes(spoil(path.read_bytes(), k))
+    done = run(PROGRAM, flags(broken))
+    again = result(done)
+    assert again["out"] == first["out"] and again["compilations"] == 2 and "Traceback" not in done.stderr
+    reasons = "; ".join(again["cache_miss_reasons"])
+    assert all(text in reasons for text in reason), reasons
+    assert entries(broken)[0].read_bytes()[:5] == b"TFXLA"
+
+
+def test_read_only_directory_and_flag(filled, tmp_path) -> None:
+    directory, first = filled
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    done = run(PROGRAM, flags(empty, "--tf_xla_persistent_cache_read_only"))
+    assert result(done)["out"] == first["out"] and not list(empty.iterdir()) and not ours(done.stderr)
+    file = tmp_path / "file"
+    file.write_text("")
+    done = run(PROGRAM, flags(file / "below"))
+    assert result(done)["out"] == first["out"] and len(ours(done.stderr)) == 1, done.stderr
+
+
+def test_two_processes_at_once(filled, tmp_path) -> None:
+    children = [start(PROGRAM, flags(tmp_path / "shared")) for _ in range(2)]
+    outputs = [child.communicate(timeout=200) for child in children]
+    assert [json.loads(out.splitlines()[-1])["out"] for out, _ in outputs] == [filled[1]["out"]] * 2
+    assert not list((tmp_path / "shared").glob(".*.tmp")) and len(entries(tmp_path / "shared")) == 2
+
+
+KILLED = """
+from tfxla_cluster import compiler, flags, trace
+from tfxla_cluster.dump import sink
+from tfxla_cluster.ir.text import parse
+from tfxla_cluster.runtime import cache, host, persist, store
+print("ready", flush=True)
+for n in range(100_000):
+    text = f"HloModule m{n}\\nENTRY e {{\\n p = f32[{n + 5}] parameter(0)\\n ROOT r = f32[{n + 5}] sine(p)\\n}}\\n"
+    made = compiler.compile_module(parse(text), host.target(), sink.current().module(f"m{n}"))
+    trace.record("compile", module=f"m{n}", cluster=f"m{n}", what="must", hit="", phases=made.phases)
+    sections = {**persist.to_sections(made.plan, made.objects), "kernels": b"1"}
+    store.from_flags().put(cache.key([("hlo", str(n))]), persist.KIND, sections)
+"""
+
+
+def _report(directory: Path, out: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "tfxla_inspect", "report", str(directory), "-o", str(out)],
+                          env=environment(""), capture_output=True, text=True, timeout=100, check=False)
+
+
+def test_killed_at_any_moment(tmp_path) -> None:
+    """15 kills while compiling, dumping and writing the cache into the same directories, then a whole run."""
+    store, dump = tmp_path / "store", tmp_path / "dump"
+    more = f"--xla_dump_to={dump} --tf_xla_min_cluster_size=2"
+    moments = random.Random(7)
+    for _ in range(3):
+        children = [start(KILLED, flags(store, more)) for _ in range(5)]
+        for child in children:
+            assert child.stdout.readline() == "ready\n", child.stderr.read()[-2000:]
+        for child in children:
+            time.sleep(moments.uniform(0.0, 0.4))
+            child.kill()
+            child.communicate()
+    assert list(dump.iterdir()) and list(store.iterdir())
+    done = _report(dump, tmp_path / "killed.html")
+    assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr[-2000:]
+    assert (tmp_path / "killed.html").stat().st_size > 1000
+    after = run(PROGRAM, flags(store, more))
+    assert result(after)["out"] and not [line for line in ours(after.stderr) if "WARNING" not in line], after.stderr
+    assert _report(dump, tmp_path / "after.html").returncode == 0

@@ -1,0 +1,142 @@
+"""Each flag does what its help says, or says that it has no effect."""
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfxla_cluster
+from tfxla_cluster import compiler, counters, flags
+from tfxla_cluster.dump import sink
+from tfxla_cluster.ir.text import parse, render
+from tfxla_cluster.runtime import host
+from tfxla_cluster.tf import clustering
+
+PACKAGE = Path(tfxla_cluster.__file__).parent
+AUTO = {"tf_xla_auto_jit": "2", "tf_xla_cpu_global_jit": True, "tf_xla_min_cluster_size": 2}
+
+
+@pytest.fixture(autouse=True)
+def enabled() -> Iterator[None]:
+    with flags.patch(**AUTO), tfxla_cluster.enable():
+        yield
+
+
+def run(x: object = (1.0, 2.0), **changes: object) -> tuple[dict[str, int], np.ndarray]:
+    """A fresh plain function of five ops under these flags: (what it added to stats, its result)."""
+
+    @tf.function
+    def f(x):
+        return tf.reduce_sum(tf.abs(tf.math.log(x) * 2.0 + 1.0))
+
+    with flags.patch(**changes):
+        before = counters.snapshot()
+        result = f(tf.constant(x)).numpy()
+        after = counters.snapshot()
+    return {k: after[k] - before[k] for k in before if isinstance(before[k], int)}, result
+
+
+WANT = float(np.abs(np.log(np.array([1, 2], np.float32)) * 2 + 1).sum())
+
+
+def test_every_flag_is_read_somewhere() -> None:
+    text = "\n".join(p.read_text() for p in PACKAGE.rglob("*.py") if p.name != "flags.py")
+    unread = {name for name, flag in flags.FLAGS.items() if f'"{name}"' not in text and not flag.no_effect}
+    assert not unread
+
+
+@pytest.mark.parametrize("name", [n for n, f in flags.FLAGS.items() if f.no_effect])
+def test_a_flag_without_effect_says_so_once(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    flags._told.discard(name)
+    for _ in range(2):
+        with flags.patch(**{name: not flags.FLAGS[name].default}):
+            pass
+    assert capfd.readouterr().err.count(f"--{name} has no effect") == 1
+    assert "No effect here" in flags.help_text()
+
+
+@pytest.mark.parametrize("changes,clusters", [
+    ({}, 1), ({"tf_xla_min_cluster_size": 50}, 0), ({"tf_xla_cluster_exclude_ops": "Log,Mul,Add,AddV2,Abs,Sum"}, 0),
+    ({"tf_xla_ops_to_cluster": "MatMul"}, 0), ({"tf_xla_cpu_global_jit": False}, 0), ({"tf_xla_auto_jit": "-1"}, 0),
+    ({"tf_xla_auto_jit": "fusible"}, 1), ({"tf_xla_max_cluster_size": 1}, 0),
+])
+def test_what_is_clustered(changes: dict[str, object], clusters: int) -> None:
+    found, result = run(**changes)
+    assert found["clusters"] == clusters and result == pytest.approx(WANT)
+
+
+def test_fuel() -> None:
+    used = clustering._process_fuel.used
+    assert run(tf_xla_clustering_fuel=used)[0]["clusters"] == 0
+    assert run(tf_xla_clustering_fuel=used + 10_000)[0]["clusters"] == 1
+
+
+def test_always_defer_never_compiles() -> None:
+    found, result = run(tf_xla_always_defer_compilation=True)
+    assert found["clusters"] == 1 and found["compilations"] == 0 and found["executions"] == 0
+    assert result == pytest.approx(WANT)
+
+
+def test_async_runs_tensorflows_ops_first_and_the_cluster_later() -> None:
+    @tf.function
+    def f(x):
+        return tf.reduce_sum(tf.abs(tf.math.log(x) * 2.0 + 1.0) * 1.5)
+
+    x = tf.constant([1.0, 2.0])
+    with flags.patch(tf_xla_async_compilation=True):
+        before = tfxla_cluster.stats()["executions"]
+        results = [float(f(x))]
+        deadline = time.monotonic() + 60
+        while tfxla_cluster.stats()["executions"] == before and time.monotonic() < deadline:
+            time.sleep(0.02)
+            results.append(float(f(x)))
+    assert tfxla_cluster.stats()["executions"] > before and len(results) > 1
+    np.testing.assert_allclose(results, 1.5 * WANT, rtol=1e-6)
+
+
+@pytest.mark.parametrize("flag,value,where", [
+    ("tf_xla_check_cluster_input_numerics", (np.inf, 1.0), "input 0 (x) of cluster_"),
+    ("tf_xla_check_cluster_output_numerics", (0.0, 1.0), "output 0 of cluster_"),
+])
+def test_numeric_checks_raise(flag: str, value: object, where: str) -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError, match=re.escape(where)):
+        run(value, **{flag: True})
+    assert run(**{flag: True})[1] == pytest.approx(WANT)
+
+
+def test_cluster_outputs_are_printed(capfd: pytest.CaptureFixture[str]) -> None:
+    run(tf_xla_print_cluster_outputs=True)
+    assert re.search(r"output 0 of cluster_\d+: \[3\.386", capfd.readouterr().err)
+
+
+def test_names_from_a_hash(tmp_path: Path) -> None:
+    names = []
+    for k in range(2):
+        directory = tmp_path / str(k)
+        run(tf_xla_deterministic_cluster_names=True, xla_dump_to=str(directory))
+        names += {n for p in directory.glob("module_*") for n in re.findall(r"cluster_([0-9a-f]{16})_\d+", p.name)}
+    assert len(names) == 2 and names[0] == names[1]
+
+
+def test_metadata_is_left_out(tmp_path: Path) -> None:
+    for k, on in enumerate((False, True)):
+        directory = tmp_path / str(k)
+        run((1.0 + k, 2.0, 3.0), xla_dump_disable_metadata=on, xla_dump_to=str(directory))
+        text = "".join(p.read_text() for p in directory.glob("*.txt"))
+        assert text and ("metadata=" in text) != on
+
+
+@pytest.mark.parametrize("off", [False, True])
+def test_constant_folding(off: bool) -> None:
+    module = parse("HloModule m\nENTRY e {\n a = f32[] constant(2)\n b = f32[] constant(3)\n"
+                   " p = f32[] parameter(0)\n c = f32[] power(a, b)\n ROOT r = f32[] add(c, p)\n}\n")
+    before = flags.cache_key()
+    with flags.patch(tf_xla_disable_constant_folding=off):
+        text = render(compiler.optimise(module, host.target(), sink.current().module("m")))
+        assert (flags.cache_key() != before) == off
+    assert ("%a =" in text and "%b =" in text or "multiply" in text) == off
