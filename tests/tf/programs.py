@@ -231,13 +231,6 @@ def eight_threads() -> Any:
 
 
 @program
-def random_numbers() -> Any:
-    generator = tf.random.Generator.from_seed(3)
-    f = tf.function(lambda: (generator.normal([4]), tf.random.stateless_uniform([3], [1, 2])), jit_compile=True)
-    return [[t.numpy() for t in f()] for _ in range(2)], generator.state.numpy()
-
-
-@program
 def lstm_fit() -> Any:
     layers = tf.keras.layers
     model = tf.keras.Sequential([layers.Input((5, 3)), layers.LSTM(4), layers.Dense(1)])
