@@ -28,7 +28,7 @@ from . import (
     support,
     whole_loops,
 )
-from .cluster_program import make_program
+from .cluster_program import fallen_back, make_program
 from .clustering import CLUSTERED_ATTR, Clustering, Options, find_clusters
 from .encapsulate import ClusterFunction, encapsulate
 from .graph import Graph, NodeDef
@@ -112,10 +112,37 @@ def _cluster(graph_def: graph_pb2.GraphDef, preserve: frozenset[str],
 
     result, made = encapsulate(
         deferred, graph, clustering, make, fetched, cluster_checks.from_flags()) if clustering.clusters else (None, [])
+    if result is not None and not sortable(result):
+        for function in made:
+            fallen_back(function.name, "the graph with its clusters would have a cycle")
+        return None
     if first_time:
         coverage.add([(_op_count(graph, names), programs[f.name]) for f in made for names in [frozenset(f.nodes)]],
                      left_out(graph, clustering))
     return result if made else None
+
+
+def sortable(graph_def: graph_pb2.GraphDef) -> bool:
+    """Has the graph no cycle but loops through NextIteration? TensorFlow drops a rewritten graph that has one
+    with a warning that programs do not see."""
+    names = {node.name for node in graph_def.node}
+    back = {node.name for node in graph_def.node if node.op in ("NextIteration", "RefNextIteration")}
+    waiting: dict[str, int] = {}
+    users: dict[str, list[str]] = {}
+    for node in graph_def.node:
+        origins = {text.lstrip("^").split(":")[0] for text in node.input} & names - back
+        waiting[node.name] = len(origins)
+        for origin in origins:
+            users.setdefault(origin, []).append(node.name)
+    ready = [name for name, open_inputs in waiting.items() if not open_inputs]
+    done = 0
+    while ready:
+        done += 1
+        for user in users.get(ready.pop(), ()):
+            waiting[user] -= 1
+            if not waiting[user]:
+                ready.append(user)
+    return done == len(names)
 
 
 def _op_count(graph: Graph, names: Collection[str]) -> int:
