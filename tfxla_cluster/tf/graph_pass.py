@@ -115,6 +115,10 @@ def _cluster(graph_def: graph_pb2.GraphDef, preserve: frozenset[str],
     if result is not None and not sortable(result):
         for function in made:
             fallen_back(function.name, "the graph with its clusters would have a cycle")
+            programs[function.name].close()
+        if first_time:  # what was to be clustered counts as left out
+            members = frozenset(name for function in made for name in function.nodes)
+            coverage.add([], left_out(graph, clustering) + _op_count(graph, members))
         return None
     if first_time:
         coverage.add([(_op_count(graph, names), programs[f.name]) for f in made for names in [frozenset(f.nodes)]],
