@@ -10,9 +10,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any
-
-import tensorflow as tensorflow  # noqa: PLC0414 - first, for the reason given in tfxla_cluster.tf
+from typing import TYPE_CHECKING, Any
 
 from . import __version__, compiler, counters, flags, trace
 from .dump import module_files, sink
@@ -24,7 +22,9 @@ from .runtime.executable import Executable, entry
 from .runtime.plan import SizeSource
 from .runtime.store import from_flags
 from .target import Target
-from .tf.session import CompileRequest
+
+if TYPE_CHECKING:  # not at run time: `enable` may run within the import of tensorflow, and needs this module whole
+    from .tf.session import CompileRequest
 
 
 @dataclass(frozen=True)
@@ -138,6 +138,8 @@ def cache_key(module: Module, target: Target) -> cache.Key:
 
     The module as we write it: the bridge's bytes differ from process to process in the order of things.
     """
+    import tensorflow
+
     digest = hashlib.sha256(proto.write(module)).hexdigest()
     return cache.key([
         ("hlo", digest), ("target", str(target)), ("flags", str(flags.cache_key())),
