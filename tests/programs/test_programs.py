@@ -21,10 +21,6 @@ NAMES = [
     "transformer_block", "mobilenet_v2", "resnet50", "mixed_bfloat16", "mixed_float16", "saved_model",
     "control_flow", "mnist_style_step",
 ]
-
-
-# Its clusters inside lowered loops would make a cycle: TensorFlow's ops run, said and counted.
-CYCLIC = ("lstm", "gru")
 MUST_COMPILE_ONLY = ("mnist_style_step",)
 Answers = dict[str, tuple[Any, dict[str, Any]]]
 
@@ -90,9 +86,6 @@ def test_must_compile(name: str, must: Answers, stock: Answers) -> None:
 def test_auto_clustering(name: str, auto: Answers, stock: Answers) -> None:
     found, stats = results(auto, name)
     compare(name, found, results(stock, name)[0])
-    if name in CYCLIC:
-        assert stats["fallbacks"] > 0 and all("cycle" in r for r in stats["fallback_reasons"])
-        return
     assert stats["fallbacks"] == 0, stats["fallback_reasons"]
     assert stats["ops_clustered"] > 0 or name in MUST_COMPILE_ONLY
     assert stats["native_kernels"] == stats["kernels"] > 0

@@ -22,6 +22,7 @@ from ..decision import Decision, no
 from . import deadness
 from . import graph as graphs
 from .constants import needed_ports
+from .copied import producers
 from .graph import Graph, attr
 from .merging import NO_COLOUR, merge
 from .op_groups import SHAPE_OPS
@@ -133,7 +134,9 @@ def find_clusters(graph: Graph, checker: Checker, options: Options, preserve: Co
     for i in order:
         if colours[i] != NO_COLOUR:
             groups.setdefault(merged.cluster[i], []).append(i)
-    return _finish(graph, list(groups.values()), decisions, options, merged.refused, name or _namer(graph))
+    neighbours = _Neighbours.of(sources[:len(graph)])
+    return _finish(graph, neighbours, list(groups.values()), decisions, options, merged.refused,
+                   name or _namer(graph))
 
 
 _same_hash: Counter[str] = Counter()
@@ -195,10 +198,8 @@ def _merge_sources(graph: Graph) -> list[list[int]]:
     sources.extend([] for _ in frames)
     for i in range(len(graph)):
         found: dict[int, None] = {}
-        for source in graph.sources(i):
-            if ops[source] == "Const":
-                found.update(dict.fromkeys(graph.control[source]))
-            elif source in exits:
+        for source in producers(graph, i):
+            if source in exits:
                 found[exits[source]] = None
             elif ops[source] not in graphs.NEXT_ITERATIONS:
                 found[source] = None
@@ -261,11 +262,28 @@ def device_of(node: graphs.NodeDef) -> tuple[str, int]:
     return spec.device_type or "CPU", spec.device_index or 0
 
 
-def _finish(graph: Graph, groups: list[list[int]], decisions: dict[int, Decision], options: Options,
-            refused: dict[str, int], name: Callable[[], str]) -> Clustering:
+@dataclass(frozen=True)
+class _Neighbours:
+    """Producers and users of each node as merging saw them: through constants, which clusters copy."""
+
+    sources: list[list[int]]
+    users: list[list[int]]
+
+    @classmethod
+    def of(cls, sources: list[list[int]]) -> _Neighbours:
+        users: list[list[int]] = [[] for _ in sources]
+        for i, found in enumerate(sources):
+            for source in found:
+                if source < len(sources):
+                    users[source].append(i)
+        return cls(sources, users)
+
+
+def _finish(graph: Graph, neighbours: _Neighbours, groups: list[list[int]], decisions: dict[int, Decision],
+            options: Options, refused: dict[str, int], name: Callable[[], str]) -> Clustering:
     clusters: list[Cluster] = []
     for members in groups:
-        kept = _decluster(graph, members, decisions)
+        kept = _decluster(graph, neighbours, members, decisions)
         reason = _worth_it(graph, kept, options)
         if not reason:
             decisions.update((i, reason) for i in kept)
@@ -283,14 +301,15 @@ def _worth_it(graph: Graph, members: list[int], options: Options) -> Decision:
                            f"--tf_xla_min_cluster_size={options.min_size}")
 
 
-def _decluster(graph: Graph, members: list[int], decisions: dict[int, Decision]) -> list[int]:
+def _decluster(graph: Graph, neighbours: _Neighbours, members: list[int],
+               decisions: dict[int, Decision]) -> list[int]:
     """Take out, from the edges inwards, what a cluster should not hold. Taking out a first or last node is safe:
     no path can lead out of the cluster and back through it."""
     inside = set(members)
     changed = True
     while changed:
         must_be_known = needed_ports(graph, inside)[0]
-        leaving = [(i, reason) for i in inside if not (reason := _stays(graph, i, inside, must_be_known))]
+        leaving = [(i, reason) for i in inside if not (reason := _stays(graph, neighbours, i, inside, must_be_known))]
         changed = bool(leaving)
         for i, reason in leaving:
             inside.discard(i)
@@ -298,10 +317,10 @@ def _decluster(graph: Graph, members: list[int], decisions: dict[int, Decision])
     return [i for i in members if i in inside]
 
 
-def _stays(graph: Graph, i: int, inside: set[int], must_be_known: set[int]) -> Decision:
+def _stays(graph: Graph, neighbours: _Neighbours, i: int, inside: set[int], must_be_known: set[int]) -> Decision:
     op = graph.nodes[i].op
-    first = not any(s in inside for s in graph.sources(i))
-    last = not any(u in inside for u in graph.users[i])
+    first = inside.isdisjoint(neighbours.sources[i])
+    last = inside.isdisjoint(neighbours.users[i])
     if op == "NoOp" and (first or last):
         return no("control_only", "only orders other nodes, at the edge of the cluster")
     if op in SHAPE_OPS and last:

@@ -16,10 +16,8 @@ from tensorflow.core.framework import function_pb2, graph_pb2, types_pb2
 
 from . import graph as graphs
 from .clustering import CLUSTERED_ATTR, Cluster, Clustering
+from .copied import is_copied, waits_for
 from .graph import Graph, NodeDef
-
-MAX_CONSTANT_BYTES = 1 << 20
-"""A larger constant is passed as an argument instead of being copied into the cluster."""
 
 _DROPPED_ATTRS = ("_class", "_output_shapes", "_xla_inferred_shapes")
 
@@ -134,22 +132,18 @@ def _edges(graph: Graph, cluster: Cluster, cluster_of: dict[int, Cluster], fetch
         for source, port in graph.data[i]:
             if source in members:
                 continue
-            if _copies(graph.nodes[source]):
+            if is_copied(graph, source):
                 constants[source] = None
-                control.update(dict.fromkeys(graph.nodes[s].name for s in graph.control[source] if s not in members))
+                control.update(dict.fromkeys(graph.nodes[s].name for s in waits_for(graph, source) if s not in members))
             else:
                 inputs[source, port] = None
-        control.update(dict.fromkeys(graph.nodes[s].name for s in graph.control[i] if s not in members))
+        control.update(dict.fromkeys(graph.nodes[s].name for s in waits_for(graph, i) if s not in members))
     outputs = {(s, port): None for i in cluster.members for u in graph.users[i] if cluster_of.get(u) is not cluster
                for s, port in graph.data[u] if s == i}
     for i in cluster.members:
         if graph.nodes[i].name in fetched:
             outputs.update(dict.fromkeys((i, port) for port in range(len(graph.output_types(i)))))
     return _Edges(list(inputs), list(constants), list(outputs), list(control))
-
-
-def _copies(node: NodeDef) -> bool:
-    return node.op == "Const" and node.ByteSize() <= MAX_CONSTANT_BYTES
 
 
 def cluster_function(graph: Graph, cluster: Cluster, inputs: list[tuple[int, int]], constants: list[int],
@@ -189,7 +183,7 @@ def _add_member(node: NodeDef, graph: Graph, i: int, members: set[int], place: d
     for source, port in graph.data[i]:
         named = place.get((source, port))
         node.input.append(named or f"{graph.nodes[source].name}:{graph.output_name(source, port)}")
-    node.input.extend(f"^{graph.nodes[s].name}" for s in graph.control[i] if s in members)
+    node.input.extend(f"^{graph.nodes[s].name}" for s in waits_for(graph, i) if s in members)
 
 
 def reachable(names: Sequence[str],
