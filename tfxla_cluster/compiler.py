@@ -72,7 +72,7 @@ def _compile_module(module: Module, target: Target, dump: ModuleDump, fusion: bo
         with trace.phase("codegen"):
             codes = compile_kernels(
                 [(k, s) for s, k in shared.kernels.items()], target, flags.get("tfxla_compile_threads"),
-                quick=brief_kernels(fused, units, shared))
+                quick=brief_kernels(fused, units, shared), assembly=bool(dump))
         with trace.phase("plan"):
             planned = planner.build(fused, units, shared.symbols)
         module_files.launch_plan(dump, planned.plan, fused, target)

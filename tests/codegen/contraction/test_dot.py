@@ -158,7 +158,7 @@ def test_one_kernel_serves_many_sizes() -> None:
 def test_avx512_code_keeps_its_accumulators_in_registers() -> None:
     target = Target("cpu", "znver4", "", 512)
     unit = build(describe(dot((256, 256), (256, 256), (1,), (0,))), target)
-    code = compile_kernel(unit.steps[-1].kernel, target, "kernel").assembly()
+    code = compile_kernel(unit.steps[-1].kernel, target, "kernel", assembly=True).assembly
     assert "zmm" in code
     tile = code[code.index(".t12:"):]
     loop = tile[:tile.index("retq")]

@@ -70,9 +70,9 @@ def test_text() -> None:
 
 
 def test_wide_registers_and_masks() -> None:
-    assembly = compile_kernel(softmax(), AVX512, "k").assembly()
+    assembly = compile_kernel(softmax(), AVX512, "k", assembly=True).assembly
     assert "zmm" in assembly and "{%k" in assembly
-    assert "ymm" not in compile_kernel(softmax(), SSE, "k").assembly()
+    assert "ymm" not in compile_kernel(softmax(), SSE, "k", assembly=True).assembly
 
 
 @pytest.mark.parametrize("target", [AVX512, SSE], ids=["avx512", "sse"])
@@ -113,6 +113,16 @@ def test_quick_code_gives_the_same_numbers() -> None:
     got = np.zeros_like(x)
     loaded([x], [got], {"rows": 5, "cols": 37})
     np.testing.assert_array_equal(got, expected)
+
+
+def test_a_listing_is_of_the_code_that_runs() -> None:
+    kernels = [(softmax(scale=1.0 + k), f"kernel_{k}") for k in range(3)]
+    plain = compile_kernels(kernels, host_target())
+    listed = compile_kernels(kernels, host_target(), assembly=True)
+    for a, b in zip(plain, listed):
+        assert elf.read(a.object).sections == elf.read(b.object).sections
+        assert f"{b.symbol}:" in b.assembly and not a.assembly
+        assert sum(f"\n{symbol}:" in b.assembly for _, symbol in kernels) == 1
 
 
 def test_a_missing_function_is_an_error() -> None:

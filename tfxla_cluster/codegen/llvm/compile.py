@@ -4,16 +4,16 @@ from __future__ import annotations
 import ctypes
 import functools
 import threading
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
 from ...target import Target
 from ..kernel.ir import Kernel
+from . import listing
 from .emitter import emit
 from .texts import Text, module_text, shared_text
 
@@ -26,14 +26,22 @@ class KernelCode:
     """Machine code of one kernel: `object` is a relocatable file that defines `symbol`.
 
     Kernels compiled together share one object file; `parts` are object files of functions that it calls.
-    `assembly()` gives this kernel's code as text.
+    `assembly`: this kernel's code as text, where it was asked for, and that of what it calls.
     """
 
     symbol: str
     llvm_ir: str
     object: bytes
-    assembly: Callable[[], str]
+    assembly: str = ""
     parts: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Object:
+    """An object file, and the assembly of its functions where that was asked for."""
+
+    data: bytes
+    functions: Mapping[str, str]
 
 
 def object_files(codes: Iterable[KernelCode]) -> list[bytes]:
@@ -59,6 +67,7 @@ def machine(target: Target, level: int = _BEST) -> llvm.TargetMachine:
     """A target machine for position-independent code, which takes no part in other threads' work."""
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
+    llvm.initialize_native_asmparser()
     triple = llvm.Target.from_triple(llvm.get_process_triple())
     return triple.create_target_machine(
         cpu=target.arch, features=target.features, opt=level, reloc="pic", codemodel="small")
@@ -70,29 +79,30 @@ def _own_machine(target: Target, level: int = _BEST) -> llvm.TargetMachine:
     return _MACHINES.known[target, level]
 
 
-def compile_kernel(kernel: Kernel, target: Target, symbol: str) -> KernelCode:
+def compile_kernel(kernel: Kernel, target: Target, symbol: str, assembly: bool = False) -> KernelCode:
     """Machine code for `kernel` under the name `symbol`, in one object; UnsupportedError names what has no rule."""
-    text = emit(kernel, target, symbol)
-    alone = module_text([text])
-    return KernelCode(symbol, alone, assemble(alone, target), lambda: assembly(alone, target))
+    alone = module_text([emit(kernel, target, symbol)])
+    made = _object(alone, target, _BEST, assembly)
+    return KernelCode(symbol, alone, made.data, listing.listing(symbol, made.functions) if assembly else "")
 
 
 def compile_kernels(
-    kernels: Sequence[tuple[Kernel, str]], target: Target, threads: int = 2, quick: Container[str] = ()
+    kernels: Sequence[tuple[Kernel, str]], target: Target, threads: int = 2, quick: Container[str] = (),
+    assembly: bool = False,
 ) -> list[KernelCode]:
     """Each (kernel, symbol) compiled, in the order given, by up to `threads` threads.
 
-    `quick`: symbols of kernels that run too briefly to repay careful code.
+    `quick`: symbols of kernels that run too briefly to repay careful code. `assembly`: is it wanted as text?
     """
-    parts: dict[str, Future[bytes]] = {}
+    parts: dict[str, Future[_Object]] = {}
     with ThreadPoolExecutor(max(threads, 1)) as pool:
         jobs = []
         for group, level in _groups(kernels, target, quick):
             for name, function in ((n, f) for _, text in group for n, f in text.shared.items()):
                 if name not in parts:
-                    parts[name] = pool.submit(_shared_object, shared_text(function), target)
-            jobs.append((group, level, pool.submit(assemble, _group_text(group), target, level)))
-        codes = [code for group, level, job in jobs for code in _codes(group, target, level, job.result(), parts)]
+                    parts[name] = pool.submit(_shared_object, shared_text(function), target, assembly)
+            jobs.append((group, pool.submit(_object, _group_text(group), target, level, assembly)))
+        codes = [code for group, job in jobs for code in _codes(group, job.result(), parts, assembly)]
     by_symbol = {code.symbol: code for code in codes}
     return [by_symbol[symbol] for _, symbol in kernels]
 
@@ -102,9 +112,9 @@ def _group_text(group: Sequence[tuple[str, Text]]) -> str:
 
 
 @functools.lru_cache(maxsize=64)
-def _shared_object(text: str, target: Target) -> bytes:
+def _shared_object(text: str, target: Target, with_assembly: bool) -> _Object:
     """The object of a large function, compiled once a process."""
-    return assemble(text, target)
+    return _object(text, target, _BEST, with_assembly)
 
 
 def _groups(
@@ -123,37 +133,50 @@ def _groups(
 
 
 def _codes(
-    group: Sequence[tuple[str, Text]], target: Target, level: int, data: bytes, parts: Mapping[str, Future[bytes]]
+    group: Sequence[tuple[str, Text]], made: _Object, parts: Mapping[str, Future[_Object]], with_assembly: bool
 ) -> Iterator[KernelCode]:
     """The kernels of one object file."""
     for symbol, text in group:
-        alone = module_text([text])
-        needed = tuple(parts[name].result() for name in text.shared)
-        yield KernelCode(symbol, alone, data, partial(assembly, alone, target, level), needed)
+        called = [parts[name].result() for name in text.shared]
+        known = dict(made.functions)
+        for part in called:
+            known.update(part.functions)
+        yield KernelCode(symbol, module_text([text]), made.data,
+                         listing.listing(symbol, known) if with_assembly else "", tuple(p.data for p in called))
+
+
+def _object(text: str, target: Target, level: int, with_assembly: bool) -> _Object:
+    if not with_assembly:
+        return _Object(assemble(text, target, level), {})
+    code = assembly(text, target, level)
+    return _Object(assemble(listing.module_of(code), target, level), listing.functions(code))
 
 
 def assemble(text: str, target: Target, level: int = _BEST) -> bytes:
     """The object file of an LLVM IR module."""
-    module = llvm.parse_assembly(text, llvm.create_context())
-    return _emit_object(_own_machine(target, level), module)
+    return _emit(text, _own_machine(target, level), _OBJECT)
 
 
 def assembly(text: str, target: Target, level: int = _BEST) -> str:
     """The assembly of an LLVM IR module."""
-    module = llvm.parse_assembly(text, llvm.create_context())
-    return str(_own_machine(target, level).emit_assembly(module))
+    return _emit(text, _own_machine(target, level), _ASSEMBLY).decode()
 
 
-def _emit_object(owner: llvm.TargetMachine, module: llvm.ModuleRef) -> bytes:
-    """`owner.emit_object(module)` without llvmlite's lock, which lets one thread at a time into LLVM.
+_ASSEMBLY, _OBJECT = 0, 1  # LLVM's LLVMCodeGenFileType
+
+
+def _emit(text: str, owner: llvm.TargetMachine, kind: int) -> bytes:
+    """`owner.emit_object(module)` or `emit_assembly` without llvmlite's lock, which lets one thread at a time into
+    LLVM.
 
     That is sound because neither object is shared: the module has its context, the thread its machine.
     """
+    module = llvm.parse_assembly(text, llvm.create_context())
     handle = getattr(ffi.lib, "_lib_handle", None)
     if handle is None:
-        return bytes(owner.emit_object(module))
+        return bytes(owner.emit_object(module)) if kind == _OBJECT else str(owner.emit_assembly(module)).encode()
     with ffi.OutputString() as message:
-        buffer = handle.LLVMPY_TargetMachineEmitToMemory(owner, module, 1, message)
+        buffer = handle.LLVMPY_TargetMachineEmitToMemory(owner, module, kind, message)
         if not buffer:
             raise RuntimeError(str(message))
     try:
