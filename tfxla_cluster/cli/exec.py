@@ -8,10 +8,8 @@ with a reference compared (max_abs, max_rel, mismatches per output); where it fa
 from __future__ import annotations
 
 import argparse
-import gzip
 import hashlib
 import json
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,11 +20,12 @@ import numpy as np
 from .. import compiler, flags
 from ..dump import sink
 from ..errors import InputFileError, OutputError, TfxlaError, UsageError
-from ..ir import dim, evaluator, proto, text
+from ..ir import dim, evaluator
 from ..ir.node import Instr, Module
 from ..passes import pipeline, pipelines
 from ..runtime import host
 from . import common
+from .modules import read_module
 
 NO_PASSES = "none"
 # Element bits -> (relative, absolute) tolerance of a comparison.
@@ -96,27 +95,7 @@ def execute(options: argparse.Namespace) -> tuple[dict[str, Any], int]:
     return report, 0 if report["ok"] else 1
 
 
-# --- modules and inputs ---
-def read_module(name: str) -> Module:
-    """The module in a file, text or proto by what it holds; InputFileError."""
-    try:
-        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-    except OSError as error:
-        raise InputFileError(f"cannot read {name}: {error.strerror}") from None
-    if data[:2] == b"\x1f\x8b":
-        try:
-            data = gzip.decompress(data)
-        except (OSError, EOFError) as error:
-            raise InputFileError(f"{name} is not whole: {error}") from None
-    is_text = name == "-" or not name.removesuffix(".gz").endswith(".pb")
-    if not is_text:
-        return proto.read(data)
-    try:
-        return text.parse(data.decode(), filename=name)
-    except UnicodeDecodeError:
-        raise InputFileError(f"{name} is neither HLO text nor named .pb") from None
-
-
+# --- inputs ---
 def _inputs(module: Module, files: Sequence[str], seed: int) -> list[np.ndarray]:
     params = module.entry.params
     if not files:

@@ -10,13 +10,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..errors import InputFileError, OutputError, UsageError
-from ..ir import proto, text, verifier
+from ..errors import OutputError, UsageError
+from ..ir import text, verifier
 from ..ir.node import Module
 from ..passes import pipeline, pipelines
 from ..passes.base import Pass
 from ..target import Target
 from . import common
+from .modules import read_module
 
 
 def entry() -> int:
@@ -43,7 +44,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "tfxla-opt", description=__doc__, epilog=common.EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("module", nargs="?", metavar="MODULE", help="HLO text, or a proto (.pb); - for standard input")
+    parser.add_argument("module", nargs="?", metavar="MODULE",
+                        help="HLO text, or a proto (.pb, .pb.gz); - for standard input")
     parser.add_argument("--passes", metavar="A,B", help="passes in order; default: all that run before fusion")
     parser.add_argument("--list-passes", action="store_true", help="print the names of all passes")
     parser.add_argument("-o", "--output", default="-", metavar="FILE", help="default: standard output")
@@ -62,21 +64,6 @@ def _chosen(names: str | None) -> list[Pass]:
             raise UsageError(f"unknown pass '{name}'", "See --list-passes")
         found.append(pipelines.PASSES[name])
     return found
-
-
-def read_module(name: str) -> Module:
-    """The module in a file, by its contents: a proto or HLO text. InputFileError when unreadable."""
-    try:
-        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-    except OSError as error:
-        raise InputFileError(f"cannot read {name}: {error.strerror}") from error
-    if name.endswith(".pb"):
-        return proto.read(data)
-    try:
-        source = data.decode()
-    except UnicodeDecodeError as error:
-        raise InputFileError(f"{name} is not text", "Protos need a name ending in .pb") from error
-    return text.parse(source, "<stdin>" if name == "-" else name)
 
 
 def _say(module: Module, name: str, after: str, before: str) -> None:

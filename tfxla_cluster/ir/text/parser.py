@@ -19,8 +19,14 @@ def parse(text: str, filename: str = "", *, allow_elided: bool = False) -> Modul
 
     Literals that were elided (`{...}`) are an error, or zeros with `allow_elided` (to look at, not to run).
     """
+    scan = Scanner(text, filename, allow_elided)
     with collection.paused():
-        return _Parser(Scanner(text, filename, allow_elided)).module()
+        try:
+            return _Parser(scan).module()
+        except (ValueError, OverflowError) as error:  # a number that is none, or that no dtype holds
+            scan.fail(f"a value cannot be read: {error}")
+        except RecursionError:
+            scan.fail("brackets are nested too deep")
 
 
 class _Parser:
