@@ -31,8 +31,8 @@ class ModulePages:
     def first(self) -> None:
         """What a person opens first. The texts are dropped again: a dump has many modules."""
         text = self.reader.text(self.files.one("after"))
-        self.after = hlo.parse(text)
-        self.before = hlo.parse(self.reader.text(self.files.one("before")))
+        self.after = self._parsed("after", text)
+        self.before = self._parsed("before", self.reader.text(self.files.one("before")))
         self.before_count, self.after_count = self.before.count, self.after.count
         self.page.html("summary", "Summary", self._summary())
         self._graph()
@@ -43,6 +43,14 @@ class ModulePages:
         kernel_tab(self.page, self.module, self.reader, self.after, self.launches)
         self._lines()
         del self.after, self.before
+
+    def _parsed(self, kind: str, text: str) -> hlo.Hlo:
+        """The HLO in `text`; what is odd about it is noted."""
+        found, file = hlo.parse(text), self.files.one(kind)
+        if file is not None and text and (found.truncated or not found.blocks):
+            reason = "breaks off inside a computation" if found.truncated else "no computation in it"
+            self.reader.problems.append((file.name, reason))
+        return found
 
     def second(self) -> None:
         """The large remainder."""

@@ -35,7 +35,7 @@ def build(directory: Path, limit: int = LIMIT, progress: Progress = lambda what:
     found = scan(directory)
     if found.is_foreign:
         raise InputFileError(
-            f"{directory}: holds no dump: none of its {len(found.files)} files has a known name",
+            f"{directory}: holds no dump: none of its files has a name that only a dump's have",
             "Give the directory of --xla_dump_to",
         )
     reader = Reader(list(found.problems))

@@ -79,6 +79,8 @@ KINDS: tuple[Kind, ...] = (
     _plain("manifest", r"manifest\.json", "Manifest"),
 )
 _MODULE = re.compile(r"(?:(?P<usec>\d{10,})\.)?module_(?P<id>\d+)\.(?P<rest>.*)$", re.DOTALL)
+# Kinds of names that other programs give too: alone they make no dump.
+_ANYBODYS = frozenset(("unknown", "manifest", "graph_other"))
 # Kinds whose suffix alone tells where the module's name ends.
 _ANCHORS = frozenset(
     ("before", "before_proto", "after", "after_proto", "buffers", "decisions", "kernels", "pass")
@@ -131,8 +133,10 @@ class Directory:
 
     @property
     def is_foreign(self) -> bool:
-        """True when no file looks like part of a dump."""
-        return not self.modules and all(f.kind == "unknown" for f in self.files)
+        """True when no file is surely part of a dump: other programs too write *.pbtxt, a manifest.json,
+        or a file called module_1.txt."""
+        sure = [f.kind for m in self.modules for f in m.files] + [f.kind for f in self.files]
+        return all(kind in _ANYBODYS for kind in sure)
 
 
 def natural(text: str) -> list[tuple[int, str]]:

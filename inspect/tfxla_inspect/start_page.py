@@ -104,6 +104,10 @@ def _verdict(dump: Dump, graphs: Sequence[GraphRow], modules: Sequence[ModuleRow
     return el("p", "No module was compiled. " + _why_nothing(dump, graphs), class_="verdict bad")
 
 
+# Both are needed to cluster what is not marked.
+_AUTO = {"tf_xla_auto_jit", "tf_xla_cpu_global_jit"}
+
+
 def _why_nothing(dump: Dump, graphs: Sequence[GraphRow]) -> str:
     rules = Counter(
         word(r, "rule") or word(r, "reason") for r in dump.of("unclustered") if word(r, "op") not in PLUMBING
@@ -118,6 +122,16 @@ def _why_nothing(dump: Dump, graphs: Sequence[GraphRow]) -> str:
         return "Every compilation fell back: see 'Fall-backs and errors'."
     if graphs:
         return "Graphs were looked at, but no cluster was compiled; clusters compile when they first run."
+    flags = [found for r in dump.of("run") if isinstance(found := r.get("flags"), dict)]
+    if flags and not any(set(found) >= _AUTO for found in flags):
+        return (
+            "The program called no function with jit_compile=True, and auto-clustering was off "
+            "(TFXLA_FLAGS=--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit)."
+        )
+    if dump.of("function"):
+        return "Functions were traced; none of their ops is one that compiles."
+    if dump.of("stats"):  # written when a program ends
+        return "The program called no tf.function: ops that are called one by one are not compiled."
     return "No function was traced, or the dump was cut short: see 'Files' for what there is."
 
 

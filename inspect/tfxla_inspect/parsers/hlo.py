@@ -52,11 +52,13 @@ class Block:
 
 @dataclass(slots=True)
 class Hlo:
-    """A module's text. `unread`: lines inside computations that are no instruction."""
+    """A module's text. `unread`: lines inside computations that are no instruction; `truncated`: the text
+    breaks off inside one."""
 
     name: str
     blocks: list[Block]
     unread: int = 0
+    truncated: bool = False
 
     @property
     def entry(self) -> Block | None:
@@ -103,6 +105,7 @@ def parse(text: str) -> Hlo:
             block.rows.append(row)
         elif line.strip() and not line.strip().startswith("//"):
             hlo.unread += 1
+    hlo.truncated = block is not None
     return hlo
 
 
