@@ -21,7 +21,7 @@ def start(code: str, flags: str = AUTO, **variables: str) -> subprocess.Popen[st
     """The program `code`; the package is enabled by `flags` as the .pth does it."""
     return subprocess.Popen(
         [sys.executable, "-c", "import tfxla_cluster.bootstrap\n" + code], env=environment(flags, **variables),
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def run(code: str, flags: str = AUTO, **variables: str) -> subprocess.CompletedProcess[str]:

@@ -48,14 +48,24 @@ class _Writer:
                 if self.owner != owner:
                     self._open(owner)
                 if self.fd >= 0:
-                    os.write(self.fd, line.encode())
+                    self._append(line.encode())
             except OSError as error:
-                self.fd = -1
-                once(f"trace:{directory}", f"the trace in {directory} cannot be written ({error.strerror}); "
-                     "going on without it. Give --xla_dump_to a writable directory with free space")
+                self._close()
+                dump_failed(directory, error)
+
+    def _append(self, data: bytes) -> None:
+        """All of `data`, or OSError: a file system that is nearly full takes part of it without a word."""
+        while data:
+            data = data[os.write(self.fd, data):]
+
+    def _close(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+        self.fd = -1
 
     def _open(self, owner: tuple[int, str]) -> None:
-        self.owner, self.fd = owner, -1
+        self._close()
+        self.owner = owner
         Path(owner[1]).mkdir(parents=True, exist_ok=True)
         path = Path(owner[1]) / f"trace.{owner[0]}.jsonl"
         self.fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -76,6 +86,13 @@ def once(key: str, message: str) -> bool:
         _said.add(key)
     print(f"tfxla_cluster: {message}", file=sys.stderr, flush=True)  # noqa: T201
     return True
+
+
+def dump_failed(directory: str | os.PathLike[str], error: OSError) -> None:
+    """Say, once a directory, that its dump is not whole; the program goes on."""
+    once(f"dump:{os.path.abspath(directory)}",
+         f"cannot write the dump in {os.fspath(directory)}: {error.strerror or error}; dumping stops, the program goes "
+         "on. Give --xla_dump_to a writable directory with free space")
 
 
 def target() -> str:

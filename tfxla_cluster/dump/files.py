@@ -5,9 +5,10 @@ import fcntl
 import itertools
 import os
 import re
-import sys
 import threading
 from pathlib import Path
+
+from .. import trace
 
 TEMPORARY_PREFIX = ".tmp."
 _COUNTER_FILE = ".module_counter"
@@ -115,11 +116,8 @@ def _first_free(directory: Path) -> int:
 
 
 def _give_up(directory: Path, error: OSError) -> None:
-    if str(directory) not in _failed:
-        _failed.add(str(directory))
-        reason = error.strerror or str(error)
-        sys.stderr.write(f"tfxla_cluster: cannot write the dump in {directory}: {reason}; "
-                         "dumping stops, the program goes on\n")
+    _failed.add(str(directory))
+    trace.dump_failed(directory, error)
 
 
 def reset_failures() -> None:
