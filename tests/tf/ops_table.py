@@ -128,6 +128,8 @@ def _binary() -> None:
         add(name, getattr(b, name), two, INTS)
     for name in ("left_shift", "right_shift"):
         add(name, getattr(b, name), lambda d: [hostile(d), normal(d, 5, 7) % 8], INTS)
+        add(f"{name}_any", lambda x, y, f=getattr(b, name): (f(x, y), f(x, tf.cast(3, x.dtype)), f(x, tf.cast(99, x.dtype))),
+            two, (*INTS, "int8", "uint16", "uint64"))
     add("invert", b.invert, one, INTS)
     add("population_count", lambda x: tf.raw_ops.PopulationCount(x=x), lambda d: [hostile(d)], ("int32", "uint8"))
     for name in ("logical_and", "logical_or", "logical_xor"):
@@ -143,6 +145,8 @@ def _reductions() -> None:
     for name in ("reduce_sum", "reduce_mean", "reduce_prod"):
         add(name, lambda x, f=getattr(m, name): (f(x), f(x, 0), f(x, 1)), lambda d: [normal(d, 5, 7)],
             ("float32", "float64", "int32"), 16)
+    add("reduce_mean_int", lambda x: (m.reduce_mean(x), m.reduce_mean(x, 0), m.reduce_mean(x, 1, True)), one,
+        (*INTS, "int8", "int16", "uint16", "uint32"))
     add("reduce_sum_hostile", lambda x: tf.reduce_sum(x, 1), one, F32, 16)
     for name in ("reduce_logsumexp", "reduce_euclidean_norm", "reduce_variance", "reduce_std"):
         add(name, lambda x, f=getattr(m, name): f(x, 1), lambda d: [normal(d, 5, 7)], F32, 32)
@@ -167,6 +171,8 @@ def _reductions() -> None:
     add("argsort", lambda x: tf.argsort(x, stable=True), lambda d: [normal(d, 5, 7)], NUMBERS)
     add("in_top_k", lambda x: m.in_top_k([1, 2, 3, 0, 6], x, 2), lambda d: [normal(d, 5, 7)])
     add("searchsorted", lambda x, y: tf.searchsorted(tf.sort(x), y), lambda d: [normal(d, 9), normal(d, 5, seed=2)])
+    add("searchsorted_hostile", lambda x, y: (tf.searchsorted(tf.sort(x, 1), y, "right"), tf.searchsorted(tf.sort(x, 1), y)),
+        lambda d: [normal(d, 5, 7), hostile(d)], ("float32", "float64", "int32"))
     add("norm", lambda x: (tf.norm(x), tf.norm(x, 1, 0), tf.norm(x, np.inf, 1)), lambda d: [normal(d, 5, 7)], F32, 16)
     add("moments", lambda x: tf.nn.moments(x, [0]), lambda d: [normal(d, 5, 7)], F32, 32)
 

@@ -1,4 +1,7 @@
-"""Whole functions with their random ops rewritten (random_ops), those in functions they call too."""
+"""Whole functions with ops rewritten so that compiled they give TensorFlow's values (random_ops, op_forms).
+
+Those in functions they call too.
+"""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -9,15 +12,15 @@ from tensorflow.python.eager import context
 
 from ..lower import bridge
 from ..lower.function_def import fresh_name
-from . import random_ops
+from . import op_forms, random_ops
 from .random_normal import NORMALS
 
 
 @contextmanager
 def expanded(function: str) -> Iterator[str]:
-    """The name of a registered function that computes what `function` does with TensorFlow's random numbers.
+    """The name of a registered function that, compiled, gives what TensorFlow's kernels give for `function`.
 
-    It is `function` itself where nothing is random, else a copy that lives as long as the block.
+    It is `function` itself where no op is rewritten, else a copy that lives as long as the block.
     """
     made: dict[str, str] = {}
     try:
@@ -38,6 +41,7 @@ def _expand(name: str, made: dict[str, str]) -> str:
         return name
     called = {callee: _expand(callee, made) for node in definition.node_def for callee in _called(node)}
     nodes = random_ops.expand(definition.node_def, named=True, more=NORMALS)
+    nodes = op_forms.expand(nodes if nodes is not None else definition.node_def) or nodes
     if nodes is None and all(old == new for old, new in called.items()):
         return name
     copy = _copy(definition, nodes, called)
