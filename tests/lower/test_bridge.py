@@ -10,7 +10,7 @@ from tensorflow.python.eager import context
 
 from tests import oracle
 from tfxla_cluster.errors import LoweringError
-from tfxla_cluster.lower import bridge, constants, sources
+from tfxla_cluster.lower import bridge, constants, function_tree, sources
 from tfxla_cluster.lower.bridge import Arg
 
 F32, I32 = tf.float32.as_datatype_enum, tf.int32.as_datatype_enum
@@ -201,3 +201,31 @@ def test_lines_of_nodes() -> None:
 def _here(word: str) -> int:
     with open(__file__) as file:
         return next(n for n, line in enumerate(file, 1) if f'name="{word}"' in line)
+
+
+def test_rows_sliced_in_a_loop_are_written_into_lists() -> None:
+    def f(x: Any, w: Any) -> Any:
+        rows = tf.TensorArray(tf.float32, size=3, element_shape=[1, 2])
+        pairs = tf.TensorArray(tf.float32, size=3, element_shape=[2, 4])
+
+        def body(i: Any, rows: Any, pairs: Any) -> Any:
+            return i + 1, rows.write(i, x[i:i + 1] @ w), pairs.write(i, x[i:i + 2])
+
+        rows, pairs = tf.while_loop(lambda i, *_: i < 3, body, [0, rows, pairs])[1:]
+        return rows.concat(), pairs.stack()
+
+    x, w = np.random.randn(4, 4).astype(np.float32), np.random.randn(4, 2).astype(np.float32)
+    g = _concrete(f, tf.TensorSpec([4, 4]), tf.TensorSpec([4, 2]))
+    low = bridge.lower(g.name, [Arg(F32, (4, 4)), Arg(F32, (4, 2))])
+    for want, got in zip(f(tf.constant(x), tf.constant(w)), oracle.run(low.proto, [x, w])):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+def test_refusal_of_a_copy_names_the_original() -> None:
+    f = _concrete(lambda x: tf.strings.length(tf.strings.as_string(x)), tf.TensorSpec([4]))
+    name = f.name.decode()
+    with pytest.raises(LoweringError) as refused, \
+            function_tree.rewritten(name, lambda definition: (list(definition.node_def), {})) as copy:
+        assert copy != name
+        bridge.lower(copy, [Arg(F32, (4,))])
+    assert name in str(refused.value) and "__tfxla" not in str(refused.value)

@@ -15,7 +15,8 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 from ..errors import LoweringError
-from . import constants, refusal, wire
+from . import constants, function_tree, refusal, tensor_lists, wire
+from .function_def import library as library
 from .function_def import specialise
 
 DEVICE = "CPU:0"
@@ -66,19 +67,29 @@ def function_def(name: str | bytes) -> Any:
     return found
 
 
-def library(name: str) -> Any:
-    """The FunctionDef of that name in the eager context, or None."""
-    ctx = context.context()
-    return ctx.get_function_def(name) if ctx.has_function(name.encode()) else None
-
-
 def lower(function: str | bytes, args: Sequence[Arg]) -> Lowered:
     """Lower a registered function at the sizes of `args` (one per FunctionDef argument, in order).
 
     Executes nothing and leaves random state alone; holds the GIL (0.1 ms an HLO instruction). May be called
     in a kernel's compute function. Raises LoweringError with op, node and reason where the bridge refuses.
     """
-    definition = function_def(function)
+    name = function if isinstance(function, str) else function.decode()
+    writes: dict[str, tensor_lists.Write] = {}
+    while True:
+        try:
+            if not writes:
+                return _lower_function(name, args)
+            with function_tree.rewritten(name, tensor_lists.sliced(writes)) as copy:
+                return _lower_function(copy, args)
+        except LoweringError as error:
+            refused = tensor_lists.refused(error)
+            if refused is None or refused.node in writes:
+                raise
+            writes[refused.node] = refused
+
+
+def _lower_function(name: str, args: Sequence[Arg]) -> Lowered:
+    definition = function_def(name)
     expected = len(definition.signature.input_arg)
     if len(args) != expected:  # the bridge would end the process
         raise LoweringError(f"{definition.signature.name} takes {expected} arguments, {len(args)} were given")

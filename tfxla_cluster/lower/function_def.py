@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.eager import context
 
 _numbers = itertools.count()
 
@@ -14,6 +15,12 @@ _numbers = itertools.count()
 def fresh_name(base: str) -> str:
     """A function name no one else uses in this process."""
     return f"__tfxla_{next(_numbers)}_{base}"[:200]
+
+
+def library(name: str) -> Any:
+    """The FunctionDef of that name in the eager context, or None."""
+    ctx = context.context()
+    return ctx.get_function_def(name) if ctx.has_function(name.encode()) else None
 
 
 def specialise(
