@@ -138,6 +138,11 @@ def is_produced(dim: Dim) -> TypeGuard[DimExpr]:
     return isinstance(dim, DimExpr) and dim.op == "bounded"
 
 
+def has_produced(dim: Dim) -> bool:
+    """A size that an instruction produces, or an expression with one."""
+    return isinstance(dim, DimExpr) and (is_produced(dim) or not dim.is_size and any(map(has_produced, dim.operands)))
+
+
 def product(dims: Iterable[Dim]) -> Dim:
     """The product of all dims (1 for none)."""
     total: Dim = 1

@@ -39,9 +39,9 @@ OPCODES: dict[str, Opcode] = {
         *_rows("elementwise", None, "map"),
         *_rows("leaf", 0, "parameter constant iota partition-id replica-id"),
         *_rows("move", 1, """
-            bitcast broadcast reshape reverse slice transpose dynamic-reshape opt-barrier"""),
+            bitcast broadcast reshape reverse slice transpose opt-barrier"""),
         *_rows("move", 2, "pad"),
-        *_rows("move", None, "concatenate dynamic-slice dynamic-update-slice"),
+        *_rows("move", None, "concatenate dynamic-reshape dynamic-slice dynamic-update-slice"),
         *_rows("move", 2, "gather"),
         *_rows("reduce", None, "reduce reduce-window scatter"),
         *_rows("reduce", 3, "select-and-scatter"),

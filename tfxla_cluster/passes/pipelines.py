@@ -15,6 +15,7 @@ from . import (
     operand_folding,
     reshape_mover,
     rng_expander,
+    size_namer,
     sort_simplifier,
     while_simplifier,
 )
@@ -23,7 +24,7 @@ from .base import Pass
 PASSES: dict[str, Pass] = {p.name: p for p in (
     algebraic.PASS, barriers.PASS, batch_norm.PASS, call_inliner.PASS, constant_folding.PASS, cse.PASS,
     cse.DEDUPLICATE, dce.PASS, layout.PASS, map_inliner.PASS, operand_folding.PASS, reshape_mover.PASS,
-    rng_expander.PASS, sort_simplifier.PASS, while_simplifier.PASS,
+    rng_expander.PASS, size_namer.PASS, sort_simplifier.PASS, while_simplifier.PASS,
 )}
 
 
@@ -32,6 +33,7 @@ def optimize(target: Target) -> list[Pass]:
     return [
         dce.PASS,
         call_inliner.PASS,
+        size_namer.PASS,
         layout.PASS,
         cse.DEDUPLICATE,
         batch_norm.PASS,

@@ -293,11 +293,12 @@ class _Interpreter:
         run.skip(f.word(7))
 
     def _size(self, f: Function, run: _Run) -> None:
-        f.store(run.values, run.word(3), f.load_narrow(run.place(1), 32))
+        # Between 0 and the bound whatever the program computes, for memory is reserved by the bound.
+        f.store(run.values, run.word(3), f.load_narrow(run.place(1), 32).max(0).min(run.word(6)))
         first = run.word(4)
         expressions = f.load(run.record, RECORD["expressions"]) + first * 32
         f.call(self.evaluate, expressions, run.word(5) - first, run.values)
-        run.skip(f.word(6))
+        run.skip(f.word(7))
 
 
 def _branch(f: Function, run: _Run) -> None:

@@ -37,7 +37,7 @@ EXPRESSIONS = _table("add mul floordiv mod max min")
 #   branch: selector(2) is_pred n target_0 .. target_n-1        (targets are word indices)
 #   jump: target
 #   unless: flag(2) target                                     (jump where the pred is false)
-#   size: source(2) symbol first_expression last_expression     (read an s32, then evaluate)
+#   size: source(2) symbol first_expression last_expression bound   (read an s32, then evaluate)
 STEPS = _table("end kernel copy branch jump unless size")
 
 # Status words of `tfxla_execute`: what kernels return is positive, the runtime's own are negative.

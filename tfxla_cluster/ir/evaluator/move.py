@@ -135,7 +135,7 @@ def _set_dimension_size(ev: Evaluator, instr: Instr, args: list[Any]) -> Array:
     axis = instr.attrs["dimensions"][0]
     if isinstance(instr.shape.dims[axis], int):
         return np.asarray(args[0])
-    return np.asarray(args[0][(slice(None),) * axis + (slice(int(args[1])),)])
+    return np.asarray(args[0][(slice(None),) * axis + (slice(max(int(args[1]), 0)),)])
 
 
 MEANINGS: dict[str, Meaning] = {

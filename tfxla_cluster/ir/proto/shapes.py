@@ -53,7 +53,7 @@ def write_shape(shape: Shape, proto: Any) -> None:
         return
     proto.element_type = shape.dtype.number
     proto.dimensions.extend(shape.sample_dims)
-    proto.is_dynamic_dimension.extend(dims_.is_produced(d) for d in shape.dims)
+    proto.is_dynamic_dimension.extend(dims_.has_produced(d) for d in shape.dims)
     proto.layout.minor_to_major.extend(shape.layout or range(shape.rank - 1, -1, -1))
     proto.layout.tail_padding_alignment_in_elements = 1
 

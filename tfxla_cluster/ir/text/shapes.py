@@ -70,11 +70,13 @@ def _layout(scan: Scanner, text: str | None, dims: str, start: int) -> tuple[int
 
 
 def render_dim(dim: Dim) -> str:
-    """`8`, `<=8`, or for an expression its sample with the expression in a comment: `101/*n*/`."""
+    """`8`, `<=8`, or its sample with its name or the expression in a comment: `101/*n*/`, `<=8/*found*/`."""
     if isinstance(dim, int):
         return str(dim)
-    if dims_.is_produced(dim):
+    if dims_.is_produced(dim) and dim == bounded_dim(dim.number):
         return f"<={dim.number}"
+    if dims_.has_produced(dim):
+        return f"<={dims_.sample(dim)}/*{dim}*/"
     return f"{dims_.sample(dim)}/*{dim}*/"
 
 

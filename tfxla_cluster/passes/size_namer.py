@@ -1,0 +1,261 @@
+"""size-namer: each size known only after an instruction ran gets a name of its own, and its users that name.
+
+    n = s32[] ...                                    n = s32[] ...
+    x = f32[<=4] set-dimension-size(a, n)     -->    x = f32[<=4/*x*/] set-dimension-size(a, n)
+    y = s32[] get-dimension-size(x)                  y = s32[] clamp(0, n, 4)
+
+HLO text and protos know such a size by its bound alone, so two of one bound look equal. What follows compares and
+counts dims by name; this pass comes before it. Sizes run from operands to results as XLA's
+DynamicDimensionInference has them; a slice of less than the whole dimension has a fixed size.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..errors import UnsupportedError
+from ..ir import dim as dims_
+from ..ir.dim import Dim, has_produced
+from ..ir.dtype import DTYPES
+from ..ir.infer import infer
+from ..ir.node import Computation, Instr, Module
+from ..ir.rewrite import Names, relinked
+from ..ir.shape import Shape, array, tuple_of
+from . import match
+from .base import Pass
+
+S32 = DTYPES["s32"]
+_ARITHMETIC = {"add": "add", "mul": "multiply", "floordiv": "divide", "mod": "remainder", "max": "maximum",
+               "min": "minimum"}
+
+
+def run(module: Module) -> Module:
+    """`module` itself where nothing in it has such a size; UnsupportedError where one cannot be followed."""
+    if not any(i.opcode in ("set-dimension-size", "dynamic-reshape") for c in module.computations()
+               for i in c.instrs):
+        return module
+    names = Names(i.name for c in module.computations() for i in c.instrs)
+    entry = _Namer(names).computation(module.entry, [p.shape for p in module.entry.params])
+    return module if entry is module.entry else module.replace(entry=entry)
+
+
+PASS = Pass("size-namer", run)
+
+
+@dataclass
+class _Scope:
+    """One computation being renamed: old -> new instructions, the new ones in order, and the s32 scalars that
+    are the sizes made here, by name."""
+
+    done: dict[Instr, Instr] = field(default_factory=dict)
+    order: list[Instr] = field(default_factory=list)
+    makers: dict[str, Instr] = field(default_factory=dict)
+
+    def add(self, instr: Instr) -> Instr:
+        self.order.append(instr)
+        return instr
+
+
+class _Namer:
+    def __init__(self, names: Names) -> None:
+        self.names = names
+
+    def computation(self, comp: Computation, params: Sequence[Shape]) -> Computation:
+        """`comp` for parameters of these shapes."""
+        scope = _Scope()
+        for instr in comp.instrs:
+            if instr.opcode == "parameter":
+                shape = params[instr.attrs["parameter_number"]]
+                scope.done[instr] = scope.add(_with(instr, shape))
+            else:
+                scope.done[instr] = self._instruction(scope, instr)
+        same = len(scope.order) == len(comp.instrs) and all(a is b for a, b in zip(scope.order, comp.instrs))
+        return comp if same else Computation(comp.name, tuple(scope.order), scope.done[comp.root])
+
+    def _instruction(self, scope: _Scope, instr: Instr) -> Instr:
+        operands = tuple(scope.done[o] for o in instr.operands)
+        control = tuple(scope.done[c] for c in instr.control)
+        if operands != instr.operands or control != instr.control:
+            instr = instr.replace(operands=operands, control=control)
+        handler = _HANDLERS.get(instr.opcode)
+        if handler is not None:
+            return handler(self, scope, instr)
+        if _is_dynamic(instr.shape) or any(_is_dynamic(o.shape) for o in operands):
+            instr = _inferred(instr)
+        return scope.add(instr)
+
+    def _set_size(self, scope: _Scope, instr: Instr) -> Instr:
+        """A new size; inner dimensions are moved out for it, so that what is kept stays the first elements."""
+        x, size = instr.operands
+        (axis,) = instr.attrs["dimensions"]
+        dims = list(x.shape.dims)
+        if not has_produced(instr.shape.dims[axis]):
+            return scope.add(_with(instr, array(x.shape.element_type, tuple(dims))))
+        dims[axis] = dims_.bounded(instr.name, dims_.sample(instr.shape.dims[axis]))
+        scope.makers[instr.name] = size
+        if all(d == 1 for d in dims[:axis]):
+            return scope.add(_with(instr, array(x.shape.element_type, tuple(dims))))
+        order = (axis, *(d for d in range(len(dims)) if d != axis))
+        back = tuple(order.index(d) for d in range(len(dims)))
+        out = _transposed(instr, x, x.shape.dims, order)
+        out = scope.add(out.replace(name=self.names.unique(instr.name)))
+        kept = scope.add(instr.replace(
+            name=self.names.unique(instr.name), operands=(out, size), attrs={**instr.attrs, "dimensions": (0,)},
+            shape=array(x.shape.element_type, tuple(dims[d] for d in order))))
+        return scope.add(_transposed(instr, kept, kept.shape.dims, back))
+
+    def _get_size(self, scope: _Scope, instr: Instr) -> Instr:
+        """The scalar that is the size, or arithmetic on such scalars."""
+        dim = instr.operands[0].shape.dims[instr.attrs["dimensions"][0]]
+        return self._value(scope, instr, dim) if has_produced(dim) else scope.add(instr)
+
+    def _value(self, scope: _Scope, like: Instr, dim: Dim) -> Instr:
+        if isinstance(dim, int):
+            made = match.constant(like, dim, S32)
+        elif dims_.is_produced(dim):
+            if dim.name not in scope.makers:
+                raise UnsupportedError(f"{like.name}: the size {dim.name} was made in another computation")
+            # As the run has it: TensorFlow's bridge subtracts from sizes without a look at 0.
+            bounds = [self._value(scope, like, bound) for bound in (0, dim.number)]
+            made = match.make(like, "clamp", array(S32), (bounds[0], scope.makers[dim.name], bounds[1]))
+        elif dim.is_size:
+            raise UnsupportedError(f"{like.name}: the size {dim} is an input's")
+        else:
+            operands = tuple(self._value(scope, like, d) for d in dim.operands)
+            made = match.make(like, _ARITHMETIC[dim.op], array(S32), operands)
+        return scope.add(made.replace(name=self.names.unique(like.name)))
+
+    def _reshape(self, scope: _Scope, instr: Instr) -> Instr:
+        """Equal bounds keep their order; one size that is left is what makes the counts equal."""
+        x = instr.operands[0]
+        if not _is_dynamic(x.shape) and not _is_dynamic(instr.shape):
+            return scope.add(instr)
+        dims = _reshaped(x.shape.dims, instr.shape.dims)
+        if dims is None:
+            raise UnsupportedError(f"{instr.name}: reshape of {x.shape} to {instr.shape} does not say which size is "
+                                   "which")
+        return scope.add(match.make(instr, "reshape", array(x.shape.element_type, tuple(dims)), (x,)))
+
+    def _while(self, scope: _Scope, instr: Instr) -> Instr:
+        (state,) = instr.operands
+        called = {instr.attrs[key]: self.computation(instr.attrs[key], [state.shape]) for key in ("condition", "body")}
+        if called[instr.attrs["body"]].root.shape != state.shape:
+            raise UnsupportedError(f"{instr.name}: a loop changes a size that is known only after it ran")
+        return scope.add(_with(instr, state.shape, called))
+
+    def _conditional(self, scope: _Scope, instr: Instr) -> Instr:
+        called: dict[Computation, Computation] = {}
+        for comp, argument in zip(instr.called, instr.operands[1:]):
+            if comp in called and argument.shape != called[comp].params[0].shape:
+                raise UnsupportedError(f"{instr.name}: one branch for two sizes that are known only after they ran")
+            called[comp] = self.computation(comp, [argument.shape])
+        shapes = {comp.root.shape for comp in called.values()}
+        if len(shapes) > 1:
+            raise UnsupportedError(f"{instr.name}: its branches give sizes that are known only after they ran")
+        return scope.add(_with(instr, shapes.pop(), called))
+
+    def _called(self, scope: _Scope, instr: Instr) -> Instr:
+        comp = instr.attrs["to_apply"]
+        new = self.computation(comp, [o.shape for o in instr.operands])
+        return scope.add(_with(instr, new.root.shape, {comp: new}))
+
+
+def _with(instr: Instr, shape: Shape, called: Mapping[Computation, Computation] | None = None) -> Instr:
+    """The instruction with this shape and these called computations; itself where that changes nothing."""
+    if called and any(old is not new for old, new in called.items()):
+        return instr.replace(shape=shape, attrs=relinked(instr, called))
+    return instr if shape == instr.shape else instr.replace(shape=shape)
+
+
+def _transposed(like: Instr, x: Instr, dims: Sequence[Dim], order: Sequence[int]) -> Instr:
+    shape = array(x.shape.element_type, tuple(dims[d] for d in order))
+    return match.make(like, "transpose", shape, (x,), dimensions=tuple(order))
+
+
+_HANDLERS: dict[str, Callable[[_Namer, _Scope, Instr], Instr]] = {
+    "set-dimension-size": _Namer._set_size, "get-dimension-size": _Namer._get_size, "reshape": _Namer._reshape,
+    "dynamic-reshape": _Namer._reshape, "while": _Namer._while, "conditional": _Namer._conditional,
+    "call": _Namer._called,
+}
+_WINDOWS = {"slice": "slice", "gather": "slice_sizes", "dynamic-slice": "dynamic_slice_sizes"}
+
+
+def _is_dynamic(shape: Shape) -> bool:
+    return any(map(_is_dynamic, shape.elements)) if shape.is_tuple else any(map(has_produced, shape.dims))
+
+
+def _inferred(instr: Instr) -> Instr:
+    """The instruction with the shape that its operands' sizes give it."""
+    attrs: dict[str, Any] = dict(instr.attrs)
+    key = _WINDOWS.get(instr.opcode)
+    if key is not None:
+        dims = instr.operands[0].shape.dims
+        attrs[key] = tuple(_whole(row, dim) for row, dim in zip(attrs[key], dims))
+    shapes = [o.shape for o in instr.operands]
+    claimed = instr.shape
+    if instr.opcode == "broadcast":
+        found = list(claimed.dims)
+        for dim, at in zip(shapes[0].dims, attrs["dimensions"]):
+            found[at] = dim
+        claimed = array(claimed.element_type, tuple(found))
+    shape = infer(instr.opcode, shapes, attrs, claimed)
+    if not _follows(shape, shapes):
+        raise UnsupportedError(f"{instr.name}: {instr.opcode} to {instr.shape} does not say which size is meant")
+    if attrs != instr.attrs:
+        instr = instr.replace(attrs=attrs)
+    return _with(instr, _laid_out(shape, instr.shape))
+
+
+def _laid_out(shape: Shape, like: Shape) -> Shape:
+    """`shape` in the memory order of `like`."""
+    if shape.is_tuple:
+        return tuple_of(*map(_laid_out, shape.elements, like.elements))
+    return array(shape.dtype, shape.dims, like.layout) if shape.is_array and shape.dtype else shape
+
+
+def _whole(row: Any, dim: Dim) -> Any:
+    """A window that spans the bound of a size spans the size."""
+    if not has_produced(dim):
+        return row
+    if isinstance(row, tuple):
+        return (0, dim, 1) if row == (0, dims_.sample(dim), 1) else row
+    return dim if row == dims_.sample(dim) else row
+
+
+def _follows(shape: Shape, operands: Sequence[Shape]) -> bool:
+    """Is every produced size of `shape` one of an operand's?"""
+    return _names(shape) <= frozenset().union(*map(_names, operands))
+
+
+def _names(shape: Shape) -> frozenset[str]:
+    """The produced sizes in a shape."""
+    if shape.is_tuple:
+        return frozenset().union(*map(_names, shape.elements))
+    return frozenset().union(*(dims_.symbols(d) for d in shape.dims if has_produced(d)))
+
+
+def _reshaped(before: Sequence[Dim], after: Sequence[Dim]) -> tuple[Dim, ...] | None:
+    """`after` with its produced sizes by the names in `before`; None where that is not clear.
+
+    TensorFlow's bridge gives a size of bound 1 as 1, and 1 as a size of bound 1.
+    """
+    if [dims_.sample(d) for d in before] == [dims_.sample(d) for d in after]:
+        return tuple(before)
+    named = [d for d in before if has_produced(d)]
+    open_ = [k for k, d in enumerate(after) if has_produced(d)]
+    if not open_ and all(dims_.sample(d) == 1 for d in named):
+        open_ = [k for k, d in enumerate(after) if d == 1][:len(named)]
+        named = named[:len(open_)]
+    found = list(after)
+    if [dims_.sample(d) for d in named] == [dims_.sample(after[k]) for k in open_]:
+        for k, dim in zip(open_, named):
+            found[k] = dim
+        return tuple(found)
+    fixed = int(np.prod([dims_.sample(d) for k, d in enumerate(after) if k not in open_], dtype=int))
+    if len(open_) != 1 or fixed == 0:
+        return None
+    found[open_[0]] = dims_.make("floordiv", dims_.product(before), fixed)
+    return tuple(found)
