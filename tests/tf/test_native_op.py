@@ -71,10 +71,10 @@ def test_guards_sizes_and_pass_through(in_function: bool) -> None:
     assert len(seen) == 2, "the first entry is found again"
 
 
-def _as_function(program: Program) -> Any:
-    """The op inside a graph function."""
+def _as_function(program: Program, outputs: int = 3) -> Any:
+    """The op inside a graph function; its last output is an int, the others floats."""
     x, k = (tf.TensorSpec(None, tf.float32), tf.TensorSpec([], tf.int32))
-    plain = tf.function(lambda a, b: (a, a, b)).get_concrete_function(x, k)
+    plain = tf.function(lambda a, b: (*[a] * (outputs - 1), b)).get_concrete_function(x, k)
     definition = plain.function_def
     fdef = type(definition)()
     fdef.CopyFrom(definition)
@@ -85,7 +85,7 @@ def _as_function(program: Program) -> Any:
         fdef.ret[out.name] = f"op:results:{i}"
     ctx = context.context()
     ctx.add_function_def(fdef)
-    return lambda *args: ctx.call_function(fdef.signature.name.encode(), list(args), 3)
+    return lambda *args: ctx.call_function(fdef.signature.name.encode(), list(args), outputs)
 
 
 def test_refusal_is_cached_and_told_by_ready() -> None:
@@ -201,11 +201,30 @@ def test_dims_are_computed_as_ir_says(dim: Any, a: int, b: int) -> None:
     assert out.shape[0] == dims.evaluate(padded, {"a": a, "b": b})
 
 
-def test_size_that_the_code_produces_begins_as_zero() -> None:
-    entry = Entry((Guard(F32, (ANY,)),), 1, ADDRESS, (0,), (Output(F32, 4, (3,), 0),), 1,
-                  (("produced", UNREAD, UNREAD), ("a", 0, 0)))
-    program = _program(lambda views: entry, [F32], [F32])
-    assert program(tf.ones([3]))[0].shape == (3,)
+@_ENTRY
+def _positive(record: int, inputs: Any, outputs: Any, sizes: Any) -> int:
+    """outputs[0] = the positive ones of inputs[0], which has sizes[1] elements; sizes[0], the bound before, their
+    number."""
+    n = sizes[1]
+    assert sizes[0] == 4
+    source = (ctypes.c_float * n).from_address(inputs[0] or 0)
+    found = [value for value in source if value > 0]
+    (ctypes.c_float * len(found)).from_address(outputs[0])[:] = found
+    sizes[0] = len(found)
+    return 0
+
+
+@pytest.mark.parametrize("in_function", [False, True])
+def test_a_size_that_the_run_produces(in_function: bool) -> None:
+    address = ctypes.cast(_positive, ctypes.c_void_p).value or 0
+    result = Output(F32, 4, (dims.bounded("found", 4),), 0, produced=True)
+    entry = Entry((Guard(F32, (ANY,)), Guard(I32, ())), 1, address, (0,), (result, Output(I32, passes=1)), 1,
+                  (("found", UNREAD, 4), ("a", 0, 0)))
+    program = _program(lambda views: entry, [F32, I32], [F32, I32])
+    call: Any = _as_function(program, outputs=2) if in_function else program
+    for values in ([1.0, -2.0, 3.0, 4.0], [-1.0, -1.0, -1.0, -1.0], [1.0, 2.0, 3.0, 4.0]):
+        out = call(tf.constant(values), tf.constant(7))
+        assert out[0].numpy().tolist() == [v for v in values if v > 0] and out[1].numpy() == 7
 
 
 def test_postfix_needs_known_sizes() -> None:

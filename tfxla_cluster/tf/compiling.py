@@ -10,7 +10,7 @@ import tensorflow as tf
 from .. import trace
 from ..counters import add as count
 from ..errors import LoweringError, UnsupportedError
-from ..ir.dim import is_produced, symbols
+from ..ir.dim import symbols
 from ..lower import bridge, sources
 from . import random_functions, session
 from .native_op import InputView, Program
@@ -110,7 +110,8 @@ def _entry(
         kind, source = interface.args[arg], position[arg]
         outputs.append(_output(kind, loaded, updates[arg]) if arg in updates else Output(kind, passes=source))
     parameters = tuple(position.get(arg, UNREAD) for arg in lowered.parameters)
-    sizes = tuple((s.symbol, UNREAD if s.input < 0 else parameters[s.input], s.axis) for s in loaded.sizes)
+    sizes = tuple((s.symbol, UNREAD, s.bound) if s.is_produced else (s.symbol, parameters[s.input], s.axis)
+                  for s in loaded.sizes)
     values = {position[arg]: value for arg, value in lowered.constants.items()}
     generic = {(source, axis) for _, source, axis in sizes}
     guards = tuple(
@@ -123,11 +124,9 @@ def _entry(
 
 def _output(kind: int, loaded: session.Loaded, result: int) -> Output:
     shape = loaded.outputs[result]
-    produced = {s.symbol for s in loaded.sizes if s.input < 0}
-    for dim in shape.dims:
-        if symbols(dim) & produced or is_produced(dim):
-            raise UnsupportedError(f"the size {dim} of result {result} is known only after it was computed")
-    return Output(kind, shape.element_type.itemsize, shape.dims, result)
+    made = {s.symbol for s in loaded.sizes if s.is_produced}
+    return Output(kind, shape.element_type.itemsize, shape.dims, result,
+                  produced=any(symbols(dim) & made for dim in shape.dims))
 
 
 def _words(interface: Interface, arg: int) -> str:

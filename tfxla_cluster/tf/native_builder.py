@@ -7,9 +7,9 @@ List:    count, entry...                                     (immutable once pub
 Entry:   record, execute, guards, parameters, parameter count, outputs, result count, sizes, size count,
          executions
 Guards:  per input: dtype, rank, dim... (-1: any size), value bytes (-1: any value), value address
-Outputs: per op output: input that passes through or -1, result index, dtype, element bytes, rank, then
-         per dim a postfix program: word count, then (operator, operand) pairs
-Sizes:   per size: input, axis
+Outputs: per op output: input that passes through or -1, result index, dtype, element bytes, 1 where the size is
+         known only after the run, rank, then per dim a postfix program: word count, then (operator, operand) pairs
+Sizes:   per size: input, axis (-1 and its bound: one that the run produces)
 
 `record` 0 marks an entry that says "not compilable for these inputs".
 """
@@ -42,6 +42,7 @@ C_API: Mapping[str, tuple[ll.Type, tuple[ll.Type, ...]]] = {
     "TF_GetInput": (VOID, (PTR, I32, PPTR, PTR)),
     "TF_SetOutput": (VOID, (PTR, I32, PTR, PTR)),
     "TF_AllocateOutput": (PTR, (PTR, I32, I32, P64, I32, I64, PTR)),
+    "TF_AllocateTensor": (PTR, (I32, P64, I32, I64)),
     "TF_OpKernelContext_Failure": (VOID, (PTR, PTR)),
     "TF_OpKernelConstruction_Failure": (VOID, (PTR, PTR)),
     "TF_OpKernelConstruction_GetAttrInt64": (VOID, (PTR, PTR, P64, PTR)),
@@ -52,7 +53,7 @@ C_API: Mapping[str, tuple[ll.Type, tuple[ll.Type, ...]]] = {
     "TF_TensorByteSize": (I64, (PTR,)),
     "TF_DeleteTensor": (VOID, (PTR,)),
 }
-INVALID_ARGUMENT, INTERNAL, CANCELLED = 3, 13, 1
+INVALID_ARGUMENT, INTERNAL, CANCELLED, RESOURCE_EXHAUSTED = 3, 13, 1, 8
 # Arguments of the miss callback: program, inputs, tensors, status, 1 when a refusal is an answer (ready op).
 MISS = ll.FunctionType(I64, (PTR, I64, PPTR, PTR, I64))
 EXECUTE = ll.FunctionType(I32, (PTR, PPTR, PPTR, P64))
@@ -92,6 +93,11 @@ class Code:
         constant = ll.GlobalVariable(self.b.module, kind, name)
         constant.global_constant, constant.initializer, constant.linkage = True, ll.Constant(kind, data), "private"
         return self.b.bitcast(constant, PTR)
+
+    def copy(self, target: ll.Value, source: ll.Value, count: ll.Value) -> None:
+        """Copy `count` bytes between places that do not overlap."""
+        copy = self.b.module.declare_intrinsic("llvm.memcpy", [PTR, PTR, I64])
+        self.b.call(copy, (target, source, count, I1(0)))
 
     @contextmanager
     def loop(self, count: ll.Value) -> Iterator[ll.Value]:

@@ -9,21 +9,18 @@ from collections.abc import Mapping
 
 import llvmlite.ir as ll
 
+from . import native_run
 from .native_builder import (
     CANCELLED,
-    DIM_OPERATORS,
-    EXECUTE,
     I1,
     I8,
     I32,
     I64,
-    INTERNAL,
     INVALID_ARGUMENT,
     MISS,
     P64,
     PPTR,
     PTR,
-    STACK_SLOTS,
     VOID,
     Code,
     entry_word,
@@ -31,7 +28,6 @@ from .native_builder import (
 )
 
 TF_BOOL = 10
-MAX_RANK = 64
 
 
 def build(addresses: Mapping[str, int], table: int, capacity: int, miss: int, stopped: int) -> ll.Module:
@@ -43,8 +39,7 @@ def build(addresses: Mapping[str, int], table: int, capacity: int, miss: int, st
     module = ll.Module("tfxla_native_op")
     matches = _matches(module, addresses)
     find = _find(module, addresses, matches)
-    dim = _dim(module, addresses)
-    run = _run(module, addresses, dim)
+    run = native_run.build(module, addresses)
     _create(module, addresses, table, capacity)
     _delete(module, addresses)
     _compute(module, addresses, find, run, miss, stopped)
@@ -146,138 +141,6 @@ def _find(module: ll.Module, addresses: Mapping[str, int], matches: ll.Function)
             b.ret(entry)
     b.ret(P64(None))
     return c.function
-
-
-def _dim(module: ll.Module, addresses: Mapping[str, int]) -> ll.Function:
-    """i64 dim(words, sizes): the value of a dim's postfix program."""
-    c = Code(module, "dim", ll.FunctionType(I64, (P64, P64)), addresses)
-    b = c.b
-    words, sizes = c.args
-    stack, top = b.alloca(I64, STACK_SLOTS), b.alloca(I64)
-    b.store(I64(0), top)
-    with c.loop(c.load(words, 0)) as i:
-        at = b.add(b.mul(i, I64(2)), I64(1))
-        operator, operand = c.load(words, at), c.load(words, b.add(at, I64(1)))
-        height = b.load(top)
-        is_leaf = b.icmp_signed("<", operator, I64(2))
-        with b.if_else(is_leaf) as (leaf, binary):
-            with leaf:
-                with b.if_else(b.icmp_signed("==", operator, I64(0))) as (constant, size):
-                    with constant:
-                        c.store(operand, stack, height)
-                    with size:
-                        c.store(c.load(sizes, operand), stack, height)
-                b.store(b.add(height, I64(1)), top)
-            with binary:
-                below = b.sub(height, I64(2))
-                left, right = c.load(stack, below), c.load(stack, b.sub(height, I64(1)))
-                c.store(_binary(c, operator, left, right), stack, below)
-                b.store(b.sub(height, I64(1)), top)
-    b.ret(c.load(stack, 0))
-    return c.function
-
-
-def _binary(c: Code, operator: ll.Value, left: ll.Value, right: ll.Value) -> ll.Value:
-    """left OP right; floordiv and mod round as Python's."""
-    b = c.b
-    zero = b.icmp_signed("==", right, I64(0))
-    safe = b.select(zero, I64(1), right)
-    quotient, rest = b.sdiv(left, safe), b.srem(left, safe)
-    uneven = b.and_(b.icmp_signed("!=", rest, I64(0)), b.icmp_signed("<", b.xor(rest, safe), I64(0)))
-    values = {
-        "add": b.add(left, right),
-        "mul": b.mul(left, right),
-        "floordiv": b.sub(quotient, b.zext(uneven, I64)),
-        "mod": b.add(rest, b.select(uneven, safe, I64(0))),
-        "max": b.select(b.icmp_signed(">", left, right), left, right),
-        "min": b.select(b.icmp_signed("<", left, right), left, right),
-    }
-    result: ll.Value = I64(0)
-    for name, value in values.items():
-        result = b.select(b.icmp_signed("==", operator, I64(DIM_OPERATORS.index(name))), value, result)
-    return result
-
-
-def _run(module: ll.Module, addresses: Mapping[str, int], dim: ll.Function) -> ll.Function:
-    """void run(context, program, entry, tensors, status): allocate outputs, execute the record."""
-    c = Code(module, "run", ll.FunctionType(VOID, (PTR, P64, P64, PPTR, PTR)), addresses)
-    b = c.b
-    context, program, entry, tensors, status = c.args
-    sizes = _read_sizes(c, entry, tensors)
-    count = c.load(program, program_word("outputs"))
-    held = b.alloca(PTR, count)
-    results = b.alloca(PTR, b.add(c.load(entry, entry_word("result_count")), I64(1)))
-    inputs = b.alloca(PTR, b.add(c.load(entry, entry_word("parameter_count")), I64(1)))
-    with c.loop(count) as i:
-        c.store(PTR(None), held, i)
-    _allocate_outputs(c, dim, sizes, held, results, count)
-    with b.if_then(b.not_(c.failed(status))):
-        parameters = b.inttoptr(c.load(entry, entry_word("parameters")), P64)
-        with c.loop(c.load(entry, entry_word("parameter_count"))) as k:
-            source = c.load(parameters, k)
-            c.store(PTR(None), inputs, k)
-            with b.if_then(b.icmp_signed(">=", source, I64(0)), likely=True):
-                c.store(c.api("TF_TensorData", c.load(tensors, source)), inputs, k)
-        execute = b.inttoptr(c.load(entry, entry_word("execute")), EXECUTE.as_pointer())
-        record = b.inttoptr(c.load(entry, entry_word("record")), PTR)
-        code = b.call(execute, (record, inputs, results, sizes))
-        with b.if_then(b.icmp_signed("!=", code, I32(0))):
-            c.api("TF_SetStatus", status, I32(INTERNAL), c.text(
-                "Compiled code of tfxla_cluster reported a failure. Please report it with the dump directory"))
-        b.atomic_rmw("add", b.gep(entry, (I64(entry_word("executions")),)), I64(1), "monotonic")
-    with c.loop(count) as i:
-        tensor = c.load(held, i)
-        with b.if_then(b.icmp_signed("!=", tensor, PTR(None))):
-            c.api("TF_DeleteTensor", tensor)
-    b.ret_void()
-    return c.function
-
-
-def _read_sizes(c: Code, entry: ll.Value, tensors: ll.Value) -> ll.Value:
-    """An array with the value of each size symbol, read from the inputs' dims (0: one the code produces)."""
-    b = c.b
-    count = c.load(entry, entry_word("size_count"))
-    sources = b.inttoptr(c.load(entry, entry_word("sizes")), P64)
-    sizes = b.alloca(I64, b.add(count, I64(1)))
-    with c.loop(count) as i:
-        at = b.mul(i, I64(2))
-        source = c.load(sources, at)
-        c.store(I64(0), sizes, i)
-        with b.if_then(b.icmp_signed(">=", source, I64(0)), likely=True):
-            axis = b.trunc(c.load(sources, b.add(at, I64(1))), I32)
-            c.store(c.api("TF_Dim", c.load(tensors, source), axis), sizes, i)
-    return sizes
-
-
-def _allocate_outputs(
-    c: Code, dim: ll.Function, sizes: ll.Value, held: ll.Value, results: ll.Value, count: ll.Value
-) -> None:
-    """Allocate (or pass through) each op output; stops doing so once `status` holds a failure."""
-    b = c.b
-    context, _, entry, tensors, status = c.args
-    cursor = b.alloca(P64)
-    b.store(b.inttoptr(c.load(entry, entry_word("outputs")), P64), cursor)
-    dims, total = b.alloca(I64, MAX_RANK), b.alloca(I64)
-    with c.loop(count) as i:
-        row, number = b.load(cursor), b.trunc(i, I32)
-        source, result, dtype, bytes_, rank = (c.load(row, k) for k in range(5))
-        b.store(b.gep(row, (I64(5),)), cursor)
-        b.store(bytes_, total)
-        with c.loop(rank) as axis:
-            words = b.load(cursor)
-            value = b.call(dim, (words, sizes))
-            c.store(value, dims, axis)
-            b.store(b.mul(b.load(total), value), total)
-            b.store(b.gep(words, (b.add(b.mul(c.load(words, 0), I64(2)), I64(1)),)), cursor)
-        with b.if_else(b.icmp_signed(">=", source, I64(0))) as (passed, made):
-            with passed:
-                c.api("TF_SetOutput", context, number, c.load(tensors, source), status)
-            with made:
-                tensor = c.api("TF_AllocateOutput", context, number, b.trunc(dtype, I32), dims,
-                               b.trunc(rank, I32), b.load(total), status)
-                c.store(tensor, held, i)
-                with b.if_then(b.not_(c.failed(status))):
-                    c.store(c.api("TF_TensorData", tensor), results, result)
 
 
 def _inputs(c: Code, program: ll.Value, status: ll.Value) -> tuple[ll.Value, ll.Value]:

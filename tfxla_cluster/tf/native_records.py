@@ -37,13 +37,15 @@ class Guard:
 @dataclass(frozen=True, slots=True)
 class Output:
     """Where one op output comes from: the executable's result `result` (allocated with TF `dtype` number,
-    `itemsize` bytes an element and `dims`), or, when `passes` >= 0, op input `passes` itself."""
+    `itemsize` bytes an element and `dims`), or, when `passes` >= 0, op input `passes` itself. `produced`: `dims`
+    are known only after the run."""
 
     dtype: int
     itemsize: int = 0
     dims: tuple[Dim, ...] = ()
     result: int = -1
     passes: int = -1
+    produced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,8 @@ class Entry:
     `int32 execute(record, inputs, outputs, sizes)`; record 0 says "not compilable for such inputs".
     parameters: which op input is the executable's k-th parameter (UNREAD: one it never reads). outputs: one
     per op output. results: how many results the executable writes. sizes: (symbol, op input, axis) of each
-    size the executable takes (input UNREAD: one it produces). keep: what must stay alive while the entry is in use.
+    size the executable takes, or (symbol, UNREAD, bound) of one it produces. keep: what must stay
+    alive while the entry is in use.
     """
 
     guards: tuple[Guard, ...]
@@ -111,7 +114,7 @@ def pack(entry: Entry) -> Words:
     symbols = {name: k for k, (name, _, _) in enumerate(entry.sizes)}
     outputs: list[int] = []
     for out in entry.outputs:
-        outputs += (out.passes, out.result, out.dtype, out.itemsize, len(out.dims))
+        outputs += (out.passes, out.result, out.dtype, out.itemsize, int(out.produced), len(out.dims))
         for dim in out.dims:
             code = postfix(dim, symbols)
             outputs += (len(code), *(word for pair in code for word in pair))

@@ -29,7 +29,8 @@ class Loaded(Protocol):
     """An executable in memory. `record` and `entry` are addresses: `entry(record, inputs, outputs, sizes)`.
 
     outputs: array shapes of the results in order; their dims may be expressions over the symbols of
-    `sizes`, whose items have `symbol`, `input` (HLO parameter) and `axis`. The object keeps the code alive.
+    `sizes`, whose items have `symbol`, `input` (HLO parameter) and `axis`, or are produced by the run (`is_produced`)
+    and at most `bound`. The object keeps the code alive.
     """
 
     record: int

@@ -1,0 +1,90 @@
+"""Results whose sizes are known only after the run: unique, where, boolean_mask through the whole compiler."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfxla_cluster
+
+
+@pytest.fixture
+def ours() -> Iterator[None]:
+    with tfxla_cluster.enable(tfxla_must_compile_fallback="raise"):
+        yield
+
+
+def two_sizes(x: Any) -> Any:
+    y, index = tf.unique(tf.reshape(tf.cast(x, tf.int32), [-1]))
+    return y * 2, index, tf.where(x > 0), x + 1.0, tf.boolean_mask(x, x > 1)
+
+
+FUNCTIONS: dict[str, Any] = {
+    # + 0.0: to the bridge's sort -0.0 comes before 0.0, to eager they are one value.
+    "unique": lambda x: tf.unique(tf.reshape(x + 0.0, [-1])),
+    "sizes": lambda x: (tf.shape(tf.where(x > 0)), tf.size(tf.boolean_mask(x, x > 1)) * 2),
+    "joined": lambda x: tf.concat([tf.boolean_mask(x, x > 0), tf.boolean_mask(x, x < 0), x[0]], 0),
+    "joined_columns": lambda x: tf.concat([tf.boolean_mask(x, tf.reduce_max(x, 0) > 0, axis=1), x], 1),
+    "sorted": lambda x: tf.sort(tf.boolean_mask(x, x < 1)),
+    "softmax": lambda x: tf.nn.softmax(tf.boolean_mask(x, tf.reduce_max(x, 1) > 0)),
+    "strided": lambda x: tf.boolean_mask(x, tf.reduce_max(x, 0) > 0, axis=1)[:, 1:],
+    "strided_size": lambda x: tf.shape(tf.boolean_mask(x, tf.reduce_max(x, 0) > 0, axis=1)[:, 1:]),
+    "reshaped": lambda x: tf.reshape(tf.boolean_mask(x, tf.reduce_max(x, 1) > 0), [-1]),
+    "if": lambda x: tf.cond(tf.reduce_sum(tf.boolean_mask(x, x > 0)) > 2.0, lambda: x * 2.0, lambda: x),
+    "where": lambda x: tf.where(x > 0),
+    "boolean_mask": lambda x: tf.boolean_mask(x, x > 0) * 2.0,
+    "rows": lambda x: tf.boolean_mask(x, tf.reduce_max(x, 1) > 0),
+    "columns": lambda x: tf.boolean_mask(x, tf.reduce_max(x, 0) > 1, axis=1) + 1.0,
+    "count": lambda x: tf.size(tf.where(x > 0)),
+    "sum": lambda x: tf.reduce_sum(tf.boolean_mask(x, x > 0)),
+    "matrix": lambda x: tf.linalg.matmul(tf.boolean_mask(x, tf.reduce_max(x, 1) > 0), x, transpose_b=True),
+    "two_sizes": two_sizes,
+    "unchanged": lambda x: (x, tf.where(x < 0)[:, 1]),
+}
+
+
+FINITE = ("two_sizes", "softmax", "matrix")
+
+
+def drawn() -> list[np.ndarray]:
+    draw = np.random.default_rng(5)
+    shapes = [(3, 4), (3, 4), (1, 1), (5, 17), (64, 33), (4, 3), (7, 1)]
+    arrays = [np.round(draw.standard_normal(shape) * 2).astype(np.float32) for shape in shapes]
+    return [*arrays, -np.ones((2, 3), np.float32), np.ones((2, 3), np.float32),
+            np.array([[0.0, -0.0, 2.0], [np.inf, -np.inf, 2.0]], np.float32)]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_equal_to_eager(name: str, ours: None) -> None:
+    function = FUNCTIONS[name]
+    compiled = tf.function(function, jit_compile=True)
+    inside = tf.function(lambda x: tf.nest.map_structure(tf.identity, compiled(x + 0.0)))
+    for array in drawn():
+        if name in FINITE:
+            array = np.where(np.isfinite(array), array, 0).astype(np.float32)
+        want = tf.nest.flatten(function(tf.constant(array)))
+        for got in (compiled, compiled, inside):
+            found = tf.nest.flatten(got(tf.constant(array)))
+            assert [f.dtype for f in found] == [w.dtype for w in want]
+            for f, w in zip(found, want):
+                np.testing.assert_allclose(f.numpy(), w.numpy(), rtol=1e-6, atol=1e-6)
+
+
+def test_no_fallback_and_no_uncompiled_run(ours: None) -> None:
+    before = tfxla_cluster.stats()
+    f = tf.function(lambda x: tf.unique(x), jit_compile=True)
+    assert f(tf.constant([3, 1, 3, 3])).y.numpy().tolist() == [3, 1]
+    after = tfxla_cluster.stats()
+    assert after["fallbacks"] == before["fallbacks"] and after["executions"] == before["executions"] + 1
+
+
+def test_one_executable_serves_all_counts(ours: None) -> None:
+    f = tf.function(lambda x: tf.boolean_mask(x, x > 0), jit_compile=True)
+    before = tfxla_cluster.stats()["compilations"]
+    for count in (0, 5, 2, 5, 1, 0):
+        x = tf.constant([1.0] * count + [-1.0] * (5 - count))
+        assert f(x).shape == [count]
+    assert tfxla_cluster.stats()["compilations"] == before + 1
