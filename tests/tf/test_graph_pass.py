@@ -232,3 +232,15 @@ def test_maximum_size(monkeypatch) -> None:
     f = tf.function(lambda a: tf.sin(tf.cos(tf.sin(tf.cos(tf.sin(tf.cos(tf.sin(tf.cos(a)))))))))
     seen = check(monkeypatch, f, x(4), tf_xla_max_cluster_size=4)
     assert [len(f.nodes) for f in seen.functions] == [4, 4]
+
+
+def test_a_switched_off_optimizer_is_said_once(monkeypatch, capsys) -> None:
+    with clustering(monkeypatch) as seen:
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+        try:
+            f = tf.function(lambda a: tf.sin(a) * 2.0 + tf.cos(a) - tf.tanh(a))
+            for _ in range(2):
+                f(x(3))
+        finally:
+            tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
+    assert not seen.functions and capsys.readouterr().err.count("disable_meta_optimizer") == 1

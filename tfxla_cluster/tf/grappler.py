@@ -193,6 +193,13 @@ def _report(error: BaseException) -> None:
     trace.once(where, f"a graph is left to TensorFlow, because clustering it failed ({where})")
 
 
+def _say_if_switched_off() -> None:
+    # The dict itself: the public getter takes 30 us, and this is on the path of each call.
+    if context.context()._optimizer_experimental_options.get("disable_meta_optimizer"):
+        trace.once("disable_meta_optimizer", "graphs are left to TensorFlow while its optimizer option "
+                                             "disable_meta_optimizer is set: clustering runs inside that optimizer")
+
+
 _plugin: _Plugin | None = None
 _lock = threading.Lock()
 
@@ -229,6 +236,7 @@ class _Options:
         def as_attrs(options: Any) -> dict[str, Any]:
             attrs = original(options)
             attrs["config_proto"] += cls.suffix()
+            _say_if_switched_off()
             return attrs
 
         context.FunctionCallOptions.as_attrs = as_attrs
