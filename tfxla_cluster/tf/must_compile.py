@@ -20,7 +20,7 @@ from .. import flags, trace
 from ..counters import add as count
 from ..lower import bridge, sources
 from ..lower.function_def import fresh_name
-from . import compiling, native_op, plain, session, variables
+from . import compiling, native_op, plain, session, uninitialised, variables
 from .plain import MUST_COMPILE
 
 # In the names of functions that `jit` makes: they run natively without `enable()` too.
@@ -73,7 +73,8 @@ class Route(Fallback):
         super().__init__(name)
         dtypes = {i: _value_dtype(t) for i, t in enumerate(inputs) if t.dtype == tf.resource}
         self.interface = variables.interface(definition, bridge.library, {i: d for i, d in dtypes.items() if d})
-        self.program = compiling.program(self.interface, "must", name.decode())
+        self.program = uninitialised.refuse(
+            compiling.program(self.interface, "must", name.decode()), self.interface)
         self.wrapper = b""
         self.op = native_op.RUN
         self.attrs: tuple[Any, ...] = self.program.attrs
@@ -243,7 +244,7 @@ class Hook:
         try:
             return route.run(ctx, inputs, outputs) or None
         except tf.errors.OpError as error:
-            if _is_uninitialised(error):
+            if uninitialised.is_said_by(error):
                 # Stock code says so, or runs where the function only writes the variable.
                 return original(ctx, name, inputs, outputs)
             failure = route.program.failure
@@ -303,11 +304,6 @@ def is_must_compile(definition: Any) -> bool:
 def _restore_name(route: Route, message: str) -> str:
     """The message with the user's function in place of ours, so that TensorFlow adds its stack trace."""
     return message.replace(route.wrapper.decode(), route.name.decode()) if route.wrapper else message
-
-
-def _is_uninitialised(error: tf.errors.OpError) -> bool:
-    """A variable has no value yet (the second: its handle was made by an earlier write that failed)."""
-    return isinstance(error, tf.errors.FailedPreconditionError) or "got INVALID" in error.message
 
 
 def say_fallback(name: str, reason: str, uncompiled: bool = False) -> None:

@@ -22,13 +22,15 @@ from ..counters import add as count
 from ..errors import UnsupportedError
 from ..lower.constants import Library
 from ..lower.function_def import fresh_name
-from . import compiling, plain, variables
+from . import compiling, plain, uninitialised, variables
 from .must_compile import say_fallback
 from .native_op import READY, Program
 from .plain import MUST_COMPILE
 
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 _CALL_ATTRS = ("config_proto", "config", "executor_type")
+# On the calls that are stock XLA's: TensorFlow gives grappler the graph of each function it runs, these too.
+_STOCK = "_tfxla_stock"
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ def is_must_compile_call(node: Any, library: Library) -> bool:
     """The node calls a function that carries `_XlaMustCompile` (on the call or on the function) and that the
     native op can stand for: no tensor list crosses its border."""
     callee = library(node.attr["f"].func.name) if node.op in CALLS and "f" in node.attr else None
-    if callee is None or plain.has_variants(callee):
+    if callee is None or _STOCK in node.attr or plain.has_variants(callee):
         return False
     carrier = node.attr if MUST_COMPILE in node.attr else callee.attr
     return MUST_COMPILE in carrier and bool(carrier[MUST_COMPILE].b)
@@ -104,7 +106,8 @@ def _make(node: Any, callee: Any, library: Library, strict: bool) -> NestedCall:
         if not strict:
             say_fallback(name, str(reason), uncompiled)
 
-    program = compiling.program(interface, "must", name, refused)
+    program = uninitialised.refuse(
+        compiling.program(interface, "must", name, refused), interface, branches=not strict)
     native = variables.wrap(callee, interface, program, fresh_name(f"native_{name}"))
     count("functions")
     trace.record("function", name=name, route="nested_must_compile", variables=len(interface.resources),
@@ -162,7 +165,7 @@ def _stock(call: Any, callee: Any) -> Any:
         if name in call.attr:
             node.attr[name].CopyFrom(call.attr[name])
     node.attr["f"].func.name = callee.signature.name
-    node.attr[MUST_COMPILE].b = True
+    node.attr[MUST_COMPILE].b = node.attr[_STOCK].b = True
     node.attr["Tin"].list.type.extend(a.type for a in new.signature.input_arg)
     node.attr["Tout"].list.type.extend(a.type for a in new.signature.output_arg)
     return _finish(new, "stock", "output")
