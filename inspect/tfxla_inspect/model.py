@@ -132,6 +132,11 @@ class Dump:
             merged.update(module.sources)
         return merged
 
+    def function_of(self, module: Module) -> str:
+        """The function that a module was compiled for; of a cluster, the one that it lies in; '' where unknown."""
+        clusters = (r for r in self.of("cluster") if word(r, "name") == module.cluster)
+        return module.function or next((word(r, "function") for r in clusters), "")
+
     def module_of(self, cluster: str) -> Module | None:
         return next((m for m in self.modules if m.cluster == cluster), None)
 

@@ -64,7 +64,7 @@ class ModulePages:
         facts = [
             ("Module", self.after.name or self.before.name or self.files.name or "unknown"),
             ("Number in file names", self.files.id),
-            ("Function", module.function or "unknown"),
+            ("Function", self.dump.function_of(module) or "unknown"),
             ("Cluster", link(graph, module.cluster) if graph else module.cluster or "none: a whole function"),
             (
                 "Instructions",

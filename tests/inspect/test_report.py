@@ -95,6 +95,7 @@ def test_pages(page):
 
 
 def test_module_page(page):
+    assert "__inference_step_7" in tab(page, "m0", "summary")
     assert tab(page, "m0", "before").strip() == sample.BEFORE.strip()
     assert "multiply_reduce_fusion = f32[8]" in tab(page, "m0", "text")
     graph = json.loads(tab(page, "m0", "graph"))
