@@ -1,8 +1,12 @@
 """Written values passed on to later reads: where the order is certain, and only there."""
 from __future__ import annotations
 
+import numpy as np
+import pytest
 import tensorflow as tf
 
+import tfxla_cluster
+from tfxla_cluster import flags
 from tfxla_cluster.tf.forwarding import forward
 
 
@@ -46,7 +50,54 @@ def test_a_kept_read_stays_and_its_users_take_the_value() -> None:
 
     read = next(n.name for n in graph_of(f).node if n.op == "ReadVariableOp")
     _, _, nodes = forwarded(f, preserve={read})
-    assert nodes[read].op == "ReadVariableOp" and nodes["add"].input[0] == "mul"
+    value = nodes[nodes["add"].input[0]]
+    assert nodes[read].op == "ReadVariableOp"
+    assert value.op == "Identity" and list(value.input) == ["mul", f"^{read}"], "what follows the read follows it still"
+
+
+def writes_through_reads(v, a):
+    v.assign_add(a * 2.0)
+    v.assign(v.read_value())
+    v.assign_add(v.read_value() * 3.0)
+    return a + v.read_value()
+
+
+def update_of_an_unknown_value(v, a):
+    v.assign(tf.numpy_function(np.sin, [a], tf.float32))
+    v.assign_add(tf.numpy_function(np.cos, [v.read_value()], tf.float32) * 2.0)
+    return v * 2.0
+
+
+def writes_of_two_variables(v, a):
+    w = other()
+    w.assign(v.read_value() * 2.0)
+    v.assign(w.read_value() + a)
+    w.assign_sub(v.read_value() * a)
+    v.assign_add(w.read_value())
+    return v * 2.0
+
+
+_others: list[tf.Variable] = []
+
+
+def other():
+    return _others[-1]
+
+
+@pytest.mark.parametrize("function", [writes_through_reads, update_of_an_unknown_value, writes_of_two_variables])
+def test_writes_keep_their_order(function) -> None:
+    def run():
+        v, a = tf.Variable([1.0, 2.0]), tf.constant([3.0, 5.0])
+        _others.append(tf.Variable([0.5, 7.0]))
+        results = [tf.function(function)(v, a) for _ in range(2)]
+        return [*results, v, other()]
+
+    want = run()
+    with flags.patch(tf_xla_auto_jit="2", tf_xla_cpu_global_jit=True, tf_xla_min_cluster_size=1), \
+            tfxla_cluster.enable():
+        got = run()
+    for one, other_one in zip(got, want):
+        np.testing.assert_allclose(one, other_one, rtol=1e-6)
 
 
 def test_nothing_is_forwarded_past_python_that_may_write() -> None:

@@ -31,7 +31,8 @@ def forward(graph_def: graph_pb2.GraphDef, pure: Callable[[NodeDef], bool],
     """The graph with written values passed on to later reads; the same object where there is none.
 
     A read becomes an Identity that still waits for the write, for often nothing else keeps the write from being
-    pruned; one in `preserve` (kept for the caller) stays, and only its users take the value instead.
+    pruned, and what comes after the read has to come after the write; one in `preserve` (kept for the caller)
+    stays, and its users take such an Identity instead.
     `pure(node)`: may the node be part of a cluster? An update whose amount is computed outside clusters stays as
     it is: TensorFlow does it in place.
     """
@@ -117,7 +118,7 @@ class _Plan:
                 elif last < 0:
                     value = value or nodes[i].name
             else:
-                value, last = self._write(i, value if self._is_current(i, value, last) else ""), i
+                value, last = self._write(i, value if self._is_current(i, value, last) else "", last), i
 
     def _is_current(self, write: int, value: str, last: int) -> bool:
         """Is `value` what the variable holds when `write` runs? A first read counts if it comes before it."""
@@ -126,8 +127,10 @@ class _Plan:
         read = self.graph.index[value]
         return self.precedes(read, write) and not self.hidden_write(read, write)
 
-    def _write(self, i: int, current: str) -> str:
-        """The value after write i, '' where it is not known; an update becomes a sum and an assignment."""
+    def _write(self, i: int, current: str, last: int) -> str:
+        """The value after write i, '' where it is not known; an update becomes a sum and an assignment.
+
+        `last`: the write before it, -1 where there is none."""
         node = self.graph.nodes[i]
         if node.op == _ASSIGN:
             # A value that exists under wider conditions than the write would make its readers run more often.
@@ -139,11 +142,7 @@ class _Plan:
         if not (amount.op == "Const" or self.pure(amount)) or not self.pure(total):
             return ""
         if not current:
-            read = NodeDef(name=f"{node.name}/tfxla_read", op=_READ, device=node.device, input=[node.input[0]])
-            read.input.extend(text for text in node.input if text.startswith("^"))
-            read.attr["dtype"].type = attr(node, "dtype")
-            self.added.append(read)
-            current = read.name
+            current = self._read_before(i, last)
         total.input.extend([current, node.input[1]])
         total.experimental_debug_info.CopyFrom(node.experimental_debug_info)
         if not total.experimental_debug_info.original_node_names:
@@ -151,6 +150,18 @@ class _Plan:
         self.added.append(total)
         self.values[i] = total.name
         return total.name
+
+    def _read_before(self, i: int, last: int) -> str:
+        """A new read of what update i adds to: after all that may have written it, though the amount is not waited
+        for, through which the update may have waited for them."""
+        node = self.graph.nodes[i]
+        earlier = [x for x in self.opaque if self.precedes(x, i)] + ([last] if last >= 0 else [])
+        read = NodeDef(name=f"{node.name}/tfxla_read", op=_READ, device=node.device, input=[node.input[0]])
+        read.input.extend(dict.fromkeys([text for text in node.input if text.startswith("^")] +
+                                        [f"^{self.graph.nodes[x].name}" for x in earlier]))
+        read.attr["dtype"].type = attr(node, "dtype")
+        self.added.append(read)
+        return read.name
 
     def apply(self, graph_def: graph_pb2.GraphDef, preserve: Collection[str]) -> graph_pb2.GraphDef:
         if not self.reads:
@@ -163,9 +174,14 @@ class _Plan:
             if node.name in self.reads and node.name not in kept:
                 _make_identity(node, self.reads[node.name])
             if any(text in kept for text in node.input):
-                inputs = [_follow(kept, text) for text in node.input]
+                inputs = [_forwarded(text) if text in kept else text for text in node.input]
                 del node.input[:]
                 node.input.extend(inputs)
+        for name, value in kept.items():
+            node = result.node.add(name=name, op=_READ, input=[name, f"^{name}"])
+            node.attr["dtype"].type = attr(self.graph.nodes[self.graph.index[name]], "dtype")
+            _make_identity(node, _forwarded(value) if value in kept else value)
+            node.name = _forwarded(name)
         for i, value in self.values.items():
             node = result.node[i]
             node.op = _ASSIGN
@@ -174,11 +190,9 @@ class _Plan:
         return result
 
 
-def _follow(replaced: dict[str, str], text: str) -> str:
-    """What replaces an input, through values that are themselves replaced."""
-    while text in replaced:
-        text = replaced[text]
-    return text
+def _forwarded(name: str) -> str:
+    """The Identity that users of a read take where the read itself stays."""
+    return f"{name}/tfxla_value"
 
 
 def _make_identity(node: NodeDef, value: str) -> None:
