@@ -47,6 +47,18 @@ def test_integers_and_functions_called() -> None:
     np.testing.assert_array_equal(sum(inner(seed + i).numpy() for i in range(3)), natively(draw, seed))
 
 
+def test_branches_and_loops_called() -> None:
+    def draw(seed, k):
+        one = tf.switch_case(k, [lambda n=n: tf.random.stateless_uniform([3], seed + n) for n in range(3)])
+        two = tf.cond(k > 1, lambda: tf.random.stateless_uniform([], seed), lambda: 0.0)
+        return one, two, tf.map_fn(lambda n: tf.random.stateless_uniform([2], [n, 1]), seed, "float32")
+
+    for k in range(3):
+        args = tf.constant([3, 4]), tf.constant(k)
+        for want, got in zip(draw(*args), natively(draw, *args)):
+            np.testing.assert_array_equal(want, got)
+
+
 def test_generator() -> None:
     ours, stock = (tf.random.Generator.from_seed(5) for _ in range(2))
 

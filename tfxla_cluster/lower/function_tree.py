@@ -75,7 +75,7 @@ def _copy(definition: Any, changed: tuple[list[Any], Mapping[str, str]] | None, 
     for node in copy.node_def:
         node.op = called.get(node.op, node.op)
         for value in node.attr.values():
-            for function in (value.func, *value.list.func) if _holds_functions(value) else ():
+            for function in _functions(value):
                 function.name = called.get(function.name, function.name)
     return copy
 
@@ -83,11 +83,10 @@ def _copy(definition: Any, changed: tuple[list[Any], Mapping[str, str]] | None, 
 def _called(node: Any) -> list[str]:
     """Functions in a node's attributes, and its op, which may be one."""
     found = [node.op] if library(node.op) is not None else []
-    for value in node.attr.values():
-        if _holds_functions(value):
-            found += [f.name for f in (value.func, *value.list.func) if f.name]
-    return found
+    return found + [f.name for value in node.attr.values() for f in _functions(value) if f.name]
 
 
-def _holds_functions(value: Any) -> bool:
-    return bool(value.HasField("func") or (value.HasField("list") and value.list.func))
+def _functions(value: Any) -> list[Any]:
+    """The functions that an attribute holds: one, or a list (to write into the other would drop it)."""
+    kind = value.WhichOneof("value")
+    return [value.func] if kind == "func" else list(value.list.func) if kind == "list" else []
