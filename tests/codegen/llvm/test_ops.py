@@ -146,6 +146,20 @@ def test_complex_as_numpy(opcode: str, function: np.ufunc) -> None:
         np.testing.assert_array_equal(np.isinf(got[infinite]), np.isinf(expected[infinite]))
 
 
+@pytest.mark.parametrize("opcode, function", [("exponential", np.exp), ("tanh", np.tanh)])
+def test_complex_ends_as_numpy(opcode: str, function: np.ufunc) -> None:
+    """An angle that is no number makes no number, but where an infinite real part outweighs it."""
+    ends = np.array([np.nan, np.inf, -np.inf, 0.0, 1.0, -2.5, 1e18, -1e18])
+    values = np.empty(64, np.complex128)
+    values.real, values.imag = (part.ravel() for part in np.meshgrid(ends, ends))
+    with np.errstate(all="ignore"):
+        expected = function(values)
+    got = apply(opcode, "c128", values)
+    settled = np.isfinite(values.imag) | ~(values.real > 1e300)  # exp(inf + nan i) may be either
+    np.testing.assert_allclose(got.real[settled], expected.real[settled], rtol=1e-13)
+    np.testing.assert_allclose(got.imag[settled], expected.imag[settled], rtol=1e-13)
+
+
 def test_refusals_name_opcode_and_dtype() -> None:
     assert not ops.supported("erf", DTYPES["s32"]) and not ops.supported("popcnt", DTYPES["f32"])
     with pytest.raises(UnsupportedError, match="erf on s32"):

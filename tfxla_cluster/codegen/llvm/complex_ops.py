@@ -86,10 +86,10 @@ def absolute(asm: Asm, x: Pair) -> Reg:
 
 def _exp(asm: Asm, x: Pair) -> Pair:
     size = exp(asm, x[0])
-    # A real argument stays real: no inf * 0.
+    # A real argument stays real: no inf * 0. At -inf the angle does not matter, whatever it is.
     imag = asm.select(asm.cmp("oeq", x[1], 0.0), x[1], size * _sine(asm, x[1]))
-    real = asm.select(asm.cmp("oeq", size, 0.0), size, size * _cosine(asm, x[1]))
-    return real, imag
+    gone = asm.cmp("oeq", x[0], -INF)
+    return asm.select(gone, 0.0, size * _cosine(asm, x[1])), asm.select(gone, _copysign(asm, 0.0, x[1]), imag)
 
 
 def _expm1(asm: Asm, x: Pair) -> Pair:
@@ -179,9 +179,14 @@ def _tanh(asm: Asm, x: Pair) -> Pair:
     cosh = asm.intrinsic("llvm.sqrt", asm.fma(sinh, sinh, 1.0))
     real, imag = sinh * cosh / norm, sine * cosine / norm
     # Beyond the bound the imaginary part is 4 sin b cos b e^(-2a).
-    fading = exp(asm, _fabs(asm, a) * -2.0)
-    faded = asm.select(asm.cmp("oeq", fading, 0.0), _copysign(asm, 0.0, b), sine * cosine * 4.0 * fading)
-    return asm.select(large, _copysign(asm, 1.0, a), real), asm.select(large, faded, imag)
+    turn = sine * cosine  # NaN where b is not finite, which only an infinite a outweighs
+    one = _copysign(asm, 1.0, a)
+    endless = asm.cmp("oeq", _fabs(asm, a), INF)
+    real = asm.select(endless, one, asm.select(large, one + turn * 0.0, real))
+    real = asm.select(asm.cmp("oeq", a, 0.0), a, real)
+    imag = asm.select(large, turn * 4.0 * exp(asm, _fabs(asm, a) * -2.0), imag)
+    imag = asm.select(endless, _copysign(asm, 0.0, b), imag)
+    return real, asm.select(asm.cmp("oeq", b, 0.0), b, imag)
 
 
 def _tan(asm: Asm, x: Pair) -> Pair:
