@@ -7,11 +7,13 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.programs_in_child import AUTO, environment, ours, run, start
+from tfxla_cluster.runtime import store
 
 PROGRAM = """
 import json, os, tensorflow as tf, tfxla_cluster
@@ -70,7 +72,22 @@ def _flip(data: bytes, k: int) -> bytes:
     return data[:-40] + bytes([data[-40] ^ 4]) + data[-39:]
 
 
+def _rewritten(name: str, value: str) -> Callable[[bytes, int], bytes]:
+    """The entry as written where the guard `name` was `value`, under the name of ours."""
+    def spoil(data: bytes, k: int) -> bytes:
+        header, at = store._header(data[len(store.MAGIC) + 32:])
+        assert name in dict(header["key"])
+        key = tuple((n, value if n == name else v) for n, v in header["key"])
+        sections, body = {}, data[len(store.MAGIC) + 32 + at:]
+        for section, length in header["sections"]:
+            sections[section], body = body[:length], body[length:]
+        return store.pack(key, sections)
+    return spoil
+
+
 @pytest.mark.parametrize("damage,reason", [
+    ([_rewritten("target", "Target('cpu', 'alpha')"), _rewritten("tfxla_cluster", "0.0.0")],
+     ("written for another key", "written for another key")),
     ([_truncate, _flip], ("checksum differs", "checksum differs")),
     ([lambda data, k: b"", lambda data, k: b"GIF89a"], ("another format", "another format")),
 ])
@@ -85,6 +102,29 @@ def test_damaged_entries_are_misses_with_a_reason(filled, tmp_path, damage, reas
     reasons = "; ".join(again["cache_miss_reasons"])
     assert all(text in reasons for text in reason), reasons
     assert entries(broken)[0].read_bytes()[:5] == b"TFXLA"
+
+
+OTHER = """
+import dataclasses
+from tfxla_cluster import service
+from tfxla_cluster.runtime import host
+service.__version__, mine = "9.9", host.target()
+host.target = lambda: dataclasses.replace(mine, arch="x86-64", features="", vector_bits=128)
+"""
+
+
+def test_another_cpu_and_version_compile_anew_and_say_why(filled, tmp_path) -> None:
+    directory, first = filled
+    shared, dump = copy_of(directory, tmp_path / "s"), tmp_path / "dump"
+    done = run(OTHER + PROGRAM, flags(shared, f"--xla_dump_to={dump}"))
+    again = result(done)
+    assert again["out"] == pytest.approx(first["out"], rel=1e-6) and not ours(done.stderr)
+    assert again["compilations"] == 2 and again["cache_miss_reasons"] == {"not in the store": 2}
+    assert len(entries(shared)) == 4  # the others' stay as they are
+    records = [json.loads(line) for line in next(dump.glob("trace.*.jsonl")).read_text().splitlines()]
+    first_reason = next(r["reason"] for r in records if r["kind"] == "cache")
+    assert "target: was" in first_reason and "now Target(backend='cpu', arch='x86-64'" in first_reason, first_reason
+    assert "tfxla_cluster: was" in first_reason and "now 9.9" in first_reason, first_reason
 
 
 def test_read_only_directory_and_flag(filled, tmp_path) -> None:
