@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,7 +47,7 @@ def run(*argv: str) -> int:
     return common.run("tfxla-exec", exec_.main, argv)
 
 
-def report(capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
+def report(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     return json.loads(capsys.readouterr().out.splitlines()[-1])
 
 
@@ -57,8 +58,8 @@ def test_agrees_with_the_evaluator(
 ) -> None:
     assert run(module, "--json", "--reference", "evaluator", *extra) == 0
     found = report(capsys)
-    assert found["ok"] and found["module"] == "small" and len(found["outputs"]) == 2  # type: ignore[arg-type]
-    assert [c["mismatches"] for c in found["compared"]] == [0, 0]  # type: ignore[attr-defined]
+    assert found["ok"] and found["module"] == "small" and len(found["outputs"]) == 2
+    assert [c["mismatches"] for c in found["compared"]] == [0, 0]
 
 
 def test_lines_for_people(module: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from tests.codegen import run_kernel
 from tfxla_cluster.codegen.kernel import lower
@@ -39,7 +40,7 @@ def run(instr: Instr, operands: Sequence[np.ndarray], sizes: Mapping[str, int] |
     return places["result"]
 
 
-def _poisoned(shape: tuple[int, ...], dtype: object) -> np.ndarray:
-    array = np.empty(shape, dtype)  # type: ignore[call-overload]
+def _poisoned(shape: tuple[int, ...], dtype: npt.DTypeLike) -> np.ndarray:
+    array = np.empty(shape, dtype)
     array.reshape(-1).view(np.uint8)[...] = 0x5A if array.dtype != np.bool_ else 1
     return array

@@ -9,6 +9,7 @@ from tfxla_cluster import flags, trace
 from tfxla_cluster.dump import manifest, module_files, sink
 from tfxla_cluster.ir import text
 from tfxla_cluster.ir.dim import make, sym
+from tfxla_cluster.ir.node import Module
 from tfxla_cluster.runtime.plan import BranchStep, CopyStep, KernelStep, LaunchPlan, LoopStep, Ref, SizeSource
 from tfxla_cluster.target import Target
 
@@ -201,9 +202,9 @@ def _module(dump: sink.ModuleDump) -> None:
     module_files.sources(dump, after, {"model/mul": f"{__file__}:2", "model/sum": f"{__file__}:9"})
 
 
-def plan(module: object) -> LaunchPlan:
+def plan(module: Module) -> LaunchPlan:
     """One kernel, and a loop with a branch, so that nested steps are there too."""
-    entry = module.entry  # type: ignore[attr-defined]
+    entry = module.entry
     rows = sym("n", 8)
     kernel = KernelStep(
         "multiply_reduce_fusion_k0",

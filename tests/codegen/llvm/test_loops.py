@@ -8,7 +8,7 @@ import pytest
 
 from tests.codegen.run_kernel import Loaded, run
 from tfxla_cluster.codegen.kernel.builder import KernelBuilder
-from tfxla_cluster.codegen.kernel.ir import Kernel, Var
+from tfxla_cluster.codegen.kernel.ir import Buffer, Kernel, Var
 from tfxla_cluster.ir.dim import sym
 from tfxla_cluster.ir.dtype import BF16, DTYPES, F32, PRED, S32, S64, DType
 
@@ -218,8 +218,8 @@ def test_branches() -> None:
         np.testing.assert_allclose(got, expected, rtol=1e-6)
 
 
-def _store(b: KernelBuilder, buffer: object, value: Var) -> list[Var]:
-    b.store(buffer, b.index(0), value)  # type: ignore[arg-type]
+def _store(b: KernelBuilder, buffer: Buffer, value: Var) -> list[Var]:
+    b.store(buffer, b.index(0), value)
     return []
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -89,8 +90,8 @@ def form(dtype: str, shape: Shape) -> str:
     return f"{dtype}[{','.join(map(str, shape))}]"
 
 
-def braces(numbers: object) -> str:
-    return "{" + ",".join(map(str, numbers)) + "}"  # type: ignore[call-overload]
+def braces(numbers: Iterable[object]) -> str:
+    return "{" + ",".join(map(str, numbers)) + "}"
 
 
 def _elementwise(d: Draft) -> None:
