@@ -27,6 +27,10 @@ if TYPE_CHECKING:  # not at run time: `enable` may run within the import of tens
     from .tf.session import CompileRequest
 
 
+# Functions whose compilations are remembered, to say why one compiles again.
+_REMEMBERED = 10_000
+
+
 @dataclass(frozen=True)
 class Loaded:
     """What tf.session.Loaded asks for; keeps the executable alive."""
@@ -47,7 +51,8 @@ class Service:
         self.memory: cache.Cache[Loaded] = cache.Cache(
             lambda: int(flags.get("tfxla_cache_capacity")), lambda key, loaded: on_evict(loaded), lambda: usage())
         self.compile_seconds = 0.0
-        self.compiled: dict[str, list[cache.Key]] = {}  # function or cluster -> guards of its compilations
+        # Function or cluster -> guards of its compilations; those of the functions compiled last.
+        self.compiled: dict[str, list[cache.Key]] = {}
 
     def compile_hlo(self, data: bytes, request: CompileRequest) -> Loaded:
         """The executable of HloModuleProto bytes; UnsupportedError for what has no kernel yet."""
@@ -90,6 +95,8 @@ class Service:
             earlier = self.compiled.setdefault(request.name, [])
             closest = max(earlier, key=lambda k: len(set(k) & set(wanted)), default=None)
             earlier.append(wanted)
+            if len(self.compiled) > _REMEMBERED:
+                del self.compiled[next(iter(self.compiled))]
         if closest is None:
             return "first compilation of this function"
         return "; ".join(cache.explain_difference(closest, wanted)) or "the function changed"
