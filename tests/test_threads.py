@@ -165,8 +165,9 @@ def test_functions_that_are_dropped_leave_nothing(enabled, must) -> None:
         for k in range(30):
             once(k)
         before, memory = sizes(), rss()
-        for k in range(120):
+        for k in range(300):
             once(k)
         after = sizes()
     assert all(b <= a + 3 for a, b in zip(before, after)), (before, after)
-    assert rss() - memory < 40
+    # TensorFlow's bridge keeps some 0.07 MiB of each function it lowers (stock, with jit_compile=True: 0.25 MiB).
+    assert rss() - memory < 60
