@@ -40,7 +40,7 @@ def specialise(
     for i, value in values.items():
         name = args[i].name
         if i in resource_dtypes:
-            _assign_first(copy, name, value, resource_dtypes[i])
+            renamed.update(_known_variable(copy, name, value, resource_dtypes[i]))
         else:
             renamed[name] = f"{name}:output:0"
             copy.node_def.append(_const(name, value, args[i].type))
@@ -80,15 +80,21 @@ def _const(name: str, value: np.ndarray, dtype: int) -> Any:
     return node
 
 
-def _assign_first(copy: Any, name: str, value: np.ndarray, dtype: int) -> None:
-    """Give the variable behind resource argument `name` a value known while lowering."""
+def _known_variable(copy: Any, name: str, value: np.ndarray, dtype: int) -> dict[str, str]:
+    """Give the variable behind resource argument `name` a value known while lowering; references to rename.
+
+    It is assigned first where more than this function's own reads take it: it then counts as written."""
     users = [n for n in copy.node_def if name in n.input]
     constant = _const(f"{name}/tfxla_value", value, dtype)
+    copy.node_def.append(constant)
+    if all(n.op == "ReadVariableOp" for n in users):
+        return {f"{n.name}:value:0": f"{constant.name}:output:0" for n in users}
     assign = tf.compat.v1.NodeDef(
         name=f"{name}/tfxla_assign", op="AssignVariableOp", input=[name, f"{constant.name}:output:0"])
     assign.attr["dtype"].type = dtype
     for node in users:
         node.input.append(f"^{assign.name}")
-    copy.node_def.extend([constant, assign])
+    copy.node_def.append(assign)
     copy.signature.control_output.append(assign.name)
     copy.control_ret[assign.name] = assign.name
+    return {}

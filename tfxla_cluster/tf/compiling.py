@@ -109,6 +109,9 @@ def _entry(
     for arg in interface.updated:
         kind, source = interface.args[arg], position[arg]
         outputs.append(_output(kind, loaded, updates[arg]) if arg in updates else Output(kind, passes=source))
+    if len({o.result for o in outputs if o.passes < 0}) < len(loaded.outputs):
+        # A variable that lowering had to assign (function_def): its result has no place to go.
+        raise UnsupportedError("a function or loop that it calls needs the value of a variable while compiling")
     parameters = tuple(position.get(arg, UNREAD) for arg in lowered.parameters)
     sizes = tuple((s.symbol, UNREAD, s.bound) if s.is_produced else (s.symbol, parameters[s.input], s.axis)
                   for s in loaded.sizes)
