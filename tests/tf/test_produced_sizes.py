@@ -33,6 +33,13 @@ FUNCTIONS: dict[str, Any] = {
     "strided": lambda x: tf.boolean_mask(x, tf.reduce_max(x, 0) > 0, axis=1)[:, 1:],
     "strided_size": lambda x: tf.shape(tf.boolean_mask(x, tf.reduce_max(x, 0) > 0, axis=1)[:, 1:]),
     "reshaped": lambda x: tf.reshape(tf.boolean_mask(x, tf.reduce_max(x, 1) > 0), [-1]),
+    "outer": lambda x: tf.boolean_mask(x, x > 0)[:, None] * tf.boolean_mask(x, x < 0)[None, :],
+    "one_hot": lambda x: tf.one_hot(tf.cast(tf.boolean_mask(x, x > 0), tf.int32), 4),
+    "tiled": lambda x: tf.tile(tf.boolean_mask(x, tf.reduce_max(x, 1) > 0), [1, 2]),
+    "product": lambda x: tf.linalg.matmul(*[tf.boolean_mask(x, x[:, 0] > 0)] * 2, transpose_a=True),
+    "scattered": lambda x: tf.tensor_scatter_nd_update(x, tf.where(x > 0), tf.boolean_mask(x, x > 0) * 3.0),
+    "loop": lambda x: tf.while_loop(lambda i, v: i < 3, lambda i, v: (i + 1, v * 2.0),
+                                    [0, tf.boolean_mask(x, x > 0)])[1],
     "if": lambda x: tf.cond(tf.reduce_sum(tf.boolean_mask(x, x > 0)) > 2.0, lambda: x * 2.0, lambda: x),
     "where": lambda x: tf.where(x > 0),
     "boolean_mask": lambda x: tf.boolean_mask(x, x > 0) * 2.0,
@@ -46,7 +53,15 @@ FUNCTIONS: dict[str, Any] = {
 }
 
 
-FINITE = ("two_sizes", "softmax", "matrix")
+FINITE = ("two_sizes", "softmax", "matrix", "outer", "one_hot", "product")
+
+# What the bridge's module does not tell apart, or computes from elements that are not there.
+REFUSED: dict[str, Any] = {
+    "from the end": lambda x: tf.boolean_mask(x, x > 0)[-1:],
+    "mask of a mask": lambda x: tf.boolean_mask(tf.boolean_mask(x, x > 0), tf.boolean_mask(x, x > 0) > 1),
+    "branches differ": lambda x: tf.cond(tf.reduce_sum(x) > 0, lambda: tf.boolean_mask(x, x > 0),
+                                         lambda: tf.boolean_mask(x, x < 0)),
+}
 
 
 def drawn() -> list[np.ndarray]:
@@ -88,3 +103,13 @@ def test_one_executable_serves_all_counts(ours: None) -> None:
         x = tf.constant([1.0] * count + [-1.0] * (5 - count))
         assert f(x).shape == [count]
     assert tfxla_cluster.stats()["compilations"] == before + 1
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_rather_than_wrong(name: str, ours: None) -> None:
+    x = tf.constant(drawn()[3])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="known only after"):
+        tf.function(REFUSED[name], jit_compile=True)(x)
+    with tfxla_cluster.config.patch(tfxla_must_compile_fallback="xla"):
+        got = tf.function(REFUSED[name], jit_compile=True)(x)
+    np.testing.assert_array_equal(got, REFUSED[name](x))

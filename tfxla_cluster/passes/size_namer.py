@@ -10,7 +10,7 @@ DynamicDimensionInference has them; a slice of less than the whole dimension has
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,7 @@ from ..ir.dim import Dim, has_produced
 from ..ir.dtype import DTYPES
 from ..ir.infer import infer
 from ..ir.node import Computation, Instr, Module
+from ..ir.opcode import is_elementwise
 from ..ir.rewrite import Names, relinked
 from ..ir.shape import Shape, array, tuple_of
 from . import match
@@ -65,13 +66,15 @@ class _Namer:
 
     def computation(self, comp: Computation, params: Sequence[Shape]) -> Computation:
         """`comp` for parameters of these shapes."""
-        scope = _Scope()
+        scope, users = _Scope(), comp.users()
         for instr in comp.instrs:
             if instr.opcode == "parameter":
                 shape = params[instr.attrs["parameter_number"]]
                 scope.done[instr] = scope.add(_with(instr, shape))
             else:
                 scope.done[instr] = self._instruction(scope, instr)
+            if instr.opcode == "slice":
+                _check_part(scope.done[instr], _only_sized(instr, users))
         same = len(scope.order) == len(comp.instrs) and all(a is b for a, b in zip(scope.order, comp.instrs))
         return comp if same else Computation(comp.name, tuple(scope.order), scope.done[comp.root])
 
@@ -84,8 +87,25 @@ class _Namer:
         if handler is not None:
             return handler(self, scope, instr)
         if _is_dynamic(instr.shape) or any(_is_dynamic(o.shape) for o in operands):
-            instr = _inferred(instr)
+            instr = _inferred(self._cut(scope, instr))
         return scope.add(instr)
+
+    def _cut(self, scope: _Scope, instr: Instr) -> Instr:
+        """Operands of fixed size beside ones of a produced size are cut to it: there the bound stood for it."""
+        dims = [list(o.shape.dims) for o in instr.operands]
+        for places in _equal_dims(instr):
+            sizes = [dims[n][axis] for n, axis in places if has_produced(dims[n][axis])]
+            for n, axis in places if sizes else ():
+                dims[n][axis] = sizes[0]
+        operands = tuple(self._cut_to(scope, o, found) for o, found in zip(instr.operands, dims))
+        return instr if operands == instr.operands else instr.replace(operands=operands)
+
+    def _cut_to(self, scope: _Scope, x: Instr, dims: Sequence[Dim]) -> Instr:
+        if not x.shape.is_array or tuple(dims) == x.shape.dims:
+            return x
+        shape = array(x.shape.element_type, tuple(dims))
+        made = match.make(x, "slice", shape, (x,), slice=tuple((0, d, 1) for d in dims))
+        return scope.add(made.replace(name=self.names.unique(x.name)))
 
     def _set_size(self, scope: _Scope, instr: Instr) -> Instr:
         """A new size; inner dimensions are moved out for it, so that what is kept stays the first elements."""
@@ -209,6 +229,27 @@ def _inferred(instr: Instr) -> Instr:
     return _with(instr, _laid_out(shape, instr.shape))
 
 
+def _equal_dims(instr: Instr) -> Iterator[list[tuple[int, int]]]:
+    """Places (operand, axis) that must be of one size."""
+    shapes, attrs = [o.shape for o in instr.operands], instr.attrs
+    if is_elementwise(instr.opcode) or instr.opcode in ("concatenate", "sort", "reduce"):
+        count = len(shapes) // 2 if instr.opcode == "reduce" else len(shapes)
+        whole = [n for n in range(count) if shapes[n].rank == max(s.rank for s in shapes[:count])]
+        skipped = attrs["dimensions"] if instr.opcode == "concatenate" else ()
+        for axis in range(shapes[whole[0]].rank):
+            if axis not in skipped:
+                yield [(n, axis) for n in whole]
+    elif instr.opcode == "dot":
+        for kind in ("contracting", "batch"):
+            yield from ([(0, a), (1, b)] for a, b in zip(attrs[f"lhs_{kind}_dims"], attrs[f"rhs_{kind}_dims"]))
+    elif instr.opcode == "scatter":
+        count = len(shapes) // 2
+        batch = [d for d in range(shapes[count].rank) if d != attrs["index_vector_dim"]]
+        for n in range(count + 1, len(shapes)):
+            rows = [d for d in range(shapes[n].rank) if d not in attrs["update_window_dims"]]
+            yield from ([(count, a), (n, b)] for a, b in zip(batch, rows))
+
+
 def _laid_out(shape: Shape, like: Shape) -> Shape:
     """`shape` in the memory order of `like`."""
     if shape.is_tuple:
@@ -223,6 +264,23 @@ def _whole(row: Any, dim: Dim) -> Any:
     if isinstance(row, tuple):
         return (0, dim, 1) if row == (0, dims_.sample(dim), 1) else row
     return dim if row == dims_.sample(dim) else row
+
+
+def _check_part(instr: Instr, only_sized: bool) -> None:
+    """Refuse a slice of part of a produced size that may hold elements which are not there, or that TensorFlow's
+    bridge may have counted from the bound in place of the end (`x[-1:]`)."""
+    for (start, limit, stride), dim in zip(instr.attrs["slice"], instr.operands[0].shape.dims):
+        bound = dims_.sample(dim)
+        if not has_produced(dim) or (start, limit, stride) == (0, dim, 1) or start == limit:
+            continue
+        if limit == bound and bound - start <= start or not (only_sized or limit - start == 1):
+            raise UnsupportedError(f"{instr.name}: a part of a dimension whose size is known only after it ran")
+
+
+def _only_sized(instr: Instr, users: Mapping[Instr, Sequence[Instr]]) -> bool:
+    """Does nothing use the instruction before its size is set?"""
+    return all(u.opcode == "set-dimension-size" or u.opcode == "reshape" and _only_sized(u, users)
+               for u in users[instr])
 
 
 def _follows(shape: Shape, operands: Sequence[Shape]) -> bool:
@@ -244,18 +302,37 @@ def _reshaped(before: Sequence[Dim], after: Sequence[Dim]) -> tuple[Dim, ...] | 
     """
     if [dims_.sample(d) for d in before] == [dims_.sample(d) for d in after]:
         return tuple(before)
-    named = [d for d in before if has_produced(d)]
-    open_ = [k for k, d in enumerate(after) if has_produced(d)]
-    if not open_ and all(dims_.sample(d) == 1 for d in named):
-        open_ = [k for k, d in enumerate(after) if d == 1][:len(named)]
-        named = named[:len(open_)]
-    found = list(after)
-    if [dims_.sample(d) for d in named] == [dims_.sample(after[k]) for k in open_]:
-        for k, dim in zip(open_, named):
-            found[k] = dim
-        return tuple(found)
-    fixed = int(np.prod([dims_.sample(d) for k, d in enumerate(after) if k not in open_], dtype=int))
-    if len(open_) != 1 or fixed == 0:
-        return None
-    found[open_[0]] = dims_.make("floordiv", dims_.product(before), fixed)
+    found: list[Dim] = [dims_.sample(d) for d in after]
+    for mine, theirs in _groups(before, after):
+        total = dims_.product(before[k] for k in mine)
+        open_ = [k for k in theirs if has_produced(after[k])] or list(theirs)
+        if not has_produced(total):
+            continue
+        if len(open_) != 1:
+            return None
+        fixed = int(np.prod([dims_.sample(after[k]) for k in theirs if k not in open_], dtype=int))
+        found[open_[0]] = dims_.make("floordiv", total, fixed)
+    ones = [k for k, d in enumerate(after) if dims_.sample(d) == 1] or [0]
+    for dim in (d for d in before if has_produced(d) and dims_.sample(d) == 1):
+        if not after:
+            return ()
+        k = ones.pop(0) if len(ones) > 1 else ones[0]
+        found[k] = dims_.make("mul", found[k], dim)
     return tuple(found)
+
+
+def _groups(before: Sequence[Dim], after: Sequence[Dim]) -> Iterator[tuple[list[int], list[int]]]:
+    """Runs of dimensions, those of 1 left out, that a reshape turns into each other."""
+    mine, theirs = ([k for k, d in enumerate(dims) if dims_.sample(d) != 1] for dims in (before, after))
+    while mine and theirs:
+        a, b = [mine.pop(0)], [theirs.pop(0)]
+        while (have := _count(before, a)) != (want := _count(after, b)):
+            rest, group = (mine, a) if have < want else (theirs, b)
+            if not rest:
+                return
+            group.append(rest.pop(0))
+        yield a, b
+
+
+def _count(dims: Sequence[Dim], where: Sequence[int]) -> int:
+    return int(np.prod([dims_.sample(dims[k]) for k in where], dtype=int))
