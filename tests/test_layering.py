@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "tfxla_cluster"
-BASICS = {"errors", "decision", "flags", "trace", "counters", "target"}
+BASICS = {"errors", "decision", "flags", "locks", "trace", "counters", "target"}
 # Package -> the packages it may import besides itself and the basics. `tf` drives `lower`.
 ALLOWED = {
     "ir": set(),

@@ -1,10 +1,11 @@
 """Counters of what the package did in this process: `tfxla_cluster.stats()`, and the dump at exit."""
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
+
+from .locks import ForkSafeLock
 
 # Plain counters, then counters by reason.
 COUNTERS = (
@@ -15,7 +16,7 @@ REASONS = {
     "cache_hits": "cache_hit_reasons", "cache_misses": "cache_miss_reasons", "fallbacks": "fallback_reasons",
 }
 
-_lock = threading.Lock()
+_lock = ForkSafeLock()
 _counts: Counter[str] = Counter()
 _reasons: dict[str, Counter[str]] = {name: Counter() for name in REASONS}
 _providers: list[Callable[[], dict[str, int]]] = []

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -17,6 +16,7 @@ from .dump import module_files, sink
 from .ir import proto
 from .ir.node import Module
 from .ir.shape import Shape
+from .locks import ForkSafeLock
 from .runtime import cache, host, persist
 from .runtime.executable import Executable, entry
 from .runtime.plan import SizeSource
@@ -47,7 +47,7 @@ class Service:
     """One a process: `compile_hlo` is what tf.session calls, on any thread."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = ForkSafeLock()
         self.memory: cache.Cache[Loaded] = cache.Cache(
             lambda: int(flags.get("tfxla_cache_capacity")), lambda key, loaded: on_evict(loaded), lambda: usage())
         self.compile_seconds = 0.0

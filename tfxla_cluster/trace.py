@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from . import flags
+from .locks import ForkSafeLock
 
 SCHEMA_VERSION = 1
 LOGS_ENV = "TFXLA_LOGS"
@@ -37,7 +38,7 @@ class _Writer:
     """The trace file of this process; reopened after a fork or a change of the dump directory."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = ForkSafeLock()
         self.owner: tuple[int, str] | None = None
         self.fd = -1
 
@@ -73,7 +74,7 @@ class _Writer:
 
 _writer = _Writer()
 _said: set[str] = set()
-_said_lock = threading.Lock()
+_said_lock = ForkSafeLock()
 _stack = threading.local()
 _topics: tuple[str, frozenset[str]] | None = None
 

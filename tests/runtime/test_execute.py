@@ -260,7 +260,7 @@ def test_a_forked_child_runs_and_starts_its_own_workers() -> None:
 def test_a_lock_held_by_another_thread_is_free_in_a_forked_child() -> None:
     script = """
 import os, threading
-from tfxla_cluster.runtime.locks import ForkSafeLock
+from tfxla_cluster.locks import ForkSafeLock
 lock = ForkSafeLock()
 holder = threading.Thread(target=lock.acquire)
 holder.start()

@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Generic, TypeVar
 
-from .locks import ForkSafeLock
+from ..locks import ForkSafeLock
 
 T = TypeVar("T")
 Guard = tuple[str, Hashable]

@@ -14,10 +14,10 @@ import numpy as np
 from ..errors import InternalError, TfxlaError, UsageError
 from ..ir.dim import evaluate, make
 from ..ir.shape import Shape
+from ..locks import ForkSafeLock
 from . import native
 from .encode import Encoded, encode
 from .layout import RECORD, STATUS_CLOSED, STATUS_NO_MEMORY
-from .locks import ForkSafeLock
 from .plan import CopyStep, KernelStep, LaunchPlan, walk
 from .pool import DEFAULTS
 

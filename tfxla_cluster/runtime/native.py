@@ -15,10 +15,10 @@ import llvmlite.binding as llvm
 
 from .. import flags
 from ..errors import InternalError, UnsupportedError
+from ..locks import ForkSafeLock
 from ..target import Target
 from . import cache, host, random_state
 from .interpreter import build
-from .locks import ForkSafeLock
 from .pool import DEFAULTS, FIELDS
 from .store import from_flags
 

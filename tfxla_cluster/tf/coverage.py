@@ -6,10 +6,11 @@ graph without clusters counts once, when it is made.
 """
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+from ..locks import ForkSafeLock
 
 
 class Program(Protocol):
@@ -28,7 +29,7 @@ class _Graph:
     left: int
 
 
-_lock = threading.Lock()
+_lock = ForkSafeLock()
 _graphs: list[_Graph] = []
 _past = [0, 0]  # clustered and left op executions of graphs that are not in the list (any more)
 
