@@ -5,6 +5,7 @@ import numpy as np
 import tensorflow as tf
 
 from tests.tf.calls import clustering
+from tfxla_cluster.tf import whole_loops
 
 
 def test_a_compilable_loop_is_one_op_of_the_cluster(monkeypatch) -> None:
@@ -90,3 +91,58 @@ def test_gradient_of_a_loop(monkeypatch) -> None:
         got = run()
     np.testing.assert_allclose(want[1], got[1], rtol=1e-5)
     assert "variant" in seen.left().values() and "Tanh" in seen.ops()
+
+
+def test_a_branch_taken_apart_waits_for_all_its_inputs(monkeypatch) -> None:
+    """Grappler drops the control edge from the loop to the last `cond`: a data input implies it. The assignment in the
+    branch uses no such input, and must still not run while the loop reads the variable."""
+    def run():
+        v, w = tf.Variable([0.0] * 5), tf.Variable(3)
+
+        @tf.function(autograph=False)
+        def f(a, flag):
+            def other():
+                v.assign_sub(a)
+                w.assign_add(2)
+                return 2
+
+            def body(i):
+                v.assign_add(tf.ones_like(a) * tf.cast(i, tf.float32))
+                return (i + 1,)
+
+            def last():
+                v.assign_sub(y)
+                w.assign_add(2)
+                return 2
+
+            tf.cond(flag, lambda: (v.assign(a), 1)[1], other)
+            v.read_value()
+            w.read_value()
+            tf.while_loop(lambda i: i < w % 4, body, [tf.constant(0)])
+            y = tf.nn.selu(v.read_value())
+            w.read_value()
+            tf.cond(flag, lambda: (v.assign(y), 1)[1], last)
+            return y, v.read_value(), w.read_value()
+
+        return [x.numpy() for x in f(tf.zeros([5]), tf.constant(False))]
+
+    want = run()
+    with clustering(monkeypatch):
+        got = run()
+    for a, b in zip(want, got):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def test_the_gate_of_a_branch() -> None:
+    graph = tf.compat.v1.GraphDef()
+    for name, op, inputs in (("p", "_Arg", []), ("x", "_Arg", []), ("y", "Selu", ["x"]), ("v", "_Arg", []),
+                             ("branch", "If", ["p", "x", "y", "v", "^z"]), ("z", "NoOp", [])):
+        graph.node.add(name=name, op=op, input=inputs)
+    kinds = [tf.float32.as_datatype_enum, tf.float32.as_datatype_enum, tf.resource.as_datatype_enum]
+    graph.node[4].attr["Tin"].list.type.extend(kinds)
+    graph.node[4].attr["Tcond"].type = tf.bool.as_datatype_enum
+    result = whole_loops.lower_others(graph, lambda node: False)
+    assert result is not None
+    gate = result.node[-1]
+    assert list(result.node[4].input) == [gate.name, "x", "y", "v", "^z"]
+    assert list(gate.input) == ["p", "^y"] and gate.op == "PlaceholderWithDefault"

@@ -7,13 +7,13 @@ takes it apart before the pass runs again. Functions traced before keep their ma
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from tensorflow.core.framework import graph_pb2
+from tensorflow.core.framework import graph_pb2, types_pb2
 from tensorflow.python.ops import control_flow_util_v2
 
-from .graph import NodeDef
+from .graph import NodeDef, attr, split_input, type_list
 
 CONTROL_OPS = frozenset({"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"})
 LOWER_ATTR = "_lower_using_switch_merge"
@@ -47,6 +47,29 @@ def lower_others(graph_def: graph_pb2.GraphDef, compilable: Callable[[NodeDef], 
         return None
     result = graph_pb2.GraphDef()
     result.CopyFrom(graph_def)
+    producers = {node.name: node.op for node in graph_def.node}
     for i in found:
         result.node[i].attr[LOWER_ATTR].b = True
+        if graph_def.node[i].op in ("If", "Case"):
+            _wait_for_inputs(result, result.node[i], producers)
     return result
+
+
+def _wait_for_inputs(graph_def: graph_pb2.GraphDef, node: NodeDef, producers: Mapping[str, str]) -> None:
+    """Make the predicate of a branch with effects wait for the other inputs.
+
+    Grappler took away control edges that those imply, which is right for a single op; taken apart, an op of a branch
+    waits for the predicate and the inputs it uses only, and may assign a variable that the others still read.
+    """
+    kinds = type_list(node, "Tin")
+    late = dict.fromkeys(
+        f"^{name}" for text, kind in zip(node.input[1:], kinds) for name in [split_input(text)[0]]
+        if kind != types_pb2.DT_RESOURCE and producers.get(name) not in (None, "Const", "_Arg", "Placeholder"))
+    if not late:
+        return
+    # An Identity that grappler does not take away.
+    gate = graph_def.node.add(name=f"{node.name}/tfxla_inputs", op="PlaceholderWithDefault", device=node.device,
+                              input=[node.input[0], *late])
+    gate.attr["dtype"].type = attr(node, "Tcond", types_pb2.DT_INT32)
+    gate.attr["shape"].shape.unknown_rank = True
+    node.input[0] = gate.name
