@@ -94,7 +94,7 @@ class _Deferral:
                 self.changes[i] = [*self._inputs(i), f"^{name}"]
 
     def _inputs(self, i: int) -> list[str]:
-        return self.changes.get(i) or list(self.graph.nodes[i].input)
+        return self.changes[i] if i in self.changes else list(self.graph.nodes[i].input)
 
     def _is_result(self, i: int) -> bool:
         return self.graph.nodes[i].op == "_Retval"
