@@ -53,8 +53,9 @@ def _add_file(wheel: Path, name: str, data: bytes) -> None:
         new.writestr(name, data)
 
 
+TRITON = 'triton>=3.9; python_version >= "3.11"'  # it has no release for 3.10
 TEST = ["pytest", "pytest-xdist", "hypothesis", "jax", "jaxlib", "mpmath", "nbclient", "nbformat", "ipykernel",
-        "ruff", "mypy", "scikit-learn", "triton>=3.9"]
+        "ruff", "mypy", "scikit-learn", TRITON]
 
 setup(
     name="tfxla_cluster",
@@ -73,7 +74,7 @@ setup(
         "demo": ["scikit-learn"],
         "test": TEST,
         "bench": ["jax", "jaxlib", "torch", "matplotlib"],
-        "gpu": ["triton>=3.9"],
+        "gpu": [TRITON],
     },
     entry_points={"console_scripts": [
         "tfxla-run = tfxla_cluster.cli.run:entry",

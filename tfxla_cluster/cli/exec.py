@@ -174,7 +174,7 @@ def describe(array: np.ndarray) -> dict[str, Any]:
         finite = wide[np.isfinite(wide)]
         row.update(nans=int(np.isnan(wide).sum()), infs=int(np.isinf(wide).sum()))
         if finite.size:
-            row.update(minimum=float(finite.min()), maximum=float(finite.max()))
+            row.update(minimum=float(np.min(finite)), maximum=float(np.max(finite)))
     return row
 
 
@@ -196,8 +196,8 @@ def compare(mine: np.ndarray, expected: np.ndarray, rtol: float | None = None) -
         error = np.where(finite, np.abs(a - b), 0.0)
     scale = np.where(finite, np.abs(b), 1.0)
     ratio = error / np.where(scale == 0, 1.0, scale)
-    return {"mismatches": int((~close).sum()), "max_abs": float(error.max(initial=0.0)),
-            "max_rel": float(ratio.max(initial=0.0))}
+    return {"mismatches": int((~close).sum()), "max_abs": float(np.max(error, initial=0.0)),
+            "max_rel": float(np.max(ratio, initial=0.0))}
 
 
 def _flat(values: Sequence[Any]) -> list[np.ndarray]:

@@ -195,6 +195,12 @@ def comparison_type(kind: str) -> str:
     return {"float": "FLOAT", "complex": "FLOAT", "int": "SIGNED"}.get(kind, "UNSIGNED")
 
 
+def ordered(type: str, order: str, kind: str) -> str:
+    """The comparison type that a compare of dtype `kind` with XLA's attributes `type` and `order` has ('' where
+    absent). From 2026 on XLA states the total order of floats in `order`, before in `type`."""
+    return "TOTALORDER" if order == "TOTAL" and kind == "float" else type or comparison_type(kind)
+
+
 def complete(opcode: str, attrs: dict[str, Any], operand_kind: str = "") -> dict[str, Any]:
     """Fill `attrs` with the opcode's defaults (in place) and return it.
 

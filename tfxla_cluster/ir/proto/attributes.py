@@ -18,7 +18,7 @@ _PLAIN = {
     "feature_group_count": "feature_group_count", "batch_group_count": "batch_group_count", "kind": "fusion_kind",
     "custom_call_target": "custom_call_target", "custom_call_has_side_effect": "custom_call_has_side_effect",
     "constrain_layout": "constrain_layout", "use_global_device_ids": "use_global_device_ids",
-    "is_host_transfer": "is_host_transfer", "type": "comparison_type",
+    "is_host_transfer": "is_host_transfer",
 }
 _LISTS = {
     "dimensions": "dimensions", "dynamic_slice_sizes": "dynamic_slice_sizes", "fft_length": "fft_length",
@@ -176,6 +176,13 @@ def _write_pairs(p: Any, value: Any) -> None:
         p.source_target_pairs.add(source=source, target=target)
 
 
+def _write_comparison(p: Any, value: str) -> None:
+    """By both fields: XLA of before 2026 reads the one, later ones the other."""
+    p.comparison_type = value
+    if value == "TOTALORDER":
+        p.comparison_order = "TOTAL"
+
+
 def _config(field: str) -> tuple[Read, Write]:
     return (lambda p: getattr(p, field).decode("utf-8", "replace")), (lambda p, v: setattr(p, field, v.encode()))
 
@@ -197,6 +204,7 @@ CODECS: dict[str, tuple[Read, Write]] = {
     "transpose_a": (
         lambda p: _TRANSPOSES[p.triangular_solve_options.transpose_a],
         lambda p, v: setattr(p.triangular_solve_options, "transpose_a", _TRANSPOSES.index(v))),
+    "type": (lambda p: p.comparison_type, _write_comparison),
     "window": (_read_window, _write_window),
     "dim_labels": (_read_dim_labels, _write_dim_labels),
     "slice": (_read_slice, _write_slice),

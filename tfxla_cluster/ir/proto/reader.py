@@ -117,9 +117,9 @@ def _attributes(p: Any, operands: tuple[Instr, ...]) -> dict[str, Any]:
     for name, (present, get, _) in COMMON.items():
         if present(p):
             found[name] = get(p)
-    if p.opcode == "compare" and not found["type"]:
+    if p.opcode == "compare":
         dtype = operands[0].shape.dtype
-        found["type"] = table.comparison_type(dtype.kind if dtype else "")
+        found["type"] = table.ordered(found["type"], p.comparison_order, dtype.kind if dtype else "")
     for name, default in table.defaults(p.opcode).items():
         if name not in found and default is not table.REQUIRED and default is not None:
             found[name] = default

@@ -46,7 +46,7 @@ HloInstructionProto: 1 name string, 2 opcode string, 3 shape ShapeProto, 7 metad
     63 comparison_direction string, 65 custom_call_has_side_effect bool, 66 delta int64, 67 indices_are_sorted bool,
     68 frontend_attributes FrontendAttributes, 69 unique_indices bool, 70 rng_algorithm int32,
     71 use_global_device_ids bool, 72 comparison_type string, 77 custom_call_api_version int32, 81 k int64,
-    85 largest bool, 87 collective_device_list CollectiveDeviceListProto
+    85 largest bool, 87 collective_device_list CollectiveDeviceListProto, 102 comparison_order string
 SliceDimensions: 1 start int64, 2 limit int64, 3 stride int64
 OpMetadata: 1 op_type string, 2 op_name string, 3 source_file string, 4 source_line int32, 15 stack_frame_id int32
 LiteralProto: 1 shape ShapeProto, 2 preds bool*, 3 u8s bytes, 4 s32s int32*, 5 s64s int64*, 6 u32s uint32*,

@@ -100,15 +100,20 @@ class Body:
                 attrs: dict[str, Any], start: int) -> Instr:
         metadata = NO_METADATA
         control: tuple[Instr, ...] = ()
+        order = ""
         while self.scan.accept(","):
             key = self.scan.key() or self.scan.fail("expected attribute=value")
             if key == "metadata":
                 metadata = self._metadata()
             elif key == "control-predecessors":
                 control = self._control()
+            elif key == "order" and opcode == "compare":
+                order = raw_value(self.scan)
             else:
                 self._attribute(opcode, key, attrs)
         dtype = operands[0].shape.dtype if operands else None
+        if order:
+            attrs["type"] = attributes.ordered(attrs.get("type", ""), order, dtype.kind if dtype else "")
         try:
             attributes.complete(opcode, attrs, dtype.kind if dtype else "")
         except KeyError as missing:
