@@ -68,7 +68,7 @@ def enable(**changes: Any) -> Enabled:
     """Compile must-compile functions, and cluster automatically where the flags say so, from now on.
 
     `changes` are flags by name. Process-wide; functions traced earlier are covered; may be called twice.
-    Also `with enable(): ...`. Raises FlagError for a wrong flag, VersionError for another TensorFlow.
+    Also `with enable(): ...`; the flags stay as they were set (config.patch sets them for a block). Raises FlagError for a wrong flag, VersionError for another TensorFlow.
     """
     with _lock:
         flags.read_environment()
