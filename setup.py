@@ -12,6 +12,7 @@ from pathlib import Path
 
 from setuptools import find_packages, setup
 from setuptools.command.build_py import build_py
+from setuptools.command.develop import develop
 from setuptools.command.editable_wheel import editable_wheel
 
 PTH_NAME = "tfxla_cluster.pth"
@@ -29,6 +30,13 @@ class BuildWithPth(build_py):
 
     def get_outputs(self, include_bytecode: bool = True) -> list[str]:
         return [*super().get_outputs(include_bytecode), str(Path(self.build_lib) / PTH_NAME)]
+
+
+class NoDevelop(develop):
+    """The way older pip takes where `wheel` is installed: it would leave out the .pth and inspect/."""
+
+    def run(self) -> None:
+        raise SystemExit("Write: pip install --use-pep517 -e .")
 
 
 class EditableWithPth(editable_wheel):
@@ -84,5 +92,5 @@ setup(
         "tfxla-demo = tfxla_cluster.cli.demo:entry",
         "tfxla-inspect = tfxla_inspect.cli:entry",
     ]},
-    cmdclass={"build_py": BuildWithPth, "editable_wheel": EditableWithPth},
+    cmdclass={"build_py": BuildWithPth, "editable_wheel": EditableWithPth, "develop": NoDevelop},
 )

@@ -31,7 +31,7 @@ def test_parse_forms():
 
 @pytest.mark.parametrize("text,message", [
     ("--tf_xla_autojit=2", "Did you mean --tf_xla_auto_jit"),
-    ("--tf_xla_min_cluster_size=four", "wants an integer, got 'four'"),
+    ("--tf_xla_min_cluster_size=four", "wants an integer from 0, got 'four'"),
     ("--tf_xla_cpu_global_jit=maybe", "true or false"),
     ("--tfxla_must_compile_fallback=never", "xla or raise"),
     ("--xla_dump_to", "needs a value"),
@@ -57,10 +57,27 @@ def test_set_values_sets_all_or_none():
     assert flags.values() == before
 
 
+@pytest.mark.parametrize("change, wanted", [
+    ({"tf_xla_auto_jit": "sometimes"}, "wants -1, 0, 1, 2, fusible or single-gpu"),
+    ({"tfxla_threads": -3}, "an integer from 0"), ({"xla_dump_max_hlo_modules": -2}, "an integer from -1"),
+])
+def test_values_out_of_range(change, wanted):
+    with pytest.raises(FlagError, match=wanted.replace("(", ".")):
+        flags.set_values(change)
+
+
 def test_run_moves_the_stock_variables():
     moved = run_cli.moved_environment({"TF_XLA_FLAGS": "--tf_xla_auto_jit=2", "XLA_FLAGS": "--xla_dump_hlo_as_text"})
     assert "TF_XLA_FLAGS" not in moved and "XLA_FLAGS" not in moved
     assert flags.parse(moved["TFXLA_FLAGS"]) == {"tf_xla_auto_jit": "2", "xla_dump_hlo_as_text": True}
+
+
+def test_run_leaves_stock_xlas_other_flags_to_it():
+    moved = run_cli.moved_environment({"XLA_FLAGS": "--xla_dump_hlo_as_text --xla_cpu_multi_thread_eigen=false",
+                                       "TF_XLA_FLAGS": "--tf_xla_enable_xla_devices"})
+    assert moved["XLA_FLAGS"] == "--xla_cpu_multi_thread_eigen=false"
+    assert moved["TF_XLA_FLAGS"] == "--tf_xla_enable_xla_devices"
+    assert moved["TFXLA_FLAGS"] == "--xla_dump_hlo_as_text"
 
 
 @pytest.mark.parametrize("argv,code", [([], 2), (["no-such-program-here"], 3), (["--help-flags"], 0)])

@@ -47,3 +47,23 @@ def test_the_counters_are_in_the_dump(program: str, code: int, error: str, count
     report = subprocess.run([sys.executable, "-m", "tfxla_inspect", "report", str(dump), "-o", str(page)],
                             env=environment(""), capture_output=True, text=True, timeout=100, check=False)
     assert report.returncode == 0 and not report.stderr and said in page.read_text()
+
+
+INTERRUPTED = """
+import time
+import tensorflow as tf
+from tfxla_cluster.tf import graph_pass, grappler
+def interrupted(*arguments):
+    raise KeyboardInterrupt
+grappler.enable(interrupted)
+try:
+    tf.function(lambda a: tf.sin(a) * 2.0)(tf.ones([3]))
+    time.sleep(20)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_an_interrupt_in_the_graph_pass_reaches_the_program() -> None:
+    done = run(INTERRUPTED, AUTO)
+    assert done.stdout.split() == ["interrupted"] and "failed" not in done.stderr, done.stderr

@@ -68,7 +68,8 @@ def enable(**changes: Any) -> Enabled:
     """Compile must-compile functions, and cluster automatically where the flags say so, from now on.
 
     `changes` are flags by name. Process-wide; functions traced earlier are covered; may be called twice.
-    Also `with enable(): ...`; the flags stay as they were set (config.patch sets them for a block). Raises FlagError for a wrong flag, VersionError for another TensorFlow.
+    Also `with enable(): ...`; the flags stay as they were set (config.patch sets them for a block). Raises
+    FlagError for a wrong flag, VersionError for another TensorFlow.
     """
     with _lock:
         flags.read_environment()
@@ -79,6 +80,8 @@ def enable(**changes: Any) -> Enabled:
         hooks.install()
         graph_pass.enable()
         _enabled[:] = [True]
+        if flags.get("tf_xla_auto_jit") not in ("", "0", "-1") and not flags.get("tf_xla_cpu_global_jit"):
+            trace.once("cpu_global_jit", "--tf_xla_auto_jit clusters nothing on CPUs without --tf_xla_cpu_global_jit")
     return Enabled()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import shlex
 import sys
 import threading
@@ -24,7 +25,8 @@ _TRUE, _FALSE = ("true", "t", "1", "yes"), ("false", "f", "0", "no")
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """`kind` one of bool, int, str, enum (then `choices`). `cache_key`: its value can change machine code.
+    """`kind` one of bool, int, str, enum (then `choices`) and level (of auto-clustering). `least`: of an int.
+    `cache_key`: its value can change machine code.
     `no_effect`: why a flag that XLA has does nothing here; whoever sets it is told once.
 
     `origin` 'tf' (TF_XLA_FLAGS), 'xla' (XLA_FLAGS) or 'own'.
@@ -37,6 +39,7 @@ class Flag:
     choices: tuple[str, ...] = ()
     cache_key: bool = False
     no_effect: str = ""
+    least: int = 0
 
     @property
     def origin(self) -> str:
@@ -51,7 +54,7 @@ FLAGS: dict[str, Flag] = {
     flag.name: flag
     for flag in (
         # --- TF_XLA_FLAGS: what is clustered ---
-        Flag("tf_xla_auto_jit", "str", "0",
+        Flag("tf_xla_auto_jit", "level", "0",
              "Auto-clustering level: 0 as tf.config.optimizer.set_jit says, -1 off, 1 or 2 on, 'fusible' on "
              "with --tf_xla_ops_to_cluster=FUSIBLE, 'single-gpu(N)' as N."),
         Flag("tf_xla_cpu_global_jit", "bool", False, "Auto-clustering on the CPU too (needs a level)."),
@@ -88,7 +91,7 @@ FLAGS: dict[str, Flag] = {
         Flag("xla_dump_hlo_pass_re", "str", "", "Also the HLO between passes whose name matches ('' none)."),
         Flag("xla_dump_hlo_pipeline_re", "str", ".*", "Of pass dumps, only pipelines whose name matches."),
         Flag("xla_dump_include_timestamp", "bool", False, "Begin file names with the time in microseconds."),
-        Flag("xla_dump_max_hlo_modules", "int", -1, "Modules dumped at most (-1 all)."),
+        Flag("xla_dump_max_hlo_modules", "int", -1, "Modules dumped at most (-1 all).", least=-1),
         Flag("xla_dump_disable_metadata", "bool", False, "Leave metadata out of HLO text."),
         Flag("xla_dump_large_constants", "bool", True, "Print literals of more than 10 elements in full."),
         Flag("xla_dump_compress_protos", "bool", False, "Gzip the protos."),
@@ -133,6 +136,20 @@ def parse(text: str, source: str = ENV) -> dict[str, Any]:
     return found
 
 
+def divide(text: str, source: str) -> tuple[str, str]:
+    """(flags of one of XLA's variables that are ours, the others). FlagError for a bad value, and for a name so near
+    one of ours that it must be misspelt."""
+    ours: list[str] = []
+    theirs: list[str] = []
+    for word in text.split():
+        name = word.removeprefix("--").partition("=")[0]
+        known = name in FLAGS or name.removeprefix("no") in FLAGS
+        if known or difflib.get_close_matches(name, FLAGS, n=1, cutoff=0.95):
+            parse(word, source)
+        (ours if known else theirs).append(word)
+    return " ".join(ours), " ".join(theirs)
+
+
 def convert(name: str, value: Any, source: str = "") -> Any:
     """`value` (text, or already typed; None: given with no value) as the flag's type; FlagError otherwise."""
     flag = FLAGS.get(name)
@@ -142,11 +159,12 @@ def convert(name: str, value: Any, source: str = "") -> Any:
         raise FlagError(f"{prefix}unknown flag --{name}", f"Did you mean --{near[0]}? "
                         "`tfxla-run --help-flags` lists all")
     if value is None and flag.kind != "bool":
-        raise FlagError(f"{prefix}--{name} needs a value", f"Write --{name}={flag.default}")
+        raise FlagError(f"{prefix}--{name} needs a value", f"Write --{name}={_EXAMPLES.get(flag.kind, flag.default)}")
     try:
         return _CONVERT[flag.kind](flag, True if value is None else value)
     except ValueError:
-        wanted = " or ".join(flag.choices) or {"bool": "true or false", "int": "an integer"}[flag.kind]
+        wanted = " or ".join(flag.choices) or {
+            "bool": "true or false", "int": f"an integer from {flag.least}", "level": _LEVELS}[flag.kind]
         raise FlagError(f"{prefix}--{name} wants {wanted}, got '{value}'") from None
 
 
@@ -163,9 +181,27 @@ def _to_enum(flag: Flag, value: Any) -> str:
     return str(value)
 
 
+def _to_int(flag: Flag, value: Any) -> int:
+    if int(value) < flag.least:
+        raise ValueError(value)
+    return int(value)
+
+
+_LEVELS = "-1, 0, 1, 2, fusible or single-gpu(N)"
+_LEVEL = re.compile(r"-1|0|1|2|fusible|single-gpu\((-1|0|1|2)\)|")
+_EXAMPLES = {"level": "2"}
+
+
+def _to_level(flag: Flag, value: Any) -> str:
+    if not _LEVEL.fullmatch(str(value)):
+        raise ValueError(value)
+    return str(value)
+
+
 _CONVERT = {
     "bool": _to_bool,
-    "int": lambda flag, value: int(value),
+    "int": _to_int,
+    "level": _to_level,
     "str": lambda flag, value: str(value),
     "enum": _to_enum,
 }

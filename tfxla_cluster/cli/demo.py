@@ -69,6 +69,7 @@ class _Process:
 
     def ask(self, command: str) -> dict[str, Any]:
         assert self.child.stdin is not None and self.child.stdout is not None
+        print(f"tfxla-demo: {self.mode}: {command}", file=sys.stderr, flush=True)
         try:
             self.child.stdin.write(command + "\n")
             self.child.stdin.flush()

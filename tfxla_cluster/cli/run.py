@@ -1,6 +1,7 @@
 """tfxla-run: run a program with TF_XLA_FLAGS, XLA_FLAGS and TF_DUMP_GRAPH_PREFIX honoured by this package.
 
-The variables move to TFXLA_FLAGS, so that stock XLA does not also cluster.
+The flags that concern this package move to TFXLA_FLAGS, so that stock XLA does not also cluster; the others stay where
+they are, for stock XLA to take or refuse.
 """
 from __future__ import annotations
 
@@ -47,13 +48,15 @@ def _replace_process(words: list[str]) -> NoReturn:
 
 
 def moved_environment(environment: dict[str, str]) -> dict[str, str]:
-    """`environment` with the stock variables moved over; FlagError for an unknown flag or a bad value."""
+    """`environment` with our flags of the stock variables moved over; FlagError for a bad value, or a name like one of
+    ours."""
     words = [environment.get(flags.ENV, "")]
     for name in STOCK_VARIABLES:
         if name in environment:
-            text = environment.pop(name)
-            flags.parse(text, name)
-            words.append(text)
+            ours, theirs = flags.divide(environment.pop(name), name)
+            words.append(ours)
+            if theirs:
+                environment[name] = theirs
     environment[flags.ENV] = " ".join(filter(None, words)) or "--noxla_cpu_enable_fast_math"
     check_directory(flags.parse(environment[flags.ENV]).get("xla_dump_to", ""))
     return environment

@@ -18,6 +18,7 @@ from tensorflow.python.util import tf_stack  # pylint: disable=no-name-in-module
 from . import constants
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_DEMO = os.path.join(_PACKAGE, "demo")  # a user's program as far as reports go
 
 
 def _library_roots() -> tuple[str, ...]:
@@ -30,7 +31,7 @@ def is_user_file(path: str) -> bool:
     if not path or path.startswith("<"):
         return False
     full = path if os.path.isabs(path) else "/" + path
-    return not full.startswith(_library_roots()) and "/importlib/" not in full
+    return full.startswith(_DEMO) or not full.startswith(_library_roots()) and "/importlib/" not in full
 
 
 def line_of_trace(frames: Any) -> str:

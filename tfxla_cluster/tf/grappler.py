@@ -12,6 +12,7 @@ options TensorFlow caches.
 """
 from __future__ import annotations
 
+import _thread
 import ctypes
 import os
 import threading
@@ -35,6 +36,7 @@ _VTABLE = "_ZTVN10tensorflow8grappler15CGraphOptimizerE"
 _USES_LIBRARY = "_ZNK10tensorflow8grappler15CGraphOptimizer19UsesFunctionLibraryEv"
 _VTABLE_WORDS = 10
 _ABORTED = 10
+_AGAIN_S = 0.05
 _OFF = rewriter_config_pb2.RewriterConfig.OFF
 _PASSES_OFF = ("remapping", "layout_optimizer", "arithmetic_optimization", "shape_optimization", "constant_folding")
 _TRISTATES = 19
@@ -149,6 +151,9 @@ class _Plugin:
         try:
             data = ctypes.string_at(source.contents.data, source.contents.length)
             changed = self.transform(graph_pb2.GraphDef.FromString(data), *self._preserved(item))
+        except KeyboardInterrupt:  # again, once the main thread has left this call
+            threading.Timer(_AGAIN_S, _thread.interrupt_main).start()
+            changed = None
         except BaseException as error:  # noqa: BLE001 - nothing may propagate into TensorFlow's C++
             _report(error)
             changed = None
