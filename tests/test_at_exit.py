@@ -50,7 +50,8 @@ def test_the_counters_are_in_the_dump(program: str, code: int, error: str, count
 
 
 INTERRUPTED = """
-import time
+import signal, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background inherits "ignore"
 import tensorflow as tf
 from tfxla_cluster.tf import graph_pass, grappler
 def interrupted(*arguments):

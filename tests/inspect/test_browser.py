@@ -47,9 +47,11 @@ DRIVER = """
   page.querySelector(".drawing .node:last-of-type").dispatchEvent(new MouseEvent("click"));
   await wait(100);
   out.panel = page.querySelector(".panel").innerText;
+  const names = () => [...page.querySelectorAll(".drawing .node .name")].map(n => n.textContent);
+  const outer = names().join();
   [...page.querySelectorAll(".panel button")].find(b => b.textContent === "open its body").click();
-  await wait(100);
-  out.body = [...page.querySelectorAll(".drawing .node .name")].map(n => n.textContent);
+  for (let n = 0; n < 100 && names().join() === outer; n++) await wait(50);
+  out.body = names();
   page.querySelector(".panel .go").click();
   key(page.querySelector(".drawing"), "Enter");
   await wait(100);
