@@ -29,6 +29,8 @@ FUNCTIONS: dict[str, Any] = {
     "joined": lambda x: tf.concat([tf.boolean_mask(x, x > 0), tf.boolean_mask(x, x < 0), x[0]], 0),
     "joined_columns": lambda x: tf.concat([tf.boolean_mask(x, tf.reduce_max(x, 0) > 0, axis=1), x], 1),
     "sorted": lambda x: tf.sort(tf.boolean_mask(x, x < 1)),
+    "sorted_and_reversed": lambda x: (tf.sort(tf.boolean_mask(x, x < 1), direction="DESCENDING"),
+                                      tf.reverse(tf.boolean_mask(x, x < 1), [0])),
     "softmax": lambda x: tf.nn.softmax(tf.boolean_mask(x, tf.reduce_max(x, 1) > 0)),
     "strided": lambda x: tf.boolean_mask(x, tf.reduce_max(x, 0) > 0, axis=1)[:, 1:],
     "strided_size": lambda x: tf.shape(tf.boolean_mask(x, tf.reduce_max(x, 0) > 0, axis=1)[:, 1:]),
@@ -59,6 +61,8 @@ FINITE = ("two_sizes", "softmax", "matrix", "outer", "one_hot", "product")
 REFUSED: dict[str, Any] = {
     "from the end": lambda x: tf.boolean_mask(x, x > 0)[-1:],
     "mask of a mask": lambda x: tf.boolean_mask(tf.boolean_mask(x, x > 0), tf.boolean_mask(x, x > 0) > 1),
+    "into a list": lambda x: tf.TensorArray(tf.float32, 1, infer_shape=False, element_shape=[None]).write(
+        0, tf.boolean_mask(x, x > 0)).concat(),
     "branches differ": lambda x: tf.cond(tf.reduce_sum(x) > 0, lambda: tf.boolean_mask(x, x > 0),
                                          lambda: tf.boolean_mask(x, x < 0)),
 }
@@ -108,7 +112,7 @@ def test_one_executable_serves_all_counts(ours: None) -> None:
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused_rather_than_wrong(name: str, ours: None) -> None:
     x = tf.constant(drawn()[3])
-    with pytest.raises(tf.errors.InvalidArgumentError, match="known only after"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="known only after|which size is meant"):
         tf.function(REFUSED[name], jit_compile=True)(x)
     with tfxla_cluster.config.patch(tfxla_must_compile_fallback="xla"):
         got = tf.function(REFUSED[name], jit_compile=True)(x)

@@ -113,7 +113,7 @@ class _Namer:
         (axis,) = instr.attrs["dimensions"]
         dims = list(x.shape.dims)
         if not has_produced(instr.shape.dims[axis]):
-            return scope.add(_with(instr, array(x.shape.element_type, tuple(dims))))
+            return x  # taken for its bound; it keeps its size here, and its users cut what stands beside it
         dims[axis] = dims_.bounded(instr.name, dims_.sample(instr.shape.dims[axis]))
         scope.makers[instr.name] = size
         if all(d == 1 for d in dims[:axis]):
@@ -222,7 +222,8 @@ def _inferred(instr: Instr) -> Instr:
             found[at] = dim
         claimed = array(claimed.element_type, tuple(found))
     shape = infer(instr.opcode, shapes, attrs, claimed)
-    if not _follows(shape, shapes):
+    lost = _is_dynamic(instr.shape) and not _is_dynamic(shape) and instr.opcode != "slice"  # (see _check_part)
+    if lost or not _follows(shape, shapes):
         raise UnsupportedError(f"{instr.name}: {instr.opcode} to {instr.shape} does not say which size is meant")
     if attrs != instr.attrs:
         instr = instr.replace(attrs=attrs)
