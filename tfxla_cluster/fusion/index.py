@@ -66,7 +66,7 @@ class Access(NamedTuple):
     """The element of `instr` at `index`, wanted where all of `mask` holds."""
 
     instr: Instr
-    index: Index  # type: ignore[assignment]
+    index: Index  # type: ignore[assignment]  # hides tuple.index, which nobody calls here
     mask: Mask = ()
 
 

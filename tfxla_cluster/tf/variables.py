@@ -43,7 +43,7 @@ class Interface:
     outputs: tuple[int, ...]
     updated: tuple[int, ...]
     names: tuple[str, ...] = ()
-    inputs: tuple[int, ...] = None  # type: ignore[assignment]
+    inputs: tuple[int, ...] = None  # type: ignore[assignment]  # __post_init__ fills it from args
     handles: Mapping[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
