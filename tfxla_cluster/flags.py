@@ -121,11 +121,18 @@ def parse(text: str, source: str = ENV) -> dict[str, Any]:
     `--flag`, `--flag=value`, `--noflag` for booleans. Raises FlagError for an unknown flag (naming the
     nearest) or a bad value.
     """
-    found: dict[str, Any] = {}
+    return _typed(_words(text, source), source)
+
+
+def _words(text: str, source: str) -> list[str]:
     try:
-        words = shlex.split(text)
+        return shlex.split(text)
     except ValueError as error:
-        raise FlagError(f"{source}: {error}") from None
+        raise FlagError(f"{source}: {error}", "Close the quotation") from None
+
+
+def _typed(words: list[str], source: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
     for word in words:
         if not word.startswith("--"):
             raise FlagError(f"{source}: expected a flag that starts with '--', got '{word}'")
@@ -141,13 +148,13 @@ def divide(text: str, source: str) -> tuple[str, str]:
     one of ours that it must be misspelt."""
     ours: list[str] = []
     theirs: list[str] = []
-    for word in text.split():
+    for word in _words(text, source):
         name = word.removeprefix("--").partition("=")[0]
         known = name in FLAGS or name.removeprefix("no") in FLAGS
         if known or difflib.get_close_matches(name, FLAGS, n=1, cutoff=0.95):
-            parse(word, source)
+            _typed([word], source)
         (ours if known else theirs).append(word)
-    return " ".join(ours), " ".join(theirs)
+    return shlex.join(ours), shlex.join(theirs)
 
 
 def convert(name: str, value: Any, source: str = "") -> Any:
