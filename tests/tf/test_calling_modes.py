@@ -76,13 +76,17 @@ def device(make: Make) -> Any:
     return first, make(placed)(_x()), f(_x())
 
 
+def _gradient(f: Callable[..., Any], a: Any) -> Any:
+    with tf.GradientTape() as tape:
+        tape.watch(a)
+        y = f(a)
+    return tape.gradient(y, a)
+
+
 def _twice(f: Callable[..., Any], a: Any) -> Any:
     with tf.GradientTape() as outer:
         outer.watch(a)
-        with tf.GradientTape() as inner:
-            inner.watch(a)
-            y = f(a)
-        g = inner.gradient(y, a)
+        g = _gradient(f, a)
     return g, outer.gradient(g, a)
 
 
@@ -94,10 +98,7 @@ def hessian(make: Make) -> Any:
     f, a = make(lambda a: tf.reduce_sum(_body(a))), _x()
     with tf.GradientTape() as outer:
         outer.watch(a)
-        with tf.GradientTape() as inner:
-            inner.watch(a)
-            y = f(a)
-        g = inner.gradient(y, a)
+        g = _gradient(f, a)
     return outer.jacobian(g, a)
 
 
