@@ -12,7 +12,7 @@ from ..counters import add as count
 from ..errors import LoweringError, UnsupportedError
 from ..ir.dim import symbols
 from ..lower import bridge, sources
-from . import random_functions, session
+from . import rewritten_functions, session
 from .native_op import InputView, Program
 from .native_records import UNREAD, Entry, Guard, Output
 from .variables import Interface
@@ -92,7 +92,7 @@ def compile_function(interface: Interface, inputs: Sequence[InputView], kind: st
 
 def _lower(function: str, args: Sequence[bridge.Arg]) -> bridge.Lowered:
     try:
-        with random_functions.expanded(function) as name:
+        with rewritten_functions.expanded(function) as name:
             return bridge.lower(name, args)
     except LoweringError as error:
         trace.record("error", what=f"lowering {function}", error="InvalidArgumentError", message=error.message,
