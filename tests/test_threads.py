@@ -1,4 +1,5 @@
 """Many threads, few executables, functions that come and go: right results, bounded memory, no deadlock."""
+
 from __future__ import annotations
 
 import gc
@@ -12,7 +13,9 @@ import tensorflow as tf
 import tfxla_cluster
 from tfxla_cluster import service
 from tfxla_cluster.runtime import executable
-from tfxla_cluster.tf import cluster_program, coverage, must_compile, native_library, nested
+from tfxla_cluster.tf.clustering import cluster_program, coverage
+from tfxla_cluster.tf.must_compile import hook, nested
+from tfxla_cluster.tf.native_op import library
 
 FLAGS = {"tf_xla_auto_jit": "2", "tf_xla_cpu_global_jit": True, "tf_xla_min_cluster_size": 2}
 
@@ -53,8 +56,12 @@ def _functions() -> list[tuple[Callable, Callable]]:
     def clustered_variable(x):
         return tf.reduce_max(x * weight + 1.0)
 
-    return [(must, lambda a: (a * a + 1).sum()), (must_variable, lambda a: (a * 3).sum()),
-            (clustered, lambda a: (abs(a - 2) * 2).sum()), (clustered_variable, lambda a: (a * 3 + 1).max())]
+    return [
+        (must, lambda a: (a * a + 1).sum()),
+        (must_variable, lambda a: (a * 3).sum()),
+        (clustered, lambda a: (abs(a - 2) * 2).sum()),
+        (clustered_variable, lambda a: (a * 3 + 1).max()),
+    ]
 
 
 def _work(threads: int, calls: int, shapes: int) -> list[object]:
@@ -156,10 +163,17 @@ def test_functions_that_are_dropped_leave_nothing(enabled, must) -> None:
     def sizes() -> list[int]:
         gc.collect()
         once(0)
-        library = native_library.Library.get()
+        native = library.Library.get()
         context = __import__("tensorflow.python.eager.context", fromlist=["context"]).context()
-        return [len(library.programs), len(library.spare), len(must_compile.HOOK.routes), len(nested._made),
-                len(cluster_program._programs), len(coverage._graphs), len(context.list_function_names())]
+        return [
+            len(native.programs),
+            len(native.spare),
+            len(hook.HOOK.routes),
+            len(nested._made),
+            len(cluster_program._programs),
+            len(coverage._graphs),
+            len(context.list_function_names()),
+        ]
 
     with tfxla_cluster.config.patch(tfxla_cache_capacity=8):
         for k in range(30):

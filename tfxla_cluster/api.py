@@ -53,11 +53,12 @@ def connect() -> None:
     check_tensorflow()
     from . import service
     from .runtime import random_state
-    from .tf import native_op, session
+    from .tf import compiler_port
+    from .tf.native_op import op as native_op
 
-    if session.compile_hlo is not service.compile_hlo:
-        session.compile_hlo = service.compile_hlo
-        session.seed_random = random_state.seed
+    if compiler_port.compile_hlo is not service.compile_hlo:
+        compiler_port.compile_hlo = service.compile_hlo
+        compiler_port.seed_random = random_state.seed
         service.on_evict, service.usage = native_op.release, native_op.usage
         counters.provide(_native_counts)
         atexit.register(_at_exit)
@@ -75,7 +76,8 @@ def enable(**changes: Any) -> Enabled:
         flags.read_environment()
         flags.set_values(changes)
         connect()
-        from .tf import graph_pass, hooks
+        from .tf import graph_pass
+        from .tf.must_compile import hooks
 
         hooks.install()
         graph_pass.enable()
@@ -90,7 +92,8 @@ def disable() -> None:
     with _lock:
         if not _enabled:
             return
-        from .tf import graph_pass, hooks
+        from .tf import graph_pass
+        from .tf.must_compile import hooks
 
         graph_pass.disable()
         hooks.remove()
@@ -101,12 +104,12 @@ def jit(fn: Callable[..., Any] | None = None, input_signature: Sequence[Any] | N
         dynamic: bool | None = None) -> Any:
     """`fn` compiled whole and called directly (must-compile, lowest overhead); needs no `enable`.
 
-    Also a decorator, with or without arguments. See tf.jit.jit for `input_signature` and `dynamic`.
+    Also a decorator, with or without arguments. See tf.must_compile.jit.jit for `input_signature` and `dynamic`.
     """
     if fn is None:
         return lambda f: jit(f, input_signature, dynamic)
     connect()
-    from .tf.jit import jit as make
+    from .tf.must_compile.jit import jit as make
 
     return make(fn, input_signature, dynamic)
 
@@ -121,7 +124,7 @@ def stats() -> dict[str, Any]:
 def clear_cache() -> int:
     """Free the executables in memory; how many there were. Functions compile again when they are called."""
     from . import service
-    from .tf import native_op
+    from .tf.native_op import op as native_op
 
     count = service.current().clear()
     native_op.clear()
@@ -131,13 +134,14 @@ def clear_cache() -> int:
 def explain(fn: Callable[..., Any], *args: Any) -> str:
     """Why each op of `fn(*args)` would or would not be in a cluster, a line an op."""
     connect()
-    from .tf.explain import explain as answer
+    from .tf.clustering.explain import explain as answer
 
     return answer(fn, *args)
 
 
 def _native_counts() -> dict[str, int]:
-    from .tf import coverage, native_op
+    from .tf.clustering import coverage
+    from .tf.native_op import op as native_op
 
     return {"executions": native_op.executions(), **coverage.counts()}
 

@@ -6,23 +6,23 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from . import flags, trace
+from . import flags, gc_pause, trace
 from .codegen.kernel import key as kernel_key
 from .codegen.kernel import lower
 from .codegen.kernel import text as kernel_text
 from .codegen.kernel.ir import Kernel
 from .codegen.kernel.unit import Unit, UnitKernel
-from .codegen.llvm.compile import KernelCode, compile_kernels, object_files
 from .codegen.llvm.loader import Library
+from .codegen.llvm.object_code import KernelCode, compile_kernels, object_files
 from .dump import module_files
 from .dump.module_files import KernelFiles
 from .dump.sink import ModuleDump
 from .fusion import planner as fusion_planner
-from .ir import collection, verifier
+from .ir import verifier
 from .ir.dim import make, sample
 from .ir.node import Instr, Module
 from .passes import pipeline, pipelines
-from .runtime import planner
+from .runtime import plan_builder
 from .runtime.executable import Executable
 from .runtime.plan import LaunchPlan
 from .target import Target
@@ -52,7 +52,7 @@ def compile_module(module: Module, target: Target, dump: ModuleDump, fusion: boo
     Raises VerifierError for an invalid module and UnsupportedError for what has no kernel yet. Each
     stage's files are written as soon as the stage is done.
     """
-    with collection.paused():
+    with gc_pause.paused():
         return _compile_module(module, target, dump, fusion)
 
 
@@ -67,14 +67,14 @@ def _compile_module(module: Module, target: Target, dump: ModuleDump, fusion: bo
             fused = fuse(optimised, target, dump) if fusion else optimised
         module_files.after(dump, fused, target)
         with trace.phase("lower"):
-            units = {i: lower.lower(i, target) for i in planner.unit_instructions(fused)}
+            units = {i: lower.lower(i, target) for i in plan_builder.unit_instructions(fused)}
             shared = share_kernels(units)
         with trace.phase("codegen"):
             codes = compile_kernels(
                 [(k, s) for s, k in shared.kernels.items()], target, flags.get("tfxla_compile_threads"),
                 quick=brief_kernels(fused, units, shared), assembly=bool(dump))
         with trace.phase("plan"):
-            planned = planner.build(fused, units, shared.symbols)
+            planned = plan_builder.build(fused, units, shared.symbols)
         module_files.launch_plan(dump, planned.plan, fused, target)
         with trace.phase("load"):
             objects = object_files(codes)

@@ -24,7 +24,7 @@ from .runtime.store import from_flags
 from .target import Target
 
 if TYPE_CHECKING:  # not at run time: `enable` may run within the import of tensorflow, and needs this module whole
-    from .tf.session import CompileRequest
+    from .tf.compiler_port import CompileRequest
 
 
 # Functions whose compilations are remembered, to say why one compiles again.
@@ -33,7 +33,7 @@ _REMEMBERED = 10_000
 
 @dataclass(frozen=True)
 class Loaded:
-    """What tf.session.Loaded asks for; keeps the executable alive."""
+    """What tf.compiler_port.Loaded asks for; keeps the executable alive."""
 
     executable: Executable
     kernels: int
@@ -44,7 +44,7 @@ class Loaded:
 
 
 class Service:
-    """One a process: `compile_hlo` is what tf.session calls, on any thread."""
+    """One a process: `compile_hlo` is what tf.compiler_port calls, on any thread."""
 
     def __init__(self) -> None:
         self.lock = ForkSafeLock()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+from .graph_layout import NODE_HEIGHT, layout
 from .graphs import PLUMBING, hue
-from .layout import NODE_HEIGHT, layout
 from .markup import Html, el
 from .parsers.graphdef import Graph, Node, split_input
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tfxla_cluster.ir.opcode import OPCODES
 
-from .layout import layout
+from .graph_layout import layout
 from .model import where
 from .parsers.graphdef import Graph, Node, split_input
 from .parsers.hlo import Block, Hlo, Row

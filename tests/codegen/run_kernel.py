@@ -10,8 +10,8 @@ import numpy as np
 
 from tfxla_cluster.codegen.kernel import abi
 from tfxla_cluster.codegen.kernel.ir import Kernel
-from tfxla_cluster.codegen.llvm.compile import assemble, compile_kernel
 from tfxla_cluster.codegen.llvm.loader import Library
+from tfxla_cluster.codegen.llvm.object_code import assemble, compile_kernel
 from tfxla_cluster.ir import dim
 from tfxla_cluster.target import Target
 

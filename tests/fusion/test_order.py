@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from tfxla_cluster.fusion.order import Group, Order
+from tfxla_cluster.fusion.group_order import Group, Order
 from tfxla_cluster.ir import shape
 from tfxla_cluster.ir.dtype import F32
 from tfxla_cluster.ir.node import Instr

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfxla_inspect.layout import MAX_SPAN, NODE_HEIGHT, layout
+from tfxla_inspect.graph_layout import MAX_SPAN, NODE_HEIGHT, layout
 
 GRAPHS = st.integers(1, 40).flatmap(
     lambda n: st.tuples(

@@ -7,21 +7,21 @@ from tfxla_cluster.codegen.kernel.ir import Kernel
 from tfxla_cluster.codegen.kernel.key import key
 from tfxla_cluster.codegen.kernel.lower import lower
 from tfxla_cluster.codegen.kernel.unit import UnitKernel
-from tfxla_cluster.codegen.llvm.compile import compile_kernels, object_files
 from tfxla_cluster.codegen.llvm.loader import Library
+from tfxla_cluster.codegen.llvm.object_code import compile_kernels, object_files
 from tfxla_cluster.fusion.planner import fuse
 from tfxla_cluster.ir.node import Module
 from tfxla_cluster.ir.text import parse
-from tfxla_cluster.runtime import host, planner
+from tfxla_cluster.runtime import host, plan_builder
 from tfxla_cluster.runtime.executable import Executable
 
 
-def plan_of(module: Module) -> tuple[planner.Planned, dict[str, Kernel]]:
+def plan_of(module: Module) -> tuple[plan_builder.Planned, dict[str, Kernel]]:
     """The plan, and each machine-code symbol with its kernel."""
-    units = {instr: lower(instr, host.target()) for instr in planner.unit_instructions(module)}
+    units = {instr: lower(instr, host.target()) for instr in plan_builder.unit_instructions(module)}
     kernels = [s.kernel for unit in units.values() for s in unit.steps if isinstance(s, UnitKernel)]
     symbols = {k: "k_" + hashlib.sha256(key(k).encode()).hexdigest()[:16] for k in kernels}
-    return planner.build(module, units, symbols), {symbols[k]: k for k in kernels}
+    return plan_builder.build(module, units, symbols), {symbols[k]: k for k in kernels}
 
 
 def compile_text(text: str, fused: bool = False) -> Executable:

@@ -16,16 +16,7 @@ from tfxla_cluster.ir.dtype import F32, S32, S64, from_numpy
 from tfxla_cluster.ir.shape import array
 from tfxla_cluster.runtime import native
 from tfxla_cluster.runtime.executable import Executable, trim_memory
-from tfxla_cluster.runtime.plan import (
-    BranchStep,
-    CopyStep,
-    KernelStep,
-    LaunchPlan,
-    LoopStep,
-    Ref,
-    SizeSource,
-    SizeStep,
-)
+from tfxla_cluster.runtime.plan import BranchStep, CopyStep, KernelStep, LaunchPlan, LoopStep, Ref, SizeSource, SizeStep
 
 from .hand import HandCode, kernel, sum_plan, vector
 

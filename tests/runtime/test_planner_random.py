@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from tfxla_cluster.codegen.kernel.ir import Kernel
-from tfxla_cluster.codegen.llvm.compile import KernelCode, compile_kernels, object_files
 from tfxla_cluster.codegen.llvm.loader import Library
+from tfxla_cluster.codegen.llvm.object_code import KernelCode, compile_kernels, object_files
 from tfxla_cluster.fusion.planner import fuse
 from tfxla_cluster.ir import evaluator, text
 from tfxla_cluster.ir.builder import Builder

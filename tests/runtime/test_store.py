@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tfxla_cluster.codegen.llvm.compile import compile_kernels, object_files
+from tfxla_cluster.codegen.llvm.object_code import compile_kernels, object_files
 from tfxla_cluster.errors import InputFileError
 from tfxla_cluster.ir import dim as dims
 from tfxla_cluster.ir.text import parse

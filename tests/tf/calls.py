@@ -6,7 +6,8 @@ from contextlib import contextmanager
 import tensorflow as tf
 
 from tfxla_cluster import flags
-from tfxla_cluster.tf import encapsulate, graph_pass
+from tfxla_cluster.tf import graph_pass
+from tfxla_cluster.tf.clustering import encapsulate
 
 
 class CallProgram:

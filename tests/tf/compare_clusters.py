@@ -85,11 +85,11 @@ def child(ours: bool, directory: str) -> None:
     if ours:
         from tests.tf import calls
         from tfxla_cluster import flags, trace
-        from tfxla_cluster.tf import graph_pass, grappler
+        from tfxla_cluster.tf import graph_pass, grappler_plugin
 
         flags.set_values({**flags.parse(os.environ["TFXLA_TEST_FLAGS"]), "xla_dump_to": directory})
         graph_pass.make_program = lambda function: calls.CallProgram(function, True)
-        grappler.enable(graph_pass.transform)
+        grappler_plugin.enable(graph_pass.transform)
         assert trace.directory() == directory
     else:
         off = ("remapping", "layout_optimizer", "arithmetic_optimization", "shape_optimization", "constant_folding")

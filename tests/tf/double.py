@@ -14,8 +14,8 @@ from tests import oracle
 from tfxla_cluster.errors import UnsupportedError
 from tfxla_cluster.ir import dtype as dtypes
 from tfxla_cluster.ir.shape import Shape, array
-from tfxla_cluster.lower import wire
-from tfxla_cluster.tf import session
+from tfxla_cluster.tf import compiler_port
+from tfxla_cluster.tf2xla import wire
 
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p),
                           ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_int64))
@@ -57,7 +57,7 @@ def _program_shape(proto: bytes) -> tuple[list[Shape], Shape]:
     raise AssertionError("no program shape")
 
 
-compiled: list[session.CompileRequest] = []
+compiled: list[compiler_port.CompileRequest] = []
 _runs = [0]
 
 
@@ -66,7 +66,7 @@ def runs() -> int:
     return _runs[0]
 
 
-def compile_hlo(proto: bytes, request: session.CompileRequest) -> Double:
+def compile_hlo(proto: bytes, request: compiler_port.CompileRequest) -> Double:
     parameters, result = _program_shape(proto)
     outputs = result.elements if result.is_tuple else (result,)
     compiled.append(request)
@@ -93,4 +93,4 @@ def _view(address: int | None, shape: Shape) -> np.ndarray:
 
 def install(monkeypatch: Any) -> None:
     """Until the test ends, compile with the stand-in."""
-    monkeypatch.setattr(session, "compile_hlo", compile_hlo)
+    monkeypatch.setattr(compiler_port, "compile_hlo", compile_hlo)

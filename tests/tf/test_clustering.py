@@ -7,12 +7,12 @@ import pytest
 from tensorflow.core.framework import graph_pb2, types_pb2
 
 from tests.tf.calls import CallProgram
-from tfxla_cluster.tf import copied
-from tfxla_cluster.tf.clustering import CLUSTERED_ATTR, Options, find_clusters
-from tfxla_cluster.tf.encapsulate import encapsulate
-from tfxla_cluster.tf.graph import Graph
+from tfxla_cluster.tf.clustering import copied_constants
+from tfxla_cluster.tf.clustering.encapsulate import encapsulate
+from tfxla_cluster.tf.clustering.mark_for_compilation import CLUSTERED_ATTR, Options, find_clusters
+from tfxla_cluster.tf.clustering.support import Checker
+from tfxla_cluster.tf.graph.view import Graph
 from tfxla_cluster.tf.graph_pass import sortable
-from tfxla_cluster.tf.support import Checker
 
 INPUTS = {"Placeholder": 0, "Const": 0, "NoOp": 0, "Identity": 1, "Neg": 1, "AddV2": 2, "Mul": 2, "StringLength": 1,
           "Shape": 1, "Fill": 2}
@@ -54,9 +54,9 @@ def clustered(graph_def: graph_pb2.GraphDef) -> tuple[graph_pb2.GraphDef, int]:
 
 
 @pytest.mark.parametrize("first", range(0, 1000, 100))
-@pytest.mark.parametrize("limit", [copied.MAX_CONSTANT_BYTES, 0])
+@pytest.mark.parametrize("limit", [copied_constants.MAX_CONSTANT_BYTES, 0])
 def test_calls_make_no_cycle(first: int, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copied, "MAX_CONSTANT_BYTES", limit)
+    monkeypatch.setattr(copied_constants, "MAX_CONSTANT_BYTES", limit)
     made = 0
     for seed in range(first, first + 100):
         graph = drawn(seed)

@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from tfxla_cluster.tf import deadness
-from tfxla_cluster.tf.graph import Graph
+from tfxla_cluster.tf.graph import deadness
+from tfxla_cluster.tf.graph.view import Graph
 
 
 def conditions(function, *specs):

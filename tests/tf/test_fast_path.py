@@ -11,9 +11,9 @@ import tensorflow as tf
 
 from tests.tf import double
 from tfxla_cluster import flags
-from tfxla_cluster.tf import fast_path, hooks
-from tfxla_cluster.tf.jit import jit
-from tfxla_cluster.tf.must_compile import HOOK
+from tfxla_cluster.tf.must_compile import fast_path, hooks
+from tfxla_cluster.tf.must_compile.hook import HOOK
+from tfxla_cluster.tf.must_compile.jit import jit
 
 
 @pytest.fixture

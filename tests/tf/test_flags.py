@@ -15,7 +15,7 @@ from tfxla_cluster import compiler, counters, flags
 from tfxla_cluster.dump import sink
 from tfxla_cluster.ir.text import parse, render
 from tfxla_cluster.runtime import host
-from tfxla_cluster.tf import clustering
+from tfxla_cluster.tf.clustering import mark_for_compilation
 
 PACKAGE = Path(tfxla_cluster.__file__).parent
 AUTO = {"tf_xla_auto_jit": "2", "tf_xla_cpu_global_jit": True, "tf_xla_min_cluster_size": 2}
@@ -71,7 +71,7 @@ def test_what_is_clustered(changes: dict[str, object], clusters: int) -> None:
 
 
 def test_fuel() -> None:
-    used = clustering._process_fuel.used
+    used = mark_for_compilation._process_fuel.used
     assert run(tf_xla_clustering_fuel=used)[0]["clusters"] == 0
     assert run(tf_xla_clustering_fuel=used + 10_000)[0]["clusters"] == 1
 

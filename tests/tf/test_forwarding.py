@@ -7,7 +7,7 @@ import tensorflow as tf
 
 import tfxla_cluster
 from tfxla_cluster import flags
-from tfxla_cluster.tf.forwarding import forward
+from tfxla_cluster.tf.rewrites.forwarding import forward
 
 
 def graph_of(function):

@@ -221,7 +221,7 @@ def test_flags_leave_ops_out_with_a_reason(monkeypatch, changes, rule) -> None:
 
 
 def test_unknown_op_in_the_flag_is_named(monkeypatch) -> None:
-    from tfxla_cluster.tf import support
+    from tfxla_cluster.tf.clustering import support
 
     with pytest.raises(tf.errors.InvalidArgumentError, match="The operation 'Foo' passed to --tf_xla_ops_to_cluster "
                        "is not supported by XLA."):

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from tfxla_cluster.tf.merging import NO_COLOUR, merge
+from tfxla_cluster.tf.clustering.merging import NO_COLOUR, merge
 
 BIG = 2**31 - 1
 

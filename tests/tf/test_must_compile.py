@@ -12,8 +12,9 @@ import tensorflow as tf
 from tests.tf import double
 from tests.tf.programs import PROGRAMS
 from tfxla_cluster import counters, flags
-from tfxla_cluster.tf import graph_pass, hooks
-from tfxla_cluster.tf.must_compile import HOOK
+from tfxla_cluster.tf import graph_pass
+from tfxla_cluster.tf.must_compile import hooks
+from tfxla_cluster.tf.must_compile.hook import HOOK
 
 
 @pytest.fixture
@@ -151,12 +152,12 @@ def test_unsupported_falls_back_once_or_raises(ours: None, capsys: pytest.Captur
 
 
 def test_internal_error_falls_back(ours: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tfxla_cluster.tf import session
+    from tfxla_cluster.tf import compiler_port
 
     def broken(proto: bytes, request: Any) -> Any:
         raise ZeroDivisionError("bug")
 
-    monkeypatch.setattr(session, "compile_hlo", broken)
+    monkeypatch.setattr(compiler_port, "compile_hlo", broken)
     v = tf.Variable(1.0)
     f = tf.function(lambda x: v.assign_add(x), jit_compile=True)
     assert f(tf.constant(2.0)).numpy() == 3.0 and v.numpy() == 3.0
@@ -214,12 +215,12 @@ def test_stock_compiles_what_only_the_compiler_refuses(
     ours: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from tfxla_cluster.errors import UnsupportedError
-    from tfxla_cluster.tf import session
+    from tfxla_cluster.tf import compiler_port
 
     def refuse(proto: bytes, request: Any) -> Any:
         raise UnsupportedError("opcode x is not compiled yet")
 
-    monkeypatch.setattr(session, "compile_hlo", refuse)
+    monkeypatch.setattr(compiler_port, "compile_hlo", refuse)
     v = tf.Variable(1.0)
     f = tf.function(lambda x: v.assign_add(x), jit_compile=True)
     outer = tf.function(lambda x: f(x) + 1.0)

@@ -15,9 +15,9 @@ from tensorflow.python.eager import context
 from tfxla_cluster.errors import UnsupportedError
 from tfxla_cluster.ir import dim as dims
 from tfxla_cluster.ir.dim import make, sym
-from tfxla_cluster.tf import native_op
-from tfxla_cluster.tf.native_op import InputView, Program
-from tfxla_cluster.tf.native_records import ANY, UNREAD, Entry, Guard, Output, postfix
+from tfxla_cluster.tf.native_op import op as native_op
+from tfxla_cluster.tf.native_op.op import InputView, Program
+from tfxla_cluster.tf.native_op.records import ANY, UNREAD, Entry, Guard, Output, postfix
 
 F32, I32 = tf.float32.as_datatype_enum, tf.int32.as_datatype_enum
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p),

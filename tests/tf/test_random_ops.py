@@ -8,7 +8,7 @@ from tensorflow.core.framework import attr_value_pb2, function_pb2
 from tensorflow.python.eager import context
 from tensorflow.python.ops import stateless_random_ops
 
-from tfxla_cluster.tf import random_ops
+from tfxla_cluster.tf.rewrites import random_ops
 
 
 def compiled(function, seed):

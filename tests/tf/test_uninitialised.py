@@ -114,14 +114,14 @@ def test_nested_strict_says_what_stock_says() -> None:
 def test_a_nested_function_with_variables_that_falls_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """The graph branches to stock XLA; that branch is not made native again, without end."""
     from tfxla_cluster.errors import UnsupportedError
-    from tfxla_cluster.tf import session
+    from tfxla_cluster.tf import compiler_port
 
     v = tf.Variable([3.0, 4.0])
     with tfxla_cluster.enable():
         def refuse(data: bytes, request: Any) -> Any:
             raise UnsupportedError("not today")
 
-        monkeypatch.setattr(session, "compile_hlo", refuse)
+        monkeypatch.setattr(compiler_port, "compile_hlo", refuse)
         f = _nested(_first_write)
         for _ in range(2):
             assert f(v, tf.constant(ONES)).numpy().tolist() == [4.0, 4.0]

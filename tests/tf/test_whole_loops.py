@@ -5,7 +5,7 @@ import numpy as np
 import tensorflow as tf
 
 from tests.tf.calls import clustering
-from tfxla_cluster.tf import whole_loops
+from tfxla_cluster.tf.rewrites import whole_loops
 
 
 def test_a_compilable_loop_is_one_op_of_the_cluster(monkeypatch) -> None:

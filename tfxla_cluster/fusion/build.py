@@ -7,8 +7,8 @@ from ..ir.node import Computation, Instr
 from ..ir.rewrite import Names
 from ..ir.shape import tuple_of
 from .graph import Graph
+from .group_order import Group, Order
 from .legality import HEROES
-from .order import Group, Order
 
 
 def fused(graph: Graph, order: Order, names: Names) -> Computation:

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 
 from ..ir.node import Computation, Instr
 from ..ir.opcode import is_elementwise
+from .group_order import Group, Order
 from .legality import fusible, hero, virtual
-from .order import Group, Order
 
 
 class Graph:

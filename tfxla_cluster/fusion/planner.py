@@ -20,9 +20,9 @@ from .build import fused
 from .cost import MAX_INSTRS, bytes_of, costly, elements_of, pays
 from .extent import same_all
 from .graph import Graph, order_of
+from .group_order import Group
 from .index import flatten
 from .legality import HEROES
-from .order import Group
 from .program import analyse_parts
 
 Record = Callable[[dict[str, Any]], None]

@@ -3,9 +3,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from .. import trace
+from .. import gc_pause, trace
 from ..errors import InternalError, VerifierError
-from ..ir import collection, text
+from ..ir import text
 from ..ir.node import Module
 from ..ir.verifier import Verifier
 from .base import Pass
@@ -22,7 +22,7 @@ def run(module: Module, name: str, passes: Sequence[Pass], observer: Observer | 
     compares texts, so that a pass that returns a new but equal module, or mutates, is caught.
     InternalError names the pass whose output is invalid.
     """
-    with collection.paused():
+    with gc_pause.paused():
         return _run(module, name, passes, observer, strict)
 
 

@@ -10,7 +10,7 @@ from . import (
     constant_folding,
     cse,
     dce,
-    layout,
+    layout_normaliser,
     map_inliner,
     operand_folding,
     reshape_mover,
@@ -23,7 +23,7 @@ from .base import Pass
 
 PASSES: dict[str, Pass] = {p.name: p for p in (
     algebraic.PASS, barriers.PASS, batch_norm.PASS, call_inliner.PASS, constant_folding.PASS, cse.PASS,
-    cse.DEDUPLICATE, dce.PASS, layout.PASS, map_inliner.PASS, operand_folding.PASS, reshape_mover.PASS,
+    cse.DEDUPLICATE, dce.PASS, layout_normaliser.PASS, map_inliner.PASS, operand_folding.PASS, reshape_mover.PASS,
     rng_expander.PASS, size_namer.PASS, sort_simplifier.PASS, while_simplifier.PASS,
 )}
 
@@ -34,7 +34,7 @@ def optimize(target: Target) -> list[Pass]:
         dce.PASS,
         call_inliner.PASS,
         size_namer.PASS,
-        layout.PASS,
+        layout_normaliser.PASS,
         cse.DEDUPLICATE,
         batch_norm.PASS,
         rng_expander.PASS,

@@ -9,7 +9,6 @@ import numpy as np
 
 from ..errors import InternalError, UnsupportedError
 from ..ir.dim import Dim, DimExpr
-from .layout import EXPRESSIONS, PLACE_KINDS, STEPS
 from .plan import (
     BranchStep,
     CopyStep,
@@ -24,6 +23,7 @@ from .plan import (
     refs,
     walk,
 )
+from .record_layout import EXPRESSIONS, PLACE_KINDS, STEPS
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ from ..ir.shape import Shape
 from ..locks import ForkSafeLock
 from . import native
 from .encode import Encoded, encode
-from .layout import RECORD, STATUS_CLOSED, STATUS_NO_MEMORY
 from .plan import CopyStep, KernelStep, LaunchPlan, walk
 from .pool import DEFAULTS
+from .record_layout import RECORD, STATUS_CLOSED, STATUS_NO_MEMORY
 
 ALIGN = 64
 _SHARED_CONSTANT = 4096  # bytes from which equal constants of all executables share memory

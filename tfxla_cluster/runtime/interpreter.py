@@ -13,8 +13,8 @@ from collections.abc import Callable
 from llvmlite import ir
 
 from . import random_state
-from .layout import CONTEXT, EXPRESSIONS, RECORD, REGION, STATUS_CLOSED, STATUS_NO_MEMORY, STATUS_OK, STEPS
 from .pool import FLUSH_DENORMALS, Pool, get_mxcsr, now_ns, set_mxcsr
+from .record_layout import CONTEXT, EXPRESSIONS, RECORD, REGION, STATUS_CLOSED, STATUS_NO_MEMORY, STATUS_OK, STEPS
 from .words import Function, Local, Word, global_words
 
 SLOTS = 16

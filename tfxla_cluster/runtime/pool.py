@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from .layout import CONTEXT, REGION, STATUS_NO_MEMORY
+from .record_layout import CONTEXT, REGION, STATUS_NO_MEMORY
 from .words import Function, Value, Word, global_words
 
 LINE = 16  # words in two cache lines, what adjacent-line prefetch couples

@@ -14,26 +14,17 @@ from tensorflow.core.framework import graph_pb2
 from .. import flags, trace
 from ..counters import add as count
 from ..decision import Decision
-from ..lower import sources
-from . import (
-    cluster_checks,
-    cluster_program,
-    coverage,
-    effects,
-    forwarding,
-    grappler,
-    nested,
-    pbtxt,
-    random_ops,
-    support,
-    whole_loops,
-)
-from .cluster_program import fallen_back, make_program
-from .clustering import CLUSTERED_ATTR, Clustering, Options, find_clusters
-from .encapsulate import ClusterFunction, encapsulate
-from .graph import Graph, NodeDef
-from .must_compile import HOOK
-from .native_op import Program, ensure_registered
+from ..tf2xla import sources
+from . import grappler_plugin
+from .clustering import cluster_checks, cluster_program, coverage, graph_dumps, support
+from .clustering.cluster_program import fallen_back, make_program
+from .clustering.encapsulate import ClusterFunction, encapsulate
+from .clustering.mark_for_compilation import CLUSTERED_ATTR, Clustering, Options, find_clusters
+from .graph.view import Graph, NodeDef
+from .must_compile import nested
+from .must_compile.hook import HOOK
+from .native_op.op import Program, ensure_registered
+from .rewrites import effects, forwarding, random_ops, whole_loops
 
 _PLUMBING_RULES = frozenset({"argument", "control_flow", "variable", "effect", "done", "control_only", "not_marked"})
 _PLUMBING_OPS = frozenset({"Const", "Identity", "NoOp"})
@@ -44,7 +35,7 @@ def enable() -> None:
     ensure_registered()
     HOOK.on_removed = _forget
     whole_loops.install(lambda: Options.from_flags().global_jit)
-    grappler.enable(transform)
+    grappler_plugin.enable(transform)
 
 
 def _forget(names: list[str]) -> None:
@@ -55,7 +46,7 @@ def _forget(names: list[str]) -> None:
 
 def disable() -> None:
     """Graphs and traces are TensorFlow's again."""
-    grappler.disable()
+    grappler_plugin.disable()
     whole_loops.remove()
 
 
@@ -177,7 +168,7 @@ def report(original: graph_pb2.GraphDef, graph_def: graph_pb2.GraphDef, graph: G
     count("functions")
     count("clusters", len(clustering.clusters))
     worth_a_file = bool(clustering.clusters or left_out(graph, clustering) or flags.get("tf_xla_clustering_debug"))
-    name = pbtxt.write(original, graph_def, graph, clustering) if worth_a_file and pbtxt.wanted() else ""
+    name = graph_dumps.write(original, graph_def, graph, clustering) if worth_a_file and graph_dumps.wanted() else ""
     if trace.wants("cluster") or trace.wants("unclustered"):
         _record(graph, clustering, name)
 

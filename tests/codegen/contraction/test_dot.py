@@ -8,7 +8,7 @@ from tests.codegen import run_kernel, run_unit
 from tfxla_cluster.codegen.kernel import lower
 from tfxla_cluster.codegen.kernel.lower.contraction_build import build
 from tfxla_cluster.codegen.kernel.lower.dot import describe
-from tfxla_cluster.codegen.llvm.compile import compile_kernel
+from tfxla_cluster.codegen.llvm.object_code import compile_kernel
 from tfxla_cluster.ir import dim, shape
 from tfxla_cluster.ir.dtype import DTYPES
 from tfxla_cluster.ir.node import Instr

@@ -15,8 +15,8 @@ from tfxla_cluster.codegen.kernel.ir import Kernel
 from tfxla_cluster.codegen.kernel.key import key
 from tfxla_cluster.codegen.kernel.text import render
 from tfxla_cluster.codegen.llvm import elf
-from tfxla_cluster.codegen.llvm.compile import assemble, compile_kernel, compile_kernels
 from tfxla_cluster.codegen.llvm.loader import Library
+from tfxla_cluster.codegen.llvm.object_code import assemble, compile_kernel, compile_kernels
 from tfxla_cluster.errors import InternalError
 from tfxla_cluster.ir.dim import Dim, sym
 from tfxla_cluster.ir.dtype import BF16, DTYPES, F32

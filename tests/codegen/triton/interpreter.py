@@ -71,7 +71,7 @@ class _Name(str):
 
 
 def main(path: str) -> None:
-    from tfxla_cluster.codegen.triton.compile import load
+    from tfxla_cluster.codegen.triton.artefacts import load
 
     with open(path, "rb") as file:
         source, inputs, outputs, sizes, tasks = pickle.load(file)

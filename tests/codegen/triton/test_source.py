@@ -6,7 +6,7 @@ import pytest
 
 from tests.codegen.triton import interpreter
 from tfxla_cluster.codegen.kernel.builder import KernelBuilder
-from tfxla_cluster.codegen.triton import compile as triton_compile
+from tfxla_cluster.codegen.triton import artefacts as triton_compile
 from tfxla_cluster.codegen.triton.source import render
 from tfxla_cluster.errors import UnsupportedError
 from tfxla_cluster.ir.dim import sym

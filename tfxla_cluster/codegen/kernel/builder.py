@@ -7,23 +7,7 @@ from typing import Any
 
 from ...ir.dim import Dim
 from ...ir.dtype import PRED, S64, DType
-from .ir import (
-    Buffer,
-    Const,
-    For,
-    If,
-    Kernel,
-    Load,
-    Op,
-    Product,
-    Reduce,
-    Region,
-    Size,
-    Stmt,
-    Store,
-    Var,
-    While,
-)
+from .ir import Buffer, Const, For, If, Kernel, Load, Op, Product, Reduce, Region, Size, Stmt, Store, Var, While
 
 
 class KernelBuilder:

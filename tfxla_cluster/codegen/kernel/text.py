@@ -4,23 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from .ir import (
-    Buffer,
-    Const,
-    For,
-    If,
-    Kernel,
-    Load,
-    Op,
-    Product,
-    Reduce,
-    Region,
-    Size,
-    Stmt,
-    Store,
-    Var,
-    While,
-)
+from .ir import Buffer, Const, For, If, Kernel, Load, Op, Product, Reduce, Region, Size, Stmt, Store, Var, While
 
 
 def render(kernel: Kernel) -> str:

@@ -8,23 +8,7 @@ from ...errors import InternalError
 from ...ir.dtype import S64
 from ...target import Target
 from ..kernel import abi
-from ..kernel.ir import (
-    Buffer,
-    Const,
-    For,
-    If,
-    Kernel,
-    Load,
-    Op,
-    Product,
-    Reduce,
-    Region,
-    Size,
-    Stmt,
-    Store,
-    Var,
-    While,
-)
+from ..kernel.ir import Buffer, Const, For, If, Kernel, Load, Op, Product, Reduce, Region, Size, Stmt, Store, Var, While
 from . import loops, ops
 from .analysis import index_variables
 from .asm import Asm

@@ -5,9 +5,9 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
+from ... import gc_pause
 from ...errors import ParseError
 from .. import attributes as table
-from .. import collection
 from ..node import NO_METADATA, Alias, Computation, Instr, Metadata, Module
 from ..opcode import OPCODES
 from ..text.instruction import take_sources
@@ -21,7 +21,7 @@ _MUST_ALIAS = 2
 def read(data: bytes) -> Module:
     """The module in `data`. ParseError when it is neither proto, or uses what the IR does not have."""
     proto = _decode(data)
-    with collection.paused():
+    with gc_pause.paused():
         return _Reader(proto).module()
 
 

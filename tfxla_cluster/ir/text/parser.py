@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import re
 
-from .. import collection
+from ... import gc_pause
 from ..node import Alias, Computation, Module
 from .attributes import raw_value
 from .frames import TABLES, Frames
@@ -20,7 +20,7 @@ def parse(text: str, filename: str = "", *, allow_elided: bool = False) -> Modul
     Literals that were elided (`{...}`) are an error, or zeros with `allow_elided` (to look at, not to run).
     """
     scan = Scanner(text, filename, allow_elided)
-    with collection.paused():
+    with gc_pause.paused():
         try:
             return _Parser(scan).module()
         except (ValueError, OverflowError) as error:  # a number that is none, or that no dtype holds

@@ -9,7 +9,7 @@ from ....ir.dtype import S64
 from ....ir.node import Instr
 from ..builder import KernelBuilder
 from ..ir import Buffer, Var
-from .order import ordered, unsigned_key
+from .total_order import ordered, unsigned_key
 
 if TYPE_CHECKING:
     from .sort import Line

@@ -14,7 +14,7 @@ from ....target import Target
 from ..builder import KernelBuilder
 from ..ir import Buffer, Var
 from ..unit import Unit, UnitKernel, UnitRef
-from .order import ordered, signed_key
+from .total_order import ordered, signed_key
 
 MAX_K = 1024  # entries kept in scratch
 

@@ -1,0 +1,1 @@
+"""Which nodes are compiled together, why the others are not, and the clusters put into the graph."""

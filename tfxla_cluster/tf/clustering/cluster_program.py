@@ -1,0 +1,187 @@
+"""The program behind a cluster's native op: compiled at first execution, the original ops where it cannot be.
+
+Where the flags say so an execution does not wait for it: --tf_xla_async_compilation compiles on a thread of our
+own while TensorFlow's ops run, --tf_xla_always_defer_compilation never compiles.
+"""
+from __future__ import annotations
+
+import atexit
+import queue
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tensorflow.python.eager import context
+
+from ... import flags, trace
+from ...counters import add as count
+from ...errors import UnsupportedError
+from ...tf2xla import sources
+from ..functions import function_compiler
+from ..native_op.op import InputView, Program
+from ..native_op.records import Entry
+from .encapsulate import ClusterFunction
+
+_COPIED = 1 << 20  # bytes: of larger inputs no copy is kept for a later compilation
+
+
+def make_program(function: ClusterFunction) -> Program:
+    """The program of a cluster of the function that this thread is executing; it goes when that one goes."""
+    interface = function_compiler.Interface(function.name, tuple(function.input_types), frozenset(),
+                                    tuple(function.output_types), ())
+    caller = sources.caller()
+
+    def lines() -> dict[str, str]:
+        known = sources.caller_lines(caller) if trace.directory() else {}
+        return {node: line for node in function.nodes if (line := sources.place(known, node))}
+
+    def compile(inputs: list[InputView]) -> Entry:
+        try:
+            with registered(function):
+                return function_compiler.compile_function(interface, inputs, "cluster", function.name, lines())
+        except UnsupportedError as error:
+            fallen_back(function.name, str(error))
+            raise
+        except Exception as error:
+            # Whatever went wrong, the original ops can run: automatic clustering never breaks a program.
+            fallen_back(function.name, f"{type(error).__name__}: {error}")
+            raise UnsupportedError(str(error)) from error
+
+    program = Program(function.name, function.input_types, function.output_types, compile)
+    program.later = _Later(program)
+    if caller:
+        with _lock:
+            _programs[caller].append(program)
+    return program
+
+
+def fallen_back(name: str, reason: str) -> None:
+    """Record that a cluster runs its original ops."""
+    short = reason.splitlines()[0][:300] if reason else "unknown"
+    count("fallbacks", reason=short)
+    trace.record("fallback", what=name, reason=reason)
+    trace.once(f"cluster:{short}", f"{name} runs TensorFlow's ops, because it could not be compiled ({short})")
+
+
+_lock = threading.RLock()
+_programs: defaultdict[str, list[Program]] = defaultdict(list)
+_registered: Counter[str] = Counter()
+
+
+def forget(callers: Iterable[str]) -> None:
+    """These functions are gone: so are the programs of their clusters, once TensorFlow has dropped the kernels."""
+    with _lock:
+        gone = [program for caller in callers for program in _programs.pop(caller, ())]
+    for program in gone:
+        program.close()
+
+
+@contextmanager
+def registered(function: ClusterFunction) -> Iterator[None]:
+    """A cluster's function and what it calls are in the eager context, where the bridge looks them up."""
+    ctx, added = context.context(), []
+    with _lock:
+        for fdef in [*function.library.values(), function.fdef]:
+            name = fdef.signature.name
+            if _registered[name] or not ctx.has_function(name.encode()):
+                if not _registered[name]:
+                    ctx.add_function_def(fdef)
+                _registered[name] += 1
+                added.append(name)
+    try:
+        yield
+    finally:
+        with _lock:
+            for name in added:
+                _registered[name] -= 1
+                if not _registered[name]:
+                    del _registered[name]
+                    ctx.remove_function(name.encode())
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy(InputView):
+    """An input of an execution that did not wait: its data where it is small enough to be kept."""
+
+    data: bytes | None = None
+
+    def bytes(self) -> bytes:
+        if self.data is None:
+            raise UnsupportedError(f"compiling needs the value of an input of more than {_COPIED} bytes")
+        return self.data
+
+
+def _copy(view: InputView) -> InputView:
+    return _Copy(view.dtype, view.dims, 0, view.size, view.bytes() if view.size <= _COPIED else None)
+
+
+class _Later:
+    """`Program.later` of a cluster: whether its compilation is put off, and then to when."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.pending: set[tuple[tuple[int, tuple[int, ...]], ...]] = set()
+        self.deferred = False
+
+    def __call__(self, inputs: list[InputView]) -> bool:
+        if flags.get("tf_xla_always_defer_compilation"):
+            if not self.deferred:
+                self.deferred = True
+                fallen_back(self.program.name, "--tf_xla_always_defer_compilation is set")
+            return True
+        if not flags.get("tf_xla_async_compilation"):
+            return False
+        key = tuple((view.dtype, view.dims) for view in inputs)
+        if key not in self.pending:
+            self.pending.add(key)
+            copies = [_copy(view) for view in inputs]
+            _worker.submit(lambda: self._compile(key, copies))
+        return True
+
+    def _compile(self, key: tuple[tuple[int, tuple[int, ...]], ...], inputs: list[InputView]) -> None:
+        try:
+            self.program.prepare(inputs)
+        except Exception as error:  # noqa: BLE001 - on a thread of our own: it would be lost
+            trace.record("error", what=f"compiling {self.program.name}", error=type(error).__name__,
+                         message=str(error))
+        finally:
+            self.pending.discard(key)
+
+
+class _Worker:
+    """One thread that compiles; at exit the compilation under way finishes, so that the dump is whole."""
+
+    def __init__(self) -> None:
+        self.jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self.lock = threading.Lock()
+        self.idle = threading.Lock()
+        self.thread: threading.Thread | None = None
+        self.stopped = False
+
+    def submit(self, job: Callable[[], None]) -> None:
+        with self.lock:
+            self.jobs.put(job)
+            # After a fork the child has the object but not the thread.
+            if self.thread is None or not self.thread.is_alive():
+                self.idle = threading.Lock()
+                self.thread = threading.Thread(target=self._run, args=(self.idle,), daemon=True,
+                                               name="tfxla_compile")
+                self.thread.start()
+                atexit.register(self._stop)
+
+    def _run(self, idle: threading.Lock) -> None:
+        while not self.stopped:
+            job = self.jobs.get()
+            with idle:
+                if not self.stopped:
+                    job()
+
+    def _stop(self) -> None:
+        self.stopped = True
+        with self.idle:
+            pass
+
+
+_worker = _Worker()

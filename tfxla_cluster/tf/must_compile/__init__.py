@@ -1,0 +1,1 @@
+"""Functions with jit_compile=True: the hooks that run them, nested ones, the direct call."""

@@ -1,0 +1,235 @@
+"""Hook F: calls of must-compile functions that skip TensorFlow's binding, tracing look-up and interpolation.
+
+`Function.__call__` -> guards on the thread's state -> a key of the arguments -> a plan (our op, the captures,
+how to pack results) -> one TFE_Py_Execute. Whatever a guard does not hold for takes TensorFlow's own path, which
+also learns: after it ran, the plan is made and checked to bind the very tensors TensorFlow binds.
+
+Keys hold each tensor's dtype and shape, and Python scalars with their types. The names of guards are GUARDS.
+"""
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python import pywrap_tfe  # pylint: disable=no-name-in-module
+from tensorflow.python.eager import cancellation, context
+from tensorflow.python.eager.polymorphic_function import eager_function_run, polymorphic_function
+from tensorflow.python.framework import ops
+from tensorflow.python.saved_model import save_context
+
+from ... import flags
+from . import hook
+
+Function = polymorphic_function.Function
+GUARDS = {
+    "eager": "called while a graph is built, or functions run eagerly",
+    "device": "inside tf.device",
+    "tape": "a gradient tape or forward accumulator is recording",
+    "strategy": "inside a distribution strategy",
+    "callbacks": "an op callback, a cancellation manager or a save context is active",
+    "keywords": "called with keyword arguments",
+    "argument": "an argument is no tensor, number, string, None, or list, tuple or dict of these",
+    "signature": "first call with these dtypes, shapes and values",
+    "binding": "TensorFlow binds other tensors than those passed",
+    "captures": "captures are evaluated at each call",
+    "route": "the function is not compiled natively",
+    "failed": "the direct call failed, TensorFlow's path says why",
+}
+MAX_PLANS = 1024
+_tape_is_empty = pywrap_tfe.TFE_Py_TapeSetIsEmpty
+_execute = pywrap_tfe.TFE_Py_Execute
+_EAGER = ops.EagerTensor
+_SCALARS = frozenset({int, float, bool, str, bytes, type(None)})
+
+
+class Plan:
+    """A direct call: `op` with `attrs` on the argument tensors and `captures`."""
+
+    __slots__ = ("op", "attrs", "captures", "outputs", "pack", "route", "concrete")
+
+    def __init__(self, concrete: Any, route: hook.Route, captures: list[Any]) -> None:
+        kind = concrete.function_type
+        self.concrete, self.route, self.captures = concrete, route, captures
+        self.op, self.attrs = route.op, route.attrs
+        self.outputs = len(kind.flat_outputs)
+        self.pack = _packer(kind)
+
+
+def _packer(kind: Any) -> Callable[[list[Any]], Any]:
+    """Flat outputs -> what the function returns."""
+    if isinstance(kind.output, tf.TensorSpec) and len(kind.flat_outputs) == 1:
+        return lambda flat: flat[0]
+    return kind.pack_output
+
+
+class Plans(dict[Any, "Plan | None"]):
+    """A Function's plans by key, None where there can be none; `misses` counts guards that failed by name.
+
+    Lives in the Function's attributes: pickles and copies as empty.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.misses: Counter[str] = Counter()
+        self.calls = 0
+
+    def __reduce__(self) -> Any:
+        return Plans, ()
+
+    def __deepcopy__(self, memo: Any) -> Plans:
+        return Plans()
+
+
+def argument_key(args: Sequence[Any], tensors: list[Any]) -> tuple[Any, ...] | None:
+    """A key equal for calls that bind the same trace; appends the tensors. None: no key for such arguments."""
+    key: list[Any] = []
+    for arg in args:
+        kind = type(arg)
+        if kind is _EAGER:
+            tensors.append(arg)
+            key.append(arg._datatype_enum())
+            key.append(arg._shape_tuple())
+        elif kind in _SCALARS:
+            if arg != arg:
+                return None
+            key.append(kind)
+            key.append(arg)
+        elif kind is list or kind is tuple:
+            inner = argument_key(arg, tensors)
+            if inner is None:
+                return None
+            key.append((kind, inner))
+        elif kind is dict:
+            inner = _dict_key(arg, tensors)
+            if inner is None:
+                return None
+            key.append(inner)
+        else:
+            return None
+    return tuple(key)
+
+
+def _dict_key(arg: dict[Any, Any], tensors: list[Any]) -> tuple[Any, ...] | None:
+    try:
+        names = sorted(arg)
+    except TypeError:
+        return None
+    inner = argument_key([arg[name] for name in names], tensors)
+    return None if inner is None else (dict, tuple(names), inner)
+
+
+def blocked_by() -> str:
+    """The guard on this thread's state that forbids a direct call now, '' when none does."""
+    ctx = context._context
+    if ctx is None or eager_function_run.RUN_FUNCTIONS_EAGERLY:
+        return "eager"
+    local = ctx._thread_local_data
+    if not local.is_eager:
+        return "eager"
+    if local.device_name:
+        return "device"
+    if not _tape_is_empty():
+        return "tape"
+    if local.op_callbacks or cancellation.context() is not None:
+        return "callbacks"
+    if ops.get_default_graph()._distribution_strategy_stack:
+        return "strategy"
+    return "callbacks" if save_context.in_save_context() else ""
+
+
+class FastPath:
+    """The installed hook on `Function.__call__`."""
+
+    def __init__(self) -> None:
+        self.original: Any = None
+
+    def install(self) -> None:
+        """Calls of functions traced earlier are covered too."""
+        if self.original is not None:
+            return
+        self.original = original = Function.__call__
+
+        @functools.wraps(original)
+        def __call__(function: Any, *args: Any, **kwargs: Any) -> Any:
+            if not function._jit_compile:
+                return original(function, *args, **kwargs)
+            return self.call(original, function, args, kwargs)
+
+        Function.__call__ = __call__
+
+    def remove(self) -> None:
+        """Put TensorFlow's method back; plans made so far are never used again."""
+        if self.original is not None:
+            Function.__call__, self.original = self.original, None
+
+    def call(self, original: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """One call of a must-compile Function."""
+        plans = function.__dict__.get("_tfxla_plans")
+        if plans is None:
+            plans = function.__dict__["_tfxla_plans"] = Plans()
+        guard = "keywords" if kwargs else blocked_by()
+        if guard:
+            plans.misses[guard] += 1
+            return original(function, *args, **kwargs)
+        tensors: list[Any] = []
+        key = argument_key(args, tensors)
+        if key is None:
+            plans.misses["argument"] += 1
+            return original(function, *args)
+        plan = plans.get(key)
+        if plan is None or plan.route.closed or plan.route.fallback:
+            return self._learn(original, function, args, plans, key, tensors)
+        calls = plan.route.calls
+        calls.append(None)
+        try:
+            if plan.route.closed:
+                return original(function, *args)
+            flat = _execute(context._context._handle, "", plan.op, tensors + plan.captures, plan.attrs, plan.outputs)
+        except tf.errors.OpError:  # nothing was changed: TensorFlow's path runs it again, with its own message
+            plans.misses["failed"] += 1
+            return original(function, *args)
+        finally:
+            calls.pop()
+        plans.calls += 1
+        return plan.pack(flat)
+
+    def _learn(
+        self, original: Any, function: Any, args: tuple[Any, ...], plans: Plans, key: Any, tensors: list[Any]
+    ) -> Any:
+        """TensorFlow's own path, then a plan for the next such call."""
+        result = original(function, *args)
+        known = plans.get(key, 0)
+        if known is not None and flags.get("tfxla_fast_path"):
+            if len(plans) >= MAX_PLANS:
+                plans.clear()
+            plans[key], reason = make_plan(function, args, tensors)
+            plans.misses[reason or "signature"] += 1
+        return result
+
+
+def make_plan(function: Any, args: tuple[Any, ...], tensors: Sequence[Any]) -> tuple[Plan | None, str]:
+    """(plan, '') of a Function that was just called with `args`, or (None, the guard that forbids one)."""
+    from tensorflow.python.eager.polymorphic_function import function_type_utils, tracing_compilation
+
+    bound = function_type_utils.canonicalize_function_inputs(
+        args, {}, function._function_type, function._default_values, function._is_pure)
+    created = function._created_variables
+    config = function._no_variable_creation_config if created else function._variable_creation_config
+    if config is None:
+        return None, "route"
+    concrete = tracing_compilation.trace_function(bound.args, bound.kwargs, config)
+    flat = concrete.function_type.unpack_inputs(concrete.function_type.bind(*bound.args, **bound.kwargs))
+    if len(flat) != len(tensors) or any(a is not b for a, b in zip(flat, tensors)):
+        return None, "binding"
+    if concrete.graph.function_captures.by_ref_internal or concrete.graph.deferred_external_captures:
+        return None, "captures"
+    route = hook.HOOK.route(concrete._inference_function.name)
+    if route is None or route.fallback:
+        return None, "route"
+    return Plan(concrete, route, list(concrete.captured_inputs)), ""
+
+
+FAST_PATH = FastPath()

@@ -1,0 +1,320 @@
+"""Hook H: top-level must-compile functions run natively.
+
+Every eager execution of a function passes `Context.call_function`: forward, backward, Keras, SavedModel. A
+function that carries `_XlaMustCompile` gets a Route at its first call: the native op alone, or a rewritten
+function that reads and assigns its variables around the op. Other functions pass with one dictionary look-up.
+"""
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python import pywrap_tfe  # pylint: disable=no-name-in-module
+from tensorflow.python.eager import cancellation, context, execute
+from tensorflow.python.util import function_utils
+
+from ... import flags, trace
+from ...counters import add as count
+from ...tf2xla import bridge, sources
+from ...tf2xla.function_def import fresh_name
+from .. import compiler_port
+from ..functions import function_compiler, uninitialised, variables
+from ..native_op import op as native_op
+from . import uncompiled
+from .uncompiled import MUST_COMPILE
+
+# In the names of functions that `jit` makes: they run natively without `enable()` too.
+JIT_PREFIX = "tfxla_jit_"
+
+
+class Fallback:
+    """A must-compile function that TensorFlow runs: `fallback` is the reason ('': it runs natively), `runs` the
+    function called instead: itself, compiled by stock XLA, or a copy that is not compiled."""
+
+    def __init__(self, name: bytes) -> None:
+        self.name, self.runs, self.fallback, self.closed = name, name, "", False
+        self.gone = False  # TensorFlow removed the function: nobody can call it any more
+        # An item for each call under way: a thread adds one, then looks at `closed`; who closes looks here after.
+        self.calls: deque[None] = deque()
+
+    def fall_back(self, reason: str, plain_copy: Any = None) -> None:
+        """From now on TensorFlow runs the function, uncompiled where a copy is given."""
+        if plain_copy is not None and self.runs == self.name:
+            context.context().add_function_def(plain_copy)
+            self.runs = plain_copy.signature.name.encode()
+        self.fallback = reason
+        say_fallback(self.name.decode(), reason, uncompiled=plain_copy is not None)
+
+    def call(self, original: Any, ctx: Any, name: bytes, inputs: list[Any], outputs: int) -> Any:
+        """As `Context.call_function`, `original`, of `name`."""
+        try:
+            return original(ctx, self.runs, inputs, outputs)
+        except tf.errors.OpError as error:
+            # With the user's function in place of ours TensorFlow adds its stack trace.
+            error._message = error.message.replace(self.runs.decode(), self.name.decode())
+            raise
+
+    def close(self) -> None:
+        """Free what was registered."""
+        self.closed = True
+        _unregister(self.runs if self.runs != self.name else b"")
+
+
+def _unregister(name: bytes) -> None:
+    ctx = context.context()
+    if name and ctx.has_function(name):
+        ctx.remove_function(name)
+
+
+class Route(Fallback):
+    """A must-compile function that runs natively: the op alone, or a wrapper that handles its variables."""
+
+    def __init__(self, name: bytes, definition: Any, inputs: Sequence[Any]) -> None:
+        super().__init__(name)
+        dtypes = {i: _value_dtype(t) for i, t in enumerate(inputs) if t.dtype == tf.resource}
+        self.interface = variables.interface(definition, bridge.library, {i: d for i, d in dtypes.items() if d})
+        self.program = uninitialised.refuse(
+            function_compiler.program(self.interface, "must", name.decode()), self.interface)
+        self.wrapper = b""
+        self.op = native_op.RUN
+        self.attrs: tuple[Any, ...] = self.program.attrs
+        if not self.interface.is_pure:
+            self._wrap(definition)
+        written = self.interface.updated and len(self.interface.resources) > 1
+        self.distinct = sorted(self.interface.resources) if written else []
+
+    def _wrap(self, definition: Any) -> None:
+        wrapper = fresh_name(self.name.decode())
+        context.context().add_function_def(variables.wrap(definition, self.interface, self.program, wrapper))
+        self.wrapper, self.op = wrapper.encode(), wrapper
+        # One op between reads and writes: nothing for grappler to do, nothing to run in parallel.
+        self.attrs = ("executor_type", "SINGLE_THREADED_EXECUTOR",
+                      "config_proto", function_utils.get_disabled_rewriter_config())
+
+    def run(self, ctx: Any, inputs: list[Any], outputs: int) -> list[Any]:
+        """The function's flat outputs. Raises as the op does; nothing is changed where it raises."""
+        token = cancellation.context()
+        if token is None:
+            return pywrap_tfe.TFE_Py_Execute(
+                ctx._handle, ctx.device_name, self.op, inputs, self.attrs, outputs)
+        return execute.execute_with_cancellation(
+            self.op, outputs, inputs, self.attrs, ctx, token)
+
+    def is_aliased(self, inputs: Sequence[Any]) -> bool:
+        """One variable is passed twice and written: reads before and writes after would lose an update."""
+        return len({id(inputs[i]) for i in self.distinct}) < len(self.distinct)
+
+    def close(self) -> None:
+        """Free the wrapper and the executables."""
+        super().close()
+        _unregister(self.wrapper)
+        self.program.close(recyclable=self.gone)
+
+
+def _value_dtype(handle: Any) -> int:
+    data = getattr(handle, "_handle_data", None)
+    return data.shape_and_type[0].dtype if data is not None and data.shape_and_type else 0
+
+
+class Hook:
+    """The installed hook: `install()` and `remove()` it; calls on other threads may be under way."""
+
+    def __init__(self) -> None:
+        self.routes: dict[bytes, Fallback | None] = {}
+        self.lock = threading.RLock()
+        self.dropped: deque[Fallback] = deque()
+        self.originals: dict[str, Any] = {}
+        self.everything = False
+        self.removed: deque[str] = deque(maxlen=100_000)
+        self.on_removed: Callable[[list[str]], None] = lambda names: None
+
+    def sweep(self) -> None:
+        """Tell `on_removed` which functions TensorFlow removed since the last call, and free what was theirs."""
+        names = []
+        while self.removed:
+            names.append(self.removed.popleft())
+        if names:
+            self.on_removed(names)
+
+    def install(self, selected_only: bool = False) -> None:
+        """Route must-compile functions, of `jit` only or all. Functions traced earlier are covered."""
+        with self.lock:
+            if not selected_only and not self.everything:
+                self.everything = True
+                for known in [n for n, route in self.routes.items() if route is None]:
+                    del self.routes[known]
+            if self.originals:
+                return
+            native_op.ensure_registered()
+            seed = context.global_seed()
+            if seed is not None:
+                compiler_port.seed_random(int(seed))
+            for name, make in (("call_function", self._make_call), ("remove_function", self._make_remove),
+                               ("_set_global_seed", _make_set_seed)):
+                original = getattr(context.Context, name)
+                self.originals[name] = original
+                setattr(context.Context, name, make(original))
+
+    def remove(self) -> None:
+        """Put TensorFlow's own methods back and free everything compiled."""
+        with self.lock:
+            for name, original in self.originals.items():
+                setattr(context.Context, name, original)
+            self.originals.clear()
+            self.everything = False
+            for route in filter(None, self.routes.values()):
+                route.closed = True
+                self.dropped.append(route)
+            self.routes.clear()
+            self._free_dropped()
+
+    def _make_call(self, original: Any) -> Any:
+        routes = self.routes
+
+        def call_function(ctx: Any, name: bytes, tensor_inputs: list[Any], num_outputs: int) -> Any:
+            try:
+                route = routes[name]
+            except KeyError:
+                route = self._route(ctx, name, tensor_inputs)
+            if route is None:
+                return _traced(original, ctx, name, tensor_inputs, num_outputs)
+            route.calls.append(None)
+            try:
+                if route.closed:
+                    return original(ctx, name, tensor_inputs, num_outputs)
+                if route.fallback:
+                    return _traced(route.call, original, ctx, name, tensor_inputs, num_outputs)
+                assert isinstance(route, Route)
+                return self._run(route, original, ctx, name, tensor_inputs, num_outputs)
+            finally:
+                route.calls.pop()
+
+        return call_function
+
+    def _make_remove(self, original: Any) -> Any:
+        routes, dropped, removed = self.routes, self.dropped, self.removed
+
+        def remove_function(ctx: Any, name: bytes) -> Any:
+            # Called from __del__ at any point of any thread: no lock may be taken here.
+            removed.append(name.decode() if isinstance(name, bytes) else name)
+            route = routes.pop(name, None)
+            if route is not None:
+                route.closed = route.gone = True
+                dropped.append(route)
+            return original(ctx, name)
+
+        return remove_function
+
+    def route(self, name: bytes) -> Route | None:
+        """The route of a function that was called, if it runs natively."""
+        found = self.routes.get(name)
+        return found if isinstance(found, Route) and not found.fallback else None
+
+    def _route(self, ctx: Any, name: bytes, inputs: list[Any]) -> Fallback | None:
+        with self.lock:
+            if name in self.routes:
+                return self.routes[name]
+            self._free_dropped()
+            self.sweep()
+            made = None
+            if self.everything or JIT_PREFIX.encode() in name:
+                definition = ctx.get_function_def(name)
+                made = self._make_route(name, definition, inputs) if is_must_compile(definition) else None
+            self.routes[name] = made
+            return made
+
+    def _make_route(self, name: bytes, definition: Any, inputs: list[Any]) -> Fallback | None:
+        if uncompiled.has_variants(definition):
+            made = Fallback(name)
+            made.fall_back("a tensor list crosses its border", uncompiled.copy(definition))
+            return made
+        try:
+            route = Route(name, definition, inputs)
+        except Exception as error:  # noqa: BLE001 - a bug of the rewriter must not break a program that worked
+            say_fallback(name.decode(), f"internal error: {type(error).__name__}: {error}")
+            return None
+        count("functions")
+        trace.record("function", name=name.decode(), route="must_compile", variables=len(route.interface.resources),
+                     updated=len(route.interface.updated))
+        return route
+
+    def _run(self, route: Route, original: Any, ctx: Any, name: bytes, inputs: list[Any], outputs: int) -> Any:
+        if route.distinct and route.is_aliased(inputs):
+            return original(ctx, name, inputs, outputs)
+        try:
+            return route.run(ctx, inputs, outputs) or None
+        except tf.errors.OpError as error:
+            if uninitialised.is_said_by(error):
+                # Stock code says so, or runs where the function only writes the variable.
+                return original(ctx, name, inputs, outputs)
+            failure = route.program.failure
+            if failure is None or native_op.describe(failure)[1] not in error.message:
+                error._message = _restore_name(route, error.message)
+                raise
+            self._raise_or_fall_back(route, failure)
+        return route.call(original, ctx, name, inputs, outputs)
+
+    def _raise_or_fall_back(self, route: Route, failure: BaseException) -> None:
+        """Return when stock XLA is to run the function."""
+        if isinstance(failure, tf.errors.OpError):
+            raise type(failure)(None, None, failure.message) from None
+        if not isinstance(failure, Exception):
+            raise failure
+        reason = str(failure)
+        if flags.get("tfxla_must_compile_fallback") == "raise":
+            raise tf.errors.InvalidArgumentError(
+                None, None, f"function {route.name.decode()} cannot be compiled: {reason}. "
+                "Set --tfxla_must_compile_fallback=xla to let stock XLA compile such functions") from failure
+        definition = bridge.function_def(route.name)
+        unsafe = uncompiled.is_unsafe_in_stock(definition, bridge.library)
+        route.fall_back(reason, uncompiled.copy(definition) if unsafe else None)
+
+    def _free_dropped(self) -> None:
+        for _ in range(len(self.dropped)):
+            route = self.dropped.popleft()
+            if route.calls:
+                self.dropped.append(route)
+            else:
+                route.close()
+
+
+def _make_set_seed(original: Any) -> Any:
+    def set_global_seed(ctx: Any, seed: Any) -> None:
+        """Starts eager random ops over; compiled ones too."""
+        original(ctx, seed)
+        compiler_port.seed_random(None if seed is None else int(seed))
+
+    return set_global_seed
+
+
+def _traced(call: Callable[..., Any], *args: Any) -> Any:
+    """`call(*args)`, noting that this thread executes the function args[-3], so that user lines are found."""
+    outer = sources.enter(args[-3])
+    try:
+        return call(*args)
+    finally:
+        sources.leave(outer)
+
+
+def is_must_compile(definition: Any) -> bool:
+    """The FunctionDef carries `_XlaMustCompile=true`."""
+    return MUST_COMPILE in definition.attr and definition.attr[MUST_COMPILE].b
+
+
+def _restore_name(route: Route, message: str) -> str:
+    """The message with the user's function in place of ours, so that TensorFlow adds its stack trace."""
+    return message.replace(route.wrapper.decode(), route.name.decode()) if route.wrapper else message
+
+
+def say_fallback(name: str, reason: str, uncompiled: bool = False) -> None:
+    """Count, record and say once that TensorFlow runs a must-compile function."""
+    count("fallbacks", reason=reason)
+    trace.record("fallback", what=name, reason=reason, to="ops" if uncompiled else "xla")
+    how = "runs uncompiled" if uncompiled else "is compiled by stock XLA"
+    trace.once(f"fallback:{name}", f"function {name} {how}: {reason}")
+
+
+HOOK = Hook()

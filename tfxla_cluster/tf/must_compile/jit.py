@@ -1,0 +1,70 @@
+"""tfxla_cluster.jit: a must-compile function called directly.
+
+It works without `enable()`: then the must-compile hook is installed for functions made here only.
+"""
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from . import hook
+from .fast_path import FAST_PATH, Function, Plans
+
+
+class Jitted:
+    """A compiled callable; attributes of the underlying tf.function are reached through it."""
+
+    def __init__(self, function: Any, original: Callable[..., Any]) -> None:
+        self.function, self.original = function, original
+        functools.update_wrapper(self, original, updated=())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        routes = hook.HOOK
+        if not routes.originals:
+            routes.install(selected_only=True)
+        return FAST_PATH.call(_tensorflow_call, self.function, args, kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.function, name)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        if instance is None:
+            return self
+        return Jitted(self.function.__get__(instance, owner), self.original)
+
+    @property
+    def misses(self) -> dict[str, int]:
+        """Guard name -> calls that could not go directly because of it (fast_path.GUARDS explains each)."""
+        plans = self.function.__dict__.get("_tfxla_plans")
+        return dict(plans.misses) if isinstance(plans, Plans) else {}
+
+
+def _tensorflow_call(function: Any, *args: Any, **kwargs: Any) -> Any:
+    call = FAST_PATH.original or Function.__call__
+    return call(function, *args, **kwargs)
+
+
+def jit(fn: Callable[..., Any], input_signature: Sequence[Any] | None = None, dynamic: bool | None = None) -> Jitted:
+    """Compile `fn` whole, natively; calls go directly to machine code where the guards hold.
+
+    input_signature: as tf.function's. dynamic: True asks for one trace for all sizes of a dimension that
+    varied, False for one per size, None leaves it to tf.function's default (one per size).
+    Raises tf.errors.InvalidArgumentError at the first call when the function cannot be compiled.
+    """
+    traced = tf.function(_named(fn), input_signature=input_signature, jit_compile=True, reduce_retracing=bool(dynamic))
+    return Jitted(traced, fn)
+
+
+def _named(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """`fn` under a name that tells its FunctionDefs (forward and backward too) apart."""
+
+    @functools.wraps(fn)
+    def named(*args: Any, **kwargs: Any) -> Any:
+        return fn(*args, **kwargs)
+
+    named.__name__ = hook.JIT_PREFIX + re.sub(r"\W", "_", getattr(fn, "__name__", "function"))
+    return named

@@ -1,0 +1,189 @@
+"""Must-compile functions called inside plain functions: the call node is kept, the function it names is replaced.
+
+Keras' train step is such a call. Keeping the node keeps its name, its control edges and its place in the graph
+(TensorFlow keeps side effects by node name). The replacement has the callee's signature:
+
+    reads of its variables -> TfxlaReady -> If(ready, native, stock)
+
+where `native` reads, runs TfxlaRun and assigns, and `stock` calls the original with `_XlaMustCompile`. With
+--tfxla_must_compile_fallback=raise there is no branch: it is `native`.
+"""
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from tensorflow.python.eager import context
+
+from ... import flags, trace
+from ...counters import add as count
+from ...errors import UnsupportedError
+from ...tf2xla.function_def import fresh_name
+from ...tf2xla.must_be_constant import Library
+from ..functions import function_compiler, uninitialised, variables
+from ..native_op.op import READY, Program
+from . import uncompiled
+from .hook import say_fallback
+from .uncompiled import MUST_COMPILE
+
+CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+_CALL_ATTRS = ("config_proto", "config", "executor_type")
+# On the calls that are stock XLA's: TensorFlow gives grappler the graph of each function it runs, these too.
+_STOCK = "_tfxla_stock"
+
+
+@dataclass(frozen=True)
+class NestedCall:
+    """What replaces a must-compile callee. `function`: its name; `library`: FunctionDefs the graph needs;
+    `registered`: functions put into the eager context for it."""
+
+    function: str
+    library: tuple[Any, ...]
+    program: Program
+    registered: tuple[str, ...] = ()
+
+
+_made: dict[tuple[str, bool], NestedCall] = {}
+_lock = threading.RLock()
+
+
+def is_must_compile_call(node: Any, library: Library) -> bool:
+    """The node calls a function that carries `_XlaMustCompile` (on the call or on the function) and that the
+    native op can stand for: no tensor list crosses its border."""
+    callee = library(node.attr["f"].func.name) if node.op in CALLS and "f" in node.attr else None
+    if callee is None or _STOCK in node.attr or uncompiled.has_variants(callee):
+        return False
+    carrier = node.attr if MUST_COMPILE in node.attr else callee.attr
+    return MUST_COMPILE in carrier and bool(carrier[MUST_COMPILE].b)
+
+
+def rewrite(node: Any, library: Library) -> list[Any]:
+    """Make a must-compile call node (edited in place) run natively; the FunctionDefs to add to the graph.
+
+    `library(name)` gives the graph's FunctionDefs. Idempotent: the edited node is no must-compile call.
+    """
+    name = node.attr["f"].func.name
+    with _lock:
+        key = name, flags.get("tfxla_must_compile_fallback") == "raise"
+        if key not in _made:
+            _made[key] = _make(node, library(name), library, key[1])
+        call = _made[key]
+    node.attr["f"].func.name = call.function
+    node.op = "StatefulPartitionedCall"
+    for attr in [a for a in node.attr if a.startswith("_Xla")]:
+        del node.attr[attr]
+    return list(call.library)
+
+
+def forget(names: Iterable[str] | None = None) -> None:
+    """Drop the replacements of these callees (None: of all)."""
+    with _lock:
+        wanted = None if names is None else set(names)
+        for key in [k for k in _made if wanted is None or k[0] in wanted]:
+            call = _made.pop(key)
+            call.program.close()
+            for name in call.registered:
+                if context.context().has_function(name.encode()):
+                    context.context().remove_function(name.encode())
+
+
+def forget_removed() -> None:
+    """Drop the replacements of callees that were removed while nobody watched."""
+    ctx = context.context()
+    with _lock:
+        forget([name for name, _ in _made if not ctx.has_function(name.encode())])
+
+
+def _make(node: Any, callee: Any, library: Library, strict: bool) -> NestedCall:
+    interface = variables.interface(callee, library)
+    name = callee.signature.name
+    registered = _register(callee, library)
+
+    unsafe = not strict and uncompiled.is_unsafe_in_stock(callee, library)
+
+    def refused(reason: UnsupportedError) -> None:
+        if not strict:
+            say_fallback(name, str(reason), unsafe)
+
+    program = uninitialised.refuse(
+        function_compiler.program(interface, "must", name, refused), interface, branches=not strict)
+    native = variables.wrap(callee, interface, program, fresh_name(f"native_{name}"))
+    count("functions")
+    trace.record("function", name=name, route="nested_must_compile", variables=len(interface.resources),
+                 updated=len(interface.updated))
+    if strict:
+        return NestedCall(native.signature.name, (native,), program, registered)
+    stock = uncompiled.copy(callee) if unsafe else _stock(node, callee)
+    chooser = _chooser(callee, interface, program, native.signature.name, stock.signature.name)
+    return NestedCall(chooser.signature.name, (native, stock, chooser), program, registered)
+
+
+def _register(function: Any, library: Library) -> tuple[str, ...]:
+    """The bridge looks the callee and what it calls up in the eager context: put there what it lacks."""
+    ctx, added = context.context(), []
+    pending, seen = [function], {function.signature.name}
+    while pending:
+        definition = pending.pop()
+        if not ctx.has_function(definition.signature.name.encode()):
+            ctx.add_function_def(definition)
+            added.append(definition.signature.name)
+        for node in definition.node_def:
+            for attr in node.attr.values():
+                kind = attr.WhichOneof("value")
+                named = [attr.func] if kind == "func" else attr.list.func if kind == "list" else ()
+                fresh = [d for f in named if f.name not in seen for d in (library(f.name),) if d is not None]
+                seen.update(d.signature.name for d in fresh)
+                pending += fresh
+    return tuple(added)
+
+
+def _empty_like(callee: Any, name: str) -> Any:
+    new = type(callee)()
+    new.signature.CopyFrom(callee.signature)
+    new.signature.name, new.signature.is_stateful = name, True
+    del new.signature.control_output[:]
+    for i, attrs in callee.arg_attr.items():
+        new.arg_attr[i].CopyFrom(attrs)
+    return new
+
+
+def _finish(new: Any, node: str, port: str) -> Any:
+    """Return a node's outputs, and keep it alive."""
+    for k, out in enumerate(new.signature.output_arg):
+        new.ret[out.name] = f"{node}:{port}:{k}"
+    new.signature.control_output.append(node)
+    new.control_ret[node] = node
+    return new
+
+
+def _stock(call: Any, callee: Any) -> Any:
+    """A function that calls the original, for stock XLA to compile."""
+    new = _empty_like(callee, fresh_name(f"stock_{callee.signature.name}"))
+    node = new.node_def.add(name="stock", op="StatefulPartitionedCall", input=[a.name for a in new.signature.input_arg])
+    for name in _CALL_ATTRS:
+        if name in call.attr:
+            node.attr[name].CopyFrom(call.attr[name])
+    node.attr["f"].func.name = callee.signature.name
+    node.attr[MUST_COMPILE].b = node.attr[_STOCK].b = True
+    node.attr["Tin"].list.type.extend(a.type for a in new.signature.input_arg)
+    node.attr["Tout"].list.type.extend(a.type for a in new.signature.output_arg)
+    return _finish(new, "stock", "output")
+
+
+def _chooser(callee: Any, interface: variables.Interface, program: Program, native: str, stock: str) -> Any:
+    """If(TfxlaReady, native, stock) with the callee's signature."""
+    new = _empty_like(callee, fresh_name(f"choose_{callee.signature.name}"))
+    args = [a.name for a in new.signature.input_arg]
+    taken = {*args}
+    refs = variables.read_inputs(new, interface, args, taken)
+    ready, choose = variables.free_name("ready", taken), variables.free_name("choose", taken)
+    new.node_def.append(program.node(ready, refs, READY))
+    node = new.node_def.add(name=choose, op="If", input=[f"{ready}:ready:0", *args])
+    node.attr["Tcond"].type = 10
+    node.attr["Tin"].list.type.extend(a.type for a in new.signature.input_arg)
+    node.attr["Tout"].list.type.extend(a.type for a in new.signature.output_arg)
+    node.attr["then_branch"].func.name, node.attr["else_branch"].func.name = native, stock
+    node.attr["output_shapes"].list.SetInParent()
+    return _finish(new, choose, "output")

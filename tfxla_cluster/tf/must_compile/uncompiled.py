@@ -1,0 +1,62 @@
+"""Must-compile functions that neither this package nor stock XLA compiles rightly: their ops run uncompiled.
+
+Sizes that depend on data (stock XLA then gives wrong answers or ends the process), shuffles (stock XLA does not
+compile those of floats), and tensor lists that cross the function's border (the forward part of a loop under an
+eager tape; stock XLA refuses it).
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.framework import kernels
+
+from ...tf2xla import must_be_constant
+from ...tf2xla.function_def import fresh_name
+from ...tf2xla.must_be_constant import Library
+
+MUST_COMPILE = "_XlaMustCompile"
+VARIANT = tf.variant.as_datatype_enum
+UNSAFE_IN_STOCK = frozenset({"RandomShuffle", "Where", "Unique", "UniqueV2", "ListDiff", "DynamicPartition",
+                             "NonMaxSuppressionV3", "NonMaxSuppressionV4", "NonMaxSuppressionV5"})
+
+
+def has_variants(definition: Any) -> bool:
+    """A tensor list (or another variant) is an argument or a result."""
+    signature = definition.signature
+    return any(arg.type == VARIANT for arg in (*signature.input_arg, *signature.output_arg))
+
+
+def is_unsafe_in_stock(definition: Any, library: Library) -> bool:
+    """Stock XLA may get the function wrong, and every op can run uncompiled."""
+    ops = _ops(definition, library)
+    return bool(ops & UNSAFE_IN_STOCK) and all(_runs_on_cpu(op) for op in ops)
+
+
+def _ops(definition: Any, library: Library) -> set[str]:
+    """Op types of the function and of those it calls."""
+    found: set[str] = set()
+    pending, seen = [definition], {definition.signature.name}
+    while pending:
+        for node in pending.pop().node_def:
+            called = [name for name in must_be_constant.called_names(node) if library(name) is not None]
+            if not called or called != [node.op]:
+                found.add(node.op)
+            fresh = [name for name in called if name not in seen]
+            seen.update(fresh)
+            pending += [library(name) for name in fresh]
+    return found
+
+
+def _runs_on_cpu(op: str) -> bool:
+    return any(k.device_type in ("CPU", "DEFAULT") for k in kernels.get_registered_kernels_for_op(op).kernel)
+
+
+def copy(definition: Any) -> Any:
+    """The function under a fresh name, not must-compile."""
+    new = type(definition)()
+    new.CopyFrom(definition)
+    new.signature.name = fresh_name(f"plain_{definition.signature.name}")
+    if MUST_COMPILE in new.attr:
+        del new.attr[MUST_COMPILE]
+    return new

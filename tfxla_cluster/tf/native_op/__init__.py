@@ -1,0 +1,1 @@
+"""The native ops that run compiled code: registration, records and machine code."""

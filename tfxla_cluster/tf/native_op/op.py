@@ -1,0 +1,231 @@
+"""The native ops TfxlaRun and TfxlaReady: registered through TensorFlow's C API, compute in machine code.
+
+TfxlaRun(args) -> results runs the executable of its program whose guards its inputs satisfy. On a miss
+Python is called once, compiles, and installs the new executable. TfxlaReady(args) -> bool makes or finds
+the executable and says whether there is one: the predicate of a graph branch that falls back.
+
+Both are stateful. A stateless op would be folded when its inputs are constant (compiling inside graph
+optimisation, where a failure is swallowed), merged with an equal one (the same call on random numbers twice
+must not repeat) and dropped when only its effect counts. Statefulness costs nothing at execution.
+"""
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python import pywrap_tfe  # pylint: disable=no-name-in-module
+from tensorflow.python.eager import context
+
+from ... import trace
+from ...errors import InternalError, UnsupportedError
+from .builder import entry_word, program_word
+from .library import CAPACITY, READY, RUN, InputView, Library, describe
+from .records import Entry, Guard, Words, pack, publish
+
+__all__ = ["CAPACITY", "MAX_ENTRIES", "OPS", "READY", "RUN", "InputView", "Program", "clear", "describe",
+           "ensure_registered", "executions", "release", "usage"]
+
+OPS = (RUN, READY)
+MAX_ENTRIES = 64
+
+
+class Program:
+    """A function compiled on demand behind the native ops.
+
+    name: for messages. input_types, output_types: TF dtype numbers of the op's inputs and outputs.
+    compile(inputs) -> Entry whose guards the inputs satisfy; raises UnsupportedError (cached as a refusal
+    for inputs of these shapes) or a tf.errors.OpError. Called under this program's lock, at most once at a
+    time, on the thread that executes the op: no tf.function may be called in it. Any other exception is a
+    bug and becomes a refusal too. on_refusal: called once a refusal.
+    in_graph: set it once the program is named in a FunctionDef; executables then live as long as kernels do.
+    later(inputs) -> bool: asked where TfxlaReady finds no executable; True: answer no and do not compile now.
+    """
+
+    def __init__(
+        self, name: str, input_types: Sequence[int], output_types: Sequence[int],
+        compile: Callable[[list[InputView]], Entry],
+        on_refusal: Callable[[UnsupportedError], None] | None = None,
+    ) -> None:
+        self.on_refusal = on_refusal
+        self.name, self.compile, self.in_graph, self.closed = name, compile, False, False
+        self.recyclable = False
+        self.later: Callable[[list[InputView]], bool] | None = None
+        self.input_types, self.output_types = tuple(input_types), tuple(output_types)
+        self.lock = threading.RLock()
+        self._publishing = threading.RLock()
+        self.failure: BaseException | None = None
+        self._entries: list[Words] = []
+        self._retired: list[object] = []
+        self.record = Library.get().adopt(self, self.input_types, self.output_types)
+        self.token = self.record[program_word("serial")]
+        self.attrs = ("program", self.token, "Tin", list(self.input_types), "Tout", list(self.output_types))
+
+    @property
+    def executions(self) -> int:
+        """How often TfxlaRun ran one of its executables."""
+        return self.record[program_word("executions")]
+
+    @property
+    def is_idle(self) -> bool:
+        """No kernel refers to it and no execution is under way."""
+        return not (self.record[program_word("references")] or self.record[program_word("in_flight")])
+
+    @property
+    def is_gone(self) -> bool:
+        """It was closed and can run no more."""
+        return self.closed and self.is_idle
+
+    @property
+    def entries(self) -> list[Entry]:
+        """Its executables and refusals, newest first."""
+        return [words.keep[0] for words in self._entries]
+
+    def __call__(self, *tensors: Any) -> list[Any]:
+        """Execute TfxlaRun eagerly on EagerTensors; a list of EagerTensors (nothing is recorded on tapes)."""
+        ctx = context.context()
+        return pywrap_tfe.TFE_Py_Execute(
+            ctx._handle, ctx.device_name, RUN, list(tensors), self.attrs, len(self.output_types))
+
+    def node(self, name: str, inputs: Sequence[str], op: str = RUN) -> Any:
+        """A NodeDef of this program's op for a FunctionDef or GraphDef (`inputs`: data, then control)."""
+        node = tf.compat.v1.NodeDef(name=name, op=op, input=inputs)
+        node.attr["program"].i = self.token
+        node.attr["Tin"].list.type.extend(self.input_types)
+        if op == RUN:
+            node.attr["Tout"].list.type.extend(self.output_types)
+        self.in_graph = True
+        return node
+
+    def prepare(self, inputs: list[InputView]) -> Entry:
+        """The entry for `inputs`, compiled if lacking (a refusal has record 0)."""
+        with self.lock:
+            found = self._lookup(inputs)
+            if found is not None:
+                return found
+            if self.closed:
+                raise InternalError(f"function {self.name} was removed, so it cannot be compiled for new inputs")
+            entry = self._compile(inputs)
+            if not _holds(entry, inputs):
+                raise InternalError(f"tfxla_cluster compiled {self.name} but its guards do not hold. Please report it")
+            self.install(entry)
+            return entry
+
+    def _compile(self, inputs: list[InputView]) -> Entry:
+        """The entry for inputs that have none; a refusal where this package cannot compile it (or has a bug)."""
+        try:
+            return self.compile(inputs)
+        except tf.errors.OpError:
+            raise
+        except UnsupportedError as error:
+            refusal = error
+        except Exception as error:  # noqa: BLE001 - a bug of the compiler must not end the program: the caller falls back
+            refusal = UnsupportedError(f"internal error, please report it: {type(error).__name__}: {error}")
+            refusal.__cause__ = error
+            trace.record("error", what=f"compiling {self.name}", error=type(error).__name__, message=str(error))
+        if self.on_refusal is not None:
+            self.on_refusal(refusal)
+        return Entry(tuple(Guard(i.dtype, i.dims) for i in inputs), keep=refusal)
+
+    def _lookup(self, inputs: list[InputView]) -> Entry | None:
+        for entry in self.entries:
+            if _holds(entry, inputs):
+                return entry
+        return None
+
+    def is_ready(self, inputs: list[InputView]) -> bool:
+        """Whether TfxlaReady, having found no executable, may compile one now."""
+        return self.later is None or not self.later(inputs)
+
+    def install(self, entry: Entry) -> None:
+        """Publish an entry in front of the others; the least executed one leaves when there are too many."""
+        with self._publishing:
+            entries = [pack(entry), *self._entries]
+            if len(entries) > MAX_ENTRIES:
+                entries.remove(min(entries[1:], key=lambda words: words[entry_word("executions")]))
+                trace.once(f"entries:{self.name}", f"function {self.name} is called with more than {MAX_ENTRIES} "
+                           "combinations of sizes and constants; those used least are compiled again when they "
+                           "come back. Pad its inputs to fewer sizes")
+            self._publish(entries)
+
+    def drop(self, loaded: object) -> None:
+        """Forget the executable `loaded`, if it is one of this program's."""
+        with self._publishing:
+            kept = [words for words in self._entries if words.keep[0].keep is not loaded]
+            if len(kept) < len(self._entries):
+                self._publish(kept)
+
+    def clear(self) -> None:
+        """Drop all executables; the next execution compiles again."""
+        with self._publishing:
+            self._publish([])
+
+    def _publish(self, entries: list[Words]) -> None:
+        # An execution in flight may still read the old list: it is freed when none is seen.
+        self._retired.append(self.record.keep)
+        self._entries = entries
+        publish(self.record, entries)
+        self.sweep()
+
+    def sweep(self) -> None:
+        """Free the executables that were dropped and run no more."""
+        with self._publishing:
+            if self._retired and self.record[program_word("in_flight")] == 0:
+                self._retired.clear()
+
+    def close(self, recyclable: bool = False) -> None:
+        """The function is gone: free what no kernel can reach any more. `recyclable`: nobody can call it again."""
+        self.closed, self.recyclable = True, recyclable
+        if not self.in_graph:
+            self.clear()
+        Library.get().collect()
+
+
+def _holds(entry: Entry, inputs: Sequence[InputView]) -> bool:
+    return all(g.holds(i.dtype, i.dims, b"" if g.value is None else i.bytes()) for g, i in zip(entry.guards, inputs))
+
+
+def ensure_registered() -> None:
+    """Register the ops now (needed before a graph that holds them is imported)."""
+    Library.get()
+
+
+def executions() -> int:
+    """Executions of native code in this process so far."""
+    library = Library._instance
+    if library is None:
+        return 0
+    with library._lock:
+        return library.past_executions + sum(program.executions for program in library.programs.values())
+
+
+def _programs() -> list[Any]:
+    library = Library._instance
+    if library is None:
+        return []
+    with library._lock:
+        return list(library.programs.values())
+
+
+def usage() -> dict[int, int]:
+    """id of each executable (what `Entry.keep` holds) that a program can run -> its executions there."""
+    found: dict[int, int] = {}
+    for program in _programs():
+        for words in program._entries:
+            key = id(words.keep[0].keep)
+            found[key] = found.get(key, 0) + words[entry_word("executions")]
+    return found
+
+
+def release(loaded: object) -> None:
+    """Make all programs forget the executable `loaded`; calls under way finish, later ones compile again."""
+    for program in _programs():
+        program.sweep()
+        program.drop(loaded)
+
+
+def clear() -> None:
+    """Make all programs forget all executables (not refusals of the compiler, which are small)."""
+    for program in _programs():
+        program.clear()

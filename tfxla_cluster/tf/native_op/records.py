@@ -1,0 +1,151 @@
+"""The records that the native ops' machine code reads, packed from Python descriptions.
+
+Layouts are stated in `native_builder`. A packed record keeps what it points at alive.
+"""
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...ir.dim import Dim, DimExpr
+from .builder import DIM_OPERATORS, ENTRY_WORDS, PROGRAM_WORDS, STACK_SLOTS, entry_word, program_word
+
+ANY = -1
+UNREAD = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """What an entry asks of one input: TF `dtype` number, `dims` (ANY: every size), `value` its bytes or None."""
+
+    dtype: int
+    dims: tuple[int, ...]
+    value: bytes | None = None
+
+    def holds(self, dtype: int, dims: tuple[int, ...], value: bytes) -> bool:
+        """As the machine code decides it."""
+        return (
+            dtype == self.dtype
+            and len(dims) == len(self.dims)
+            and all(want in (ANY, have) for want, have in zip(self.dims, dims))
+            and self.value in (None, value)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where one op output comes from: the executable's result `result` (allocated with TF `dtype` number,
+    `itemsize` bytes an element and `dims`), or, when `passes` >= 0, op input `passes` itself. `produced`: `dims`
+    are known only after the run."""
+
+    dtype: int
+    itemsize: int = 0
+    dims: tuple[Dim, ...] = ()
+    result: int = -1
+    passes: int = -1
+    produced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One executable and when it applies.
+
+    guards: one per op input. record, execute: the runtime's record and its entry point
+    `int32 execute(record, inputs, outputs, sizes)`; record 0 says "not compilable for such inputs".
+    parameters: which op input is the executable's k-th parameter (UNREAD: one it never reads). outputs: one
+    per op output. results: how many results the executable writes. sizes: (symbol, op input, axis) of each
+    size the executable takes, or (symbol, UNREAD, bound) of one it produces. keep: what must stay
+    alive while the entry is in use.
+    """
+
+    guards: tuple[Guard, ...]
+    record: int = 0
+    execute: int = 0
+    parameters: tuple[int, ...] = ()
+    outputs: tuple[Output, ...] = ()
+    results: int = 0
+    sizes: tuple[tuple[str, int, int], ...] = ()
+    keep: Any = field(default=None, compare=False)
+
+
+class Words:
+    """An array of 8-byte words at a fixed `address`; `keep` lives as long as it does."""
+
+    def __init__(self, values: Sequence[int], keep: Any = None) -> None:
+        self.array = (ctypes.c_int64 * max(len(values), 1))(*values)
+        self.address = ctypes.addressof(self.array)
+        self.keep = keep
+
+    def __getitem__(self, index: int) -> int:
+        return int(self.array[index])
+
+    def __setitem__(self, index: int, value: int) -> None:
+        self.array[index] = value
+
+
+def program_record(serial: int, inputs: int, outputs: int) -> Words:
+    """A program without entries."""
+    words = Words([0] * len(PROGRAM_WORDS))
+    words[program_word("serial")] = serial
+    words[program_word("inputs")] = inputs
+    words[program_word("outputs")] = outputs
+    publish(words, [])
+    return words
+
+
+def publish(program: Words, entries: Sequence[Words]) -> None:
+    """Make `entries` what the program looks through, first to last; the old list stays readable until
+    the caller drops it (`Words.keep` of the program holds the new one)."""
+    fresh = Words([len(entries), *(e.address for e in entries)], keep=list(entries))
+    program.keep, program[program_word("list")] = (fresh, program.keep), fresh.address
+    program.keep = fresh
+
+
+def pack(entry: Entry) -> Words:
+    """The entry's record."""
+    values = [None if g.value is None else ctypes.create_string_buffer(g.value, max(len(g.value), 1))
+              for g in entry.guards]
+    guards: list[int] = []
+    for guard, value in zip(entry.guards, values):
+        guards += (guard.dtype, len(guard.dims), *guard.dims)
+        guards += (ANY, 0) if value is None or guard.value is None else (len(guard.value), ctypes.addressof(value))
+    symbols = {name: k for k, (name, _, _) in enumerate(entry.sizes)}
+    outputs: list[int] = []
+    for out in entry.outputs:
+        outputs += (out.passes, out.result, out.dtype, out.itemsize, int(out.produced), len(out.dims))
+        for dim in out.dims:
+            code = postfix(dim, symbols)
+            outputs += (len(code), *(word for pair in code for word in pair))
+    parts = {
+        "guards": Words(guards, values),
+        "parameters": Words(entry.parameters),
+        "outputs": Words(outputs),
+        "sizes": Words([word for _, source, axis in entry.sizes for word in (source, axis)]),
+    }
+    words = Words([0] * len(ENTRY_WORDS), keep=(entry, parts))
+    for name, part in parts.items():
+        words[entry_word(name)] = part.address
+    words[entry_word("record")], words[entry_word("execute")] = entry.record, entry.execute
+    words[entry_word("parameter_count")] = len(entry.parameters)
+    words[entry_word("result_count")] = entry.results
+    words[entry_word("size_count")] = len(entry.sizes)
+    return words
+
+
+def postfix(dim: Dim, symbols: dict[str, int]) -> list[tuple[int, int]]:
+    """(operator, operand) pairs that compute `dim` from the sizes numbered by `symbols`.
+
+    Raises KeyError for a size that no input gives, ValueError when the expression is too deep.
+    """
+    if not isinstance(dim, DimExpr):
+        return [(DIM_OPERATORS.index("const"), dim)]
+    if dim.is_size:
+        return [(DIM_OPERATORS.index("size"), symbols[dim.name])]
+    left, right = dim.operands
+    code = postfix(left, symbols) + postfix(right, symbols)
+    code.append((DIM_OPERATORS.index(dim.op), 0))
+    if len(code) > STACK_SLOTS:
+        raise ValueError(f"dim {dim} takes more than {STACK_SLOTS} operations")
+    return code

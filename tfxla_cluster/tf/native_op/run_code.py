@@ -1,0 +1,208 @@
+"""Machine code of one execution: allocate the outputs at their sizes and run the record of the entry found."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import llvmlite.ir as ll
+
+from .builder import (
+    DIM_OPERATORS,
+    EXECUTE,
+    I32,
+    I64,
+    INTERNAL,
+    P64,
+    PPTR,
+    PTR,
+    RESOURCE_EXHAUSTED,
+    STACK_SLOTS,
+    VOID,
+    Code,
+    entry_word,
+    program_word,
+)
+
+MAX_RANK = 64
+
+
+def _dim(module: ll.Module, addresses: Mapping[str, int]) -> ll.Function:
+    """i64 dim(words, sizes): the value of a dim's postfix program."""
+    c = Code(module, "dim", ll.FunctionType(I64, (P64, P64)), addresses)
+    b = c.b
+    words, sizes = c.args
+    stack, top = b.alloca(I64, STACK_SLOTS), b.alloca(I64)
+    b.store(I64(0), top)
+    with c.loop(c.load(words, 0)) as i:
+        at = b.add(b.mul(i, I64(2)), I64(1))
+        operator, operand = c.load(words, at), c.load(words, b.add(at, I64(1)))
+        height = b.load(top)
+        is_leaf = b.icmp_signed("<", operator, I64(2))
+        with b.if_else(is_leaf) as (leaf, binary):
+            with leaf:
+                with b.if_else(b.icmp_signed("==", operator, I64(0))) as (constant, size):
+                    with constant:
+                        c.store(operand, stack, height)
+                    with size:
+                        c.store(c.load(sizes, operand), stack, height)
+                b.store(b.add(height, I64(1)), top)
+            with binary:
+                below = b.sub(height, I64(2))
+                left, right = c.load(stack, below), c.load(stack, b.sub(height, I64(1)))
+                c.store(_binary(c, operator, left, right), stack, below)
+                b.store(b.sub(height, I64(1)), top)
+    b.ret(c.load(stack, 0))
+    return c.function
+
+
+def _binary(c: Code, operator: ll.Value, left: ll.Value, right: ll.Value) -> ll.Value:
+    """left OP right; floordiv and mod round as Python's."""
+    b = c.b
+    zero = b.icmp_signed("==", right, I64(0))
+    safe = b.select(zero, I64(1), right)
+    quotient, rest = b.sdiv(left, safe), b.srem(left, safe)
+    uneven = b.and_(b.icmp_signed("!=", rest, I64(0)), b.icmp_signed("<", b.xor(rest, safe), I64(0)))
+    values = {
+        "add": b.add(left, right),
+        "mul": b.mul(left, right),
+        "floordiv": b.sub(quotient, b.zext(uneven, I64)),
+        "mod": b.add(rest, b.select(uneven, safe, I64(0))),
+        "max": b.select(b.icmp_signed(">", left, right), left, right),
+        "min": b.select(b.icmp_signed("<", left, right), left, right),
+    }
+    result: ll.Value = I64(0)
+    for name, value in values.items():
+        result = b.select(b.icmp_signed("==", operator, I64(DIM_OPERATORS.index(name))), value, result)
+    return result
+
+
+def build(module: ll.Module, addresses: Mapping[str, int]) -> ll.Function:
+    """void run(context, program, entry, tensors, status): allocate outputs, execute the record.
+
+    A result whose size the run produces goes to a tensor of the largest size, and from there to the output.
+    """
+    dim = _dim(module, addresses)
+    c = Code(module, "run", ll.FunctionType(VOID, (PTR, P64, P64, PPTR, PTR)), addresses)
+    b = c.b
+    context, program, entry, tensors, status = c.args
+    sizes = _read_sizes(c, entry, tensors)
+    count = c.load(program, program_word("outputs"))
+    held = b.alloca(PTR, count)
+    results = b.alloca(PTR, b.add(c.load(entry, entry_word("result_count")), I64(1)))
+    inputs = b.alloca(PTR, b.add(c.load(entry, entry_word("parameter_count")), I64(1)))
+    with c.loop(count) as i:
+        c.store(PTR(None), held, i)
+    with _outputs(c, dim, sizes, count) as out:
+        _allocate(c, out, held, results)
+    with b.if_then(b.not_(c.failed(status))):
+        parameters = b.inttoptr(c.load(entry, entry_word("parameters")), P64)
+        with c.loop(c.load(entry, entry_word("parameter_count"))) as k:
+            source = c.load(parameters, k)
+            c.store(PTR(None), inputs, k)
+            with b.if_then(b.icmp_signed(">=", source, I64(0)), likely=True):
+                c.store(c.api("TF_TensorData", c.load(tensors, source)), inputs, k)
+        execute = b.inttoptr(c.load(entry, entry_word("execute")), EXECUTE.as_pointer())
+        record = b.inttoptr(c.load(entry, entry_word("record")), PTR)
+        code = b.call(execute, (record, inputs, results, sizes))
+        with b.if_then(b.icmp_signed("!=", code, I32(0))):
+            c.api("TF_SetStatus", status, I32(INTERNAL), c.text(
+                "Compiled code of tfxla_cluster reported a failure. Please report it with the dump directory"))
+        b.atomic_rmw("add", b.gep(entry, (I64(entry_word("executions")),)), I64(1), "monotonic")
+        with _outputs(c, dim, sizes, count) as out, b.if_then(out.produced, likely=False):
+            _copy_produced(c, out, held)
+    with c.loop(count) as i:
+        tensor = c.load(held, i)
+        with b.if_then(b.icmp_signed("!=", tensor, PTR(None))):
+            c.api("TF_DeleteTensor", tensor)
+    b.ret_void()
+    return c.function
+
+
+def _read_sizes(c: Code, entry: ll.Value, tensors: ll.Value) -> ll.Value:
+    """An array with the value of each size symbol, read from the inputs' dims (of one the run produces, its
+    bound)."""
+    b = c.b
+    count = c.load(entry, entry_word("size_count"))
+    sources = b.inttoptr(c.load(entry, entry_word("sizes")), P64)
+    sizes = b.alloca(I64, b.add(count, I64(1)))
+    with c.loop(count) as i:
+        at = b.mul(i, I64(2))
+        source = c.load(sources, at)
+        axis = c.load(sources, b.add(at, I64(1)))
+        c.store(axis, sizes, i)
+        with b.if_then(b.icmp_signed(">=", source, I64(0)), likely=True):
+            c.store(c.api("TF_Dim", c.load(tensors, source), b.trunc(axis, I32)), sizes, i)
+    return sizes
+
+
+@dataclass(frozen=True)
+class _Output:
+    """An op output in a loop over them: its row's words, and `dims` and `bytes` at the sizes now known."""
+
+    number: ll.Value
+    source: ll.Value
+    result: ll.Value
+    dtype: ll.Value
+    produced: ll.Value
+    rank: ll.Value
+    dims: ll.Value
+    bytes: ll.Value
+
+
+@contextmanager
+def _outputs(c: Code, dim: ll.Function, sizes: ll.Value, count: ll.Value) -> Iterator[_Output]:
+    """for each op output: the body is the `with` block."""
+    b, entry = c.b, c.args[2]
+    cursor = b.alloca(P64)
+    b.store(b.inttoptr(c.load(entry, entry_word("outputs")), P64), cursor)
+    dims, total = b.alloca(I64, MAX_RANK), b.alloca(I64)
+    with c.loop(count) as i:
+        row = b.load(cursor)
+        source, result, dtype, bytes_, produced, rank = (c.load(row, k) for k in range(6))
+        b.store(b.gep(row, (I64(6),)), cursor)
+        b.store(bytes_, total)
+        with c.loop(rank) as axis:
+            words = b.load(cursor)
+            value = b.call(dim, (words, sizes))
+            c.store(value, dims, axis)
+            b.store(b.mul(b.load(total), value), total)
+            b.store(b.gep(words, (b.add(b.mul(c.load(words, 0), I64(2)), I64(1)),)), cursor)
+        yield _Output(i, source, result, b.trunc(dtype, I32), b.icmp_signed("!=", produced, I64(0)),
+                      b.trunc(rank, I32), dims, b.load(total))
+
+
+def _allocate(c: Code, out: _Output, held: ll.Value, results: ll.Value) -> None:
+    """Allocate (or pass through) an op output; `status` then holds a failure, if any. Of a produced size: a tensor
+    that is large enough."""
+    b = c.b
+    context, _, _, tensors, status = c.args
+    number = b.trunc(out.number, I32)
+    with b.if_else(b.icmp_signed(">=", out.source, I64(0))) as (passed, made):
+        with passed:
+            c.api("TF_SetOutput", context, number, c.load(tensors, out.source), status)
+        with made:
+            with b.if_else(out.produced, likely=False) as (later, now):
+                with later:
+                    c.store(c.api("TF_AllocateTensor", out.dtype, out.dims, out.rank, out.bytes), held, out.number)
+                with now:
+                    c.store(c.api("TF_AllocateOutput", context, number, out.dtype, out.dims, out.rank, out.bytes,
+                                  status), held, out.number)
+            tensor = c.load(held, out.number)
+            with b.if_else(b.icmp_signed("!=", tensor, PTR(None)), likely=True) as (there, lacking):
+                with there:
+                    c.store(c.api("TF_TensorData", tensor), results, out.result)
+                with lacking, b.if_then(b.not_(c.failed(status))):
+                    c.api("TF_SetStatus", status, I32(RESOURCE_EXHAUSTED), c.text("No memory for a result"))
+
+
+def _copy_produced(c: Code, out: _Output, held: ll.Value) -> None:
+    """Allocate an op output at its size, now known, and fill it from the tensor the run wrote to."""
+    b = c.b
+    context, _, _, _, status = c.args
+    with b.if_then(b.not_(c.failed(status))):
+        tensor = c.api("TF_AllocateOutput", context, b.trunc(out.number, I32), out.dtype, out.dims, out.rank,
+                       out.bytes, status)
+        with b.if_then(b.icmp_signed("!=", tensor, PTR(None)), likely=True):
+            c.copy(c.api("TF_TensorData", tensor), c.api("TF_TensorData", c.load(held, out.number)), out.bytes)
+            c.api("TF_DeleteTensor", tensor)

@@ -1,0 +1,1 @@
+"""Rewrites of graphs and functions into forms that compile to TensorFlow's own values."""

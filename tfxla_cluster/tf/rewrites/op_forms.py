@@ -1,0 +1,84 @@
+"""Ops whose compiled form gives other values than TensorFlow's kernels, in forms that give the same.
+
+    Mean of small integers    compiled, it sums in the type itself and wraps; the kernel sums in 64 bits
+    LeftShift, RightShift     compiled, a distance beyond the width gives 0; the kernel clamps the distance
+    UpperBound of floats      compiled, NaN goes before all; the kernel puts it after all
+
+In FunctionDefs only; outputs keep their names.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import numpy as np
+from tensorflow.core.framework import types_pb2
+from tensorflow.python.framework import dtypes, tensor_util
+
+from ..graph.view import NodeDef, attr
+from .random_ops import Builder
+
+_I32, _I64 = types_pb2.DT_INT32, types_pb2.DT_INT64
+_FLOATS = frozenset({types_pb2.DT_FLOAT, types_pb2.DT_DOUBLE, types_pb2.DT_HALF, types_pb2.DT_BFLOAT16})
+_NARROW = frozenset({types_pb2.DT_INT8, types_pb2.DT_INT16, _I32, types_pb2.DT_UINT8, types_pb2.DT_UINT16,
+                     types_pb2.DT_UINT32})
+
+Constants = Mapping[str, NodeDef]
+"""Name of an output -> the Const node that gives it."""
+
+
+def expand(nodes: Iterable[NodeDef]) -> list[NodeDef] | None:
+    """The nodes with those ops rewritten; None where there is none to rewrite."""
+    found = list(nodes)
+    if not any(node.op in _FORMS for node in found):
+        return None
+    constants = {f"{node.name}:output:0": node for node in found if node.op == "Const"}
+    result: list[NodeDef] = []
+    for node in found:
+        form = _FORMS.get(node.op)
+        builder = Builder(node, True, [])
+        result.extend(builder.nodes if form is not None and form(builder, constants) else [node])
+    return result if len(result) > len(found) else None
+
+
+def _mean(b: Builder, constants: Constants) -> bool:
+    kind = attr(b.original, "T")
+    if kind not in _NARROW:
+        return False
+    wide = b.add("wide", "Cast", [b.original.input[0]], "y", SrcT=kind, DstT=_I64, Truncate=False)
+    mean = b.add("mean", "Mean", [wide, b.original.input[1]], "output", T=_I64,
+                 Tidx=attr(b.original, "Tidx", _I32), keep_dims=attr(b.original, "keep_dims", False))
+    narrow = b.add("narrow", "Cast", [mean], "y", SrcT=_I64, DstT=kind, Truncate=False)
+    b.add("", "Identity", [narrow], "output", T=kind)
+    return True
+
+
+def _shift(b: Builder, constants: Constants) -> bool:
+    kind = dtypes.as_dtype(attr(b.original, "T"))
+    value, distance = b.original.input[:2]
+    last = 8 * kind.size - 1
+    known = constants.get(distance)
+    if known is not None and np.isin(tensor_util.MakeNdarray(known.attr["value"].tensor), range(last + 1)).all():
+        return False
+    ends = [b.constant(name, np.array(end, kind.as_numpy_dtype)) for name, end in (("least", 0), ("most", last))]
+    clamped = b.add("distance", "ClipByValue", [distance, *ends], "output", T=kind.as_datatype_enum)
+    b.add("", b.original.op, [value, clamped], T=kind.as_datatype_enum)
+    return True
+
+
+def _upper_bound(b: Builder, constants: Constants) -> bool:
+    """How many are not greater: all, less those whose negative is smaller."""
+    kind, out = attr(b.original, "T"), attr(b.original, "out_type", _I32)
+    if kind not in _FLOATS:
+        return False
+    turned = [b.add(f"negative_{k}", "Neg", [text], "y", T=kind) for k, text in enumerate(b.original.input[:2])]
+    greater = b.add("greater", "LowerBound", turned, "output", T=kind, out_type=out)
+    shape = b.add("shape", "Shape", [b.original.input[0]], "output", T=kind, out_type=out)
+    one = b.constant("one", np.array([1], dtypes.as_dtype(out).as_numpy_dtype))
+    size = b.add("size", "Slice", [shape, one, one], "output", T=out, Index=out)
+    rest = b.add("rest", "Sub", [size, greater], T=out)
+    b.add("", "Identity", [rest], "output", T=out)
+    return True
+
+
+_FORMS: dict[str, Callable[[Builder, Constants], bool]] = {
+    "Mean": _mean, "LeftShift": _shift, "RightShift": _shift, "UpperBound": _upper_bound}

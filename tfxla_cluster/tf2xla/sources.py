@@ -1,0 +1,127 @@
+"""The side table: TF node -> the user's file and line, from the stack traces TensorFlow keeps.
+
+HLO metadata names TensorFlow's own files only, and copies of functions lose their traces: lines are looked
+up by node name in the original function and the functions it calls.
+"""
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.eager import context
+from tensorflow.python.util import tf_stack  # pylint: disable=no-name-in-module
+
+from . import must_be_constant
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_DEMO = os.path.join(_PACKAGE, "demo")  # a user's program as far as reports go
+
+
+def _library_roots() -> tuple[str, ...]:
+    site = os.path.dirname(os.path.dirname(os.path.abspath(tf.__file__)))
+    return tuple(os.path.join(site, name) for name in ("tensorflow", "keras", "tf_keras")) + (_PACKAGE,)
+
+
+def is_user_file(path: str) -> bool:
+    """The file belongs to the user: not to TensorFlow, Keras, this package or the interpreter."""
+    if not path or path.startswith("<"):
+        return False
+    full = path if os.path.isabs(path) else "/" + path
+    return full.startswith(_DEMO) or not full.startswith(_library_roots()) and "/importlib/" not in full
+
+
+def line_of_trace(frames: Any) -> str:
+    """`file:line` of the innermost user frame of one stack trace, '' when there is none."""
+    for frame in reversed(list(frames)):
+        filename, line = frame[0], frame[1]
+        if is_user_file(filename):
+            return f"{filename}:{line}"
+    return ""
+
+
+def lines(function: str) -> dict[str, str]:
+    """Node name -> `file:line` for the nodes of a registered function that have a trace (may be empty)."""
+    ctx = context.context()
+    if not ctx.has_function(function.encode()):
+        return {}
+    traces = tf_stack.LoadTracesFromDebugInfo(ctx.get_graph_debug_info(function))
+    found = {name.partition("@")[0]: line_of_trace(frames) for name, frames in _items(traces)}
+    return {name: line for name, line in found.items() if line}
+
+
+def _items(traces: Any) -> list[tuple[str, Any]]:
+    return list(traces.items()) if isinstance(traces, Mapping) or hasattr(traces, "items") else []
+
+
+def all_lines(function: str) -> dict[str, str]:
+    """As `lines`, for the function and everything it calls; an outer function's node wins over an inner
+    one's of the same name."""
+    found: dict[str, str] = {}
+    for definition in reachable(function):
+        found = {**lines(definition.signature.name), **found}
+    return found
+
+
+def reachable(function: str) -> Iterator[Any]:
+    """FunctionDefs of a registered function and of everything it calls, outer first."""
+    ctx = context.context()
+    pending, seen = [function], {function}
+    while pending:
+        name = pending.pop(0)
+        if not ctx.has_function(name.encode()):
+            continue
+        definition = ctx.get_function_def(name)
+        yield definition
+        for node in definition.node_def:
+            fresh = [n for n in must_be_constant.called_names(node) if n not in seen]
+            seen.update(fresh)
+            pending += fresh
+
+
+def op_of(function: str, node: str) -> str:
+    """The op type of a node of the function or of one it calls; '' when unknown."""
+    return next((n.op for definition in reachable(function) for n in definition.node_def if n.name == node), "")
+
+
+_thread = threading.local()
+
+
+def enter(function: bytes) -> bytes:
+    """Note that this thread begins to execute a function: TensorFlow optimises its graph, under names of
+    the graph's own, on the thread that first calls it. The outer function, for `leave`."""
+    outer: bytes = getattr(_thread, "function", b"")
+    _thread.function = function
+    return outer
+
+
+def leave(outer: bytes) -> None:
+    """Back to the outer function."""
+    _thread.function = outer
+
+
+def caller() -> str:
+    """The function that this thread is executing, '' for none."""
+    return getattr(_thread, "function", b"").decode()
+
+
+@functools.lru_cache(maxsize=4)
+def caller_lines(function: str) -> Mapping[str, str]:
+    """`all_lines` of a function that is being executed; names of functions are never used again."""
+    return all_lines(function) if function else {}
+
+
+def place(lines: Mapping[str, str], node: str) -> str:
+    """`file:line` of a node of an optimised graph, where inlined nodes carry the name of each call before
+    their own; '' when unknown."""
+    while node not in lines and "PartitionedCall" in node.partition("/")[0]:
+        node = node.partition("/")[2]
+    return lines.get(node, "")
+
+
+def line_of(function: str, node: str) -> str:
+    """`file:line` of a node of the function or of one it calls; '' when unknown."""
+    return all_lines(function).get(node, "") if node else ""
