@@ -3,6 +3,7 @@
 A one-line `.pth` goes beside them (also in an editable install): at interpreter start it looks for
 TFXLA_FLAGS and does nothing else without it.
 """
+
 from __future__ import annotations
 
 import base64
@@ -62,8 +63,21 @@ def _add_file(wheel: Path, name: str, data: bytes) -> None:
 
 
 TRITON = 'triton>=3.9; python_version >= "3.11"'  # it has no release for 3.10
-TEST = ["pytest", "pytest-xdist", "hypothesis", "jax", "jaxlib", "mpmath", "nbclient", "nbformat", "ipykernel",
-        "ruff", "mypy", "scikit-learn", TRITON]
+TEST = [
+    "pytest",
+    "pytest-xdist",
+    "hypothesis",
+    "jax",
+    "jaxlib",
+    "mpmath",
+    "nbclient",
+    "nbformat",
+    "ipykernel",
+    "ruff",
+    "mypy",
+    "scikit-learn",
+    TRITON,
+]
 
 setup(
     name="tfxla_cluster",
@@ -72,11 +86,20 @@ setup(
     python_requires=">=3.10,<3.14",
     packages=[*find_packages(".", include=["tfxla_cluster*"]), *find_packages("inspect")],
     package_dir={"tfxla_inspect": "inspect/tfxla_inspect"},
-    package_data={"tfxla_inspect": ["*.js", "*.css", "*.html", "**/*.js", "**/*.css", "**/*.html"],
-                  "tfxla_cluster": ["py.typed"]},
+    package_data={
+        "tfxla_inspect": ["*.js", "*.css", "*.html", "**/*.js", "**/*.css", "**/*.html"],
+        "tfxla_cluster": ["py.typed"],
+    },
     install_requires=[
-        "tensorflow>=2.21,<2.22", "llvmlite>=0.45", "numpy", "ml_dtypes", "protobuf", "fsspec", "platformdirs",
-        "Jinja2", "Pygments",
+        "tensorflow>=2.21,<2.22",
+        "llvmlite>=0.45",
+        "numpy",
+        "ml_dtypes",
+        "protobuf",
+        "fsspec",
+        "platformdirs",
+        "Jinja2",
+        "Pygments",
     ],
     extras_require={
         "demo": ["scikit-learn"],
@@ -84,13 +107,15 @@ setup(
         "bench": ["jax", "jaxlib", "torch", "matplotlib"],
         "gpu": [TRITON],
     },
-    entry_points={"console_scripts": [
-        "tfxla-run = tfxla_cluster.cli.run:entry",
-        "tfxla-opt = tfxla_cluster.cli.opt:entry",
-        "tfxla-exec = tfxla_cluster.cli.exec:entry",
-        "tfxla-bench = tfxla_cluster.cli.bench:entry",
-        "tfxla-demo = tfxla_cluster.cli.demo:entry",
-        "tfxla-inspect = tfxla_inspect.cli:entry",
-    ]},
+    entry_points={
+        "console_scripts": [
+            "tfxla-run = tfxla_cluster.cli.run:entry",
+            "tfxla-opt = tfxla_cluster.cli.opt:entry",
+            "tfxla-exec = tfxla_cluster.cli.exec:entry",
+            "tfxla-bench = tfxla_cluster.cli.bench:entry",
+            "tfxla-demo = tfxla_cluster.cli.demo:entry",
+            "tfxla-inspect = tfxla_inspect.cli:entry",
+        ]
+    },
     cmdclass={"build_py": BuildWithPth, "editable_wheel": EditableWithPth, "develop": NoDevelop},
 )

@@ -87,8 +87,7 @@ def binary(op: str, dtype: str, out: str | None = None, extra: str = "", dims: s
 def combiner(op: str, dtype: str, name: str = "f") -> str:
     """The text of a computation of two scalars."""
     return (
-        f"{name} {{\n  a = {dtype}[] parameter(0)\n  b = {dtype}[] parameter(1)\n"
-        f"  ROOT r = {dtype}[] {op}(a, b)\n}}\n"
+        f"{name} {{\n  a = {dtype}[] parameter(0)\n  b = {dtype}[] parameter(1)\n  ROOT r = {dtype}[] {op}(a, b)\n}}\n"
     )
 
 
@@ -98,13 +97,7 @@ def assert_close(got: Any, want: Any, ulps: int, name: str) -> None:
     Sums may cancel, so the distance is measured at the largest finite size in the array too.
     """
     got, want = np.asarray(got), np.asarray(want)
-    assert got.shape == want.shape and got.dtype == want.dtype, (
-        name,
-        got.shape,
-        got.dtype,
-        want.shape,
-        want.dtype,
-    )
+    assert got.shape == want.shape and got.dtype == want.dtype, (name, got.shape, got.dtype, want.shape, want.dtype)
     if want.dtype.kind in "biu" or "int" in want.dtype.name:
         np.testing.assert_array_equal(got, want, err_msg=name)
         return
@@ -121,16 +114,10 @@ def assert_close(got: Any, want: Any, ulps: int, name: str) -> None:
             np.signbit(wide[~np.isnan(wide)]), np.signbit(other[~np.isnan(other)]), err_msg=name
         )
         return
-    np.testing.assert_array_equal(
-        wide[~finite & ~np.isnan(other)], other[~finite & ~np.isnan(other)], err_msg=name
-    )
+    np.testing.assert_array_equal(wide[~finite & ~np.isnan(other)], other[~finite & ~np.isnan(other)], err_msg=name)
     unit = float(ml_dtypes.finfo(want.dtype).eps)
     scale = np.abs(other[finite])
     typical = np.median(scale) if scale.size else 0.0
     limit = ulps * unit * np.maximum(scale, typical)
     worst = np.abs(wide[finite] - other[finite]) - limit
-    assert not scale.size or worst.max() <= 1e-300, (
-        name,
-        wide[finite][worst.argmax()],
-        other[finite][worst.argmax()],
-    )
+    assert not scale.size or worst.max() <= 1e-300, (name, wide[finite][worst.argmax()], other[finite][worst.argmax()])

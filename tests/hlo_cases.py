@@ -2,6 +2,7 @@
 
 Whatever gives HLO a meaning is tested against it: evaluator, passes, kernels.
 """
+
 # ruff: noqa: E501  (lines of HLO text stay whole)
 from __future__ import annotations
 
@@ -24,12 +25,7 @@ def _reductions() -> list[Case]:
         ("and", "pred", "1"),
         ("add", "bf16", "0"),
     ):
-        for dims, where, out in (
-            ("6,5,4", "1", "6,4"),
-            ("6,5,4", "0,2", "5"),
-            ("37", "0", ""),
-            ("3,0", "1", "3"),
-        ):
+        for dims, where, out in (("6,5,4", "1", "6,4"), ("6,5,4", "0,2", "5"), ("37", "0", ""), ("3,0", "1", "3")):
             cases.append(
                 Case(
                     f"reduce-{op}-{dtype}-{dims}-{where}",
@@ -206,9 +202,7 @@ def _calls() -> list[Case]:
             high=4,
         )
     )
-    cases.append(
-        Case("call", module("x = f32[3] parameter(0)\n ROOT r = f32[3] call(x), to_apply=n", negate), EXACT)
-    )
+    cases.append(Case("call", module("x = f32[3] parameter(0)\n ROOT r = f32[3] call(x), to_apply=n", negate), EXACT))
     cases.append(
         Case(
             "map",
@@ -319,7 +313,18 @@ def _triangular_solves() -> list[Case]:
 
 
 CASES: list[Case] = [
-    *elementwise(), *converts(), *structure(), *_reductions(), *_windows(), *_sorts(), *contractions(), *convolutions(),
-    *_control(), *_calls(), *_random_bits(), *_batch_norm_and_fft(), *_triangular_solves(),
+    *elementwise(),
+    *converts(),
+    *structure(),
+    *_reductions(),
+    *_windows(),
+    *_sorts(),
+    *contractions(),
+    *convolutions(),
+    *_control(),
+    *_calls(),
+    *_random_bits(),
+    *_batch_norm_and_fft(),
+    *_triangular_solves(),
 ]
 BY_NAME = {case.name: case for case in CASES}

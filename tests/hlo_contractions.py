@@ -1,4 +1,5 @@
 """Cases of dot and convolution."""
+
 # ruff: noqa: E501  (lines of HLO text stay whole)
 from __future__ import annotations
 

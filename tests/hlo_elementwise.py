@@ -1,4 +1,5 @@
 """Cases of elementwise opcodes and conversions."""
+
 from __future__ import annotations
 
 from tests.hlo_case import EXACT, Case, binary, module, unary
@@ -30,11 +31,7 @@ def _floats() -> list[Case]:
     ]:
         for dtype in ("f32", "f64", "f16", "bf16"):
             cases.append(
-                Case(
-                    f"{op}-{dtype}",
-                    unary(op, dtype),
-                    ulps=16 if dtype == "f32" else 64 if dtype == "f64" else 2,
-                )
+                Case(f"{op}-{dtype}", unary(op, dtype), ulps=16 if dtype == "f32" else 64 if dtype == "f64" else 2)
             )
     for op in ["abs", "negate", "sign", "not", "popcnt", "count-leading-zeros"]:
         for dtype in ("s8", "s16", "s32", "s64", "u8", "u32"):
@@ -42,9 +39,7 @@ def _floats() -> list[Case]:
                 cases.append(Case(f"{op}-{dtype}", unary(op, dtype), EXACT))
     for op in ["add", "subtract", "multiply", "divide", "maximum", "minimum", "remainder", "power", "atan2"]:
         for dtype in ("f32", "f64", "bf16", "f16"):
-            cases.append(
-                Case(f"{op}-{dtype}", binary(op, dtype), ulps=64 if op in ("power", "atan2") else 1)
-            )
+            cases.append(Case(f"{op}-{dtype}", binary(op, dtype), ulps=64 if op in ("power", "atan2") else 1))
     return cases
 
 
@@ -83,25 +78,17 @@ def _comparisons() -> list[Case]:
         for dtype in ("f32", "bf16", "s32", "u32", "pred"):
             cases.append(
                 Case(
-                    f"compare-{direction}-{dtype}",
-                    binary("compare", dtype, "pred", f", direction={direction}"),
-                    EXACT,
+                    f"compare-{direction}-{dtype}", binary("compare", dtype, "pred", f", direction={direction}"), EXACT
                 )
             )
-    cases.append(
-        Case("compare-total", binary("compare", "f32", "pred", ", direction=LT, type=TOTALORDER"), EXACT)
-    )
+    cases.append(Case("compare-total", binary("compare", "f32", "pred", ", direction=LT, type=TOTALORDER"), EXACT))
     return cases
 
 
 def _others() -> list[Case]:
     cases = []
-    cases += [
-        Case(f"{op}-c64", binary(op, "c64"), ulps=64, finite=True) for op in ("add", "multiply", "divide")
-    ]
-    cases += [
-        Case(f"{op}-c64", unary(op, "c64", "f32"), ulps=8, finite=True) for op in ("real", "imag", "abs")
-    ]
+    cases += [Case(f"{op}-c64", binary(op, "c64"), ulps=64, finite=True) for op in ("add", "multiply", "divide")]
+    cases += [Case(f"{op}-c64", unary(op, "c64", "f32"), ulps=8, finite=True) for op in ("real", "imag", "abs")]
     cases.append(Case("complex", binary("complex", "f32", "c64"), EXACT))
     for e, m in ((5, 10), (8, 7), (4, 3), (5, 2), (8, 23)):
         cases.append(
@@ -142,21 +129,22 @@ def elementwise() -> list[Case]:
 
 def converts() -> list[Case]:
     names = ["pred", "s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64", "f16", "bf16", "f32", "f64"]
-    cases = [
-        Case(f"convert-{a}-{b}", unary("convert", a, b, dims="41"), EXACT)
-        for a in names
-        for b in names
-        if a != b
-    ]
+    cases = [Case(f"convert-{a}-{b}", unary("convert", a, b, dims="41"), EXACT) for a in names for b in names if a != b]
     small = ["f8e5m2", "f8e4m3fn", "f8e4m3b11fnuz", "f8e5m2fnuz", "f8e4m3fnuz", "f8e4m3", "f8e3m4"]
     cases += [Case(f"convert-f32-{s}", unary("convert", "f32", s, dims="41"), EXACT) for s in small]
     cases += [Case(f"convert-{s}-f32", unary("convert", s, "f32", dims="41"), EXACT) for s in small]
     for a, b in (("f32", "s32"), ("s64", "f64"), ("u16", "bf16"), ("f16", "s16")):
         cases.append(Case(f"bitcast-convert-{a}-{b}", unary("bitcast-convert", a, b), EXACT))
         cases.append(Case(f"bitcast-convert-{a}-{b}-scalar", unary("bitcast-convert", a, b, dims=""), EXACT))
-    cases.append(Case("bitcast-convert-of-a-constant", module("""
+    cases.append(
+        Case(
+            "bitcast-convert-of-a-constant",
+            module("""
   x = s32[] constant(-3)
-  ROOT r = u32[] bitcast-convert(x)"""), EXACT))
+  ROOT r = u32[] bitcast-convert(x)"""),
+            EXACT,
+        )
+    )
     cases.append(
         Case(
             "bitcast-convert-narrower",

@@ -1,4 +1,5 @@
 """Cases of linear algebra: cholesky and triangular-solve in all their forms."""
+
 from __future__ import annotations
 
 from tests.hlo_case import Case, module
@@ -18,7 +19,7 @@ def _dominant(dtype: str, n: int, dims: str, by: int) -> str:
   zero = {dtype}[] constant({none})
   zeros = {dtype}[{n},{n}] broadcast(zero), dimensions={{}}
   diagonal = {dtype}[{n},{n}] select(same, tens, zeros)
-  more = {dtype}[{dims}{n},{n}] broadcast(diagonal), dimensions={{{'1,2' if dims else '0,1'}}}
+  more = {dtype}[{dims}{n},{n}] broadcast(diagonal), dimensions={{{"1,2" if dims else "0,1"}}}
   aa = {dtype}[{dims}{n},{n}] add(a, more)"""
 
 
@@ -28,18 +29,24 @@ def _cholesky() -> list[Case]:
         for lower in ("true", "false"):
             sizes = ((5, "3,", 40), (1, "", 9), (0, "2,", 1), (33, "", 200), (4, "2,", -1))
             for n, dims, by in sizes if dtype == "f32" else sizes[:1] + sizes[-1:]:
-                body = (f"  a = {dtype}[{dims}{n},{n}] parameter(0)" + _dominant(dtype, n, dims, by)
-                        + f"\n  ROOT r = {dtype}[{dims}{n},{n}] cholesky(aa), lower={lower}")
+                body = (
+                    f"  a = {dtype}[{dims}{n},{n}] parameter(0)"
+                    + _dominant(dtype, n, dims, by)
+                    + f"\n  ROOT r = {dtype}[{dims}{n},{n}] cholesky(aa), lower={lower}"
+                )
                 if dtype[0] == "c":  # the diagonal of a Hermitian matrix is real
                     real, kept = _REAL_OF[dtype], f"{dtype}[{dims}{n},{n}]"
-                    body = body.replace(f"\n  aa = {kept} add(a, more)", f"""
+                    body = body.replace(
+                        f"\n  aa = {kept} add(a, more)",
+                        f"""
   re = {real}[{dims}{n},{n}] real(a)
   none = {real}[] constant(0)
   nones = {real}[{dims}{n},{n}] broadcast(none), dimensions={{}}
   ra = {kept} complex(re, nones)
-  all = pred[{dims}{n},{n}] broadcast(same), dimensions={{{'1,2' if dims else '0,1'}}}
+  all = pred[{dims}{n},{n}] broadcast(same), dimensions={{{"1,2" if dims else "0,1"}}}
   ha = {kept} select(all, ra, a)
-  aa = {kept} add(ha, more)""")
+  aa = {kept} add(ha, more)""",
+                    )
                 cases.append(Case(f"cholesky-{dtype}-{lower}-{dims}{n}-{by}", module(body), 512, finite=True))
     return cases
 
@@ -52,12 +59,13 @@ def _solves() -> list[Case]:
             for lower in ("true", "false"):
                 for transpose in ("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT") if dtype in ("f32", "c64") else ("ADJOINT",):
                     unit = "true" if dtype == "f64" else "false"
-                    body = (f"  a = {dtype}[2,{n},{n}] parameter(0)\n  b = {dtype}[{b}] parameter(1)"
-                            + _dominant(dtype, n, "2,", 10 if unit == "false" else 1)
-                            + f"\n  ROOT r = {dtype}[{b}] triangular-solve(aa, b), left_side={left}, lower={lower},"
-                            f" transpose_a={transpose}, unit_diagonal={unit}")
-                    cases.append(Case(f"solve-{dtype}-{left}-{b}-{lower}-{transpose}", module(body),
-                                      4096, finite=True))
+                    body = (
+                        f"  a = {dtype}[2,{n},{n}] parameter(0)\n  b = {dtype}[{b}] parameter(1)"
+                        + _dominant(dtype, n, "2,", 10 if unit == "false" else 1)
+                        + f"\n  ROOT r = {dtype}[{b}] triangular-solve(aa, b), left_side={left}, lower={lower},"
+                        f" transpose_a={transpose}, unit_diagonal={unit}"
+                    )
+                    cases.append(Case(f"solve-{dtype}-{left}-{b}-{lower}-{transpose}", module(body), 4096, finite=True))
     return cases
 
 

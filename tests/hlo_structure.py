@@ -1,4 +1,5 @@
 """Cases of opcodes that move elements, of gather and scatter."""
+
 # ruff: noqa: E501  (lines of HLO text stay whole)
 from __future__ import annotations
 

@@ -5,6 +5,7 @@
 
 Needs jaxlib only (no TensorFlow). Values of type s64/u64/f64/c128 pass unharmed.
 """
+
 from __future__ import annotations
 
 import functools

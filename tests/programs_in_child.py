@@ -1,4 +1,5 @@
 """Python programs in a process of their own, with our flags and nothing of ours or XLA's from the environment."""
+
 from __future__ import annotations
 
 import os
@@ -20,8 +21,13 @@ def environment(flags: str, **variables: str) -> dict[str, str]:
 def start(code: str, flags: str = AUTO, **variables: str) -> subprocess.Popen[str]:
     """The program `code`; the package is enabled by `flags` as the .pth does it."""
     return subprocess.Popen(
-        [sys.executable, "-c", "import tfxla_cluster.bootstrap\n" + code], env=environment(flags, **variables),
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        [sys.executable, "-c", "import tfxla_cluster.bootstrap\n" + code],
+        env=environment(flags, **variables),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def run(code: str, flags: str = AUTO, **variables: str) -> subprocess.CompletedProcess[str]:

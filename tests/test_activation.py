@@ -1,4 +1,5 @@
 """Activation by .pth and tfxla-run, flags, and programs that must not notice."""
+
 from __future__ import annotations
 
 import os
@@ -19,24 +20,37 @@ ROOT = Path(__file__).resolve().parents[1]
 def python(code: str, **environment: str) -> subprocess.CompletedProcess:
     env = {k: v for k, v in os.environ.items() if k not in ("TFXLA_FLAGS", "TF_XLA_FLAGS", "XLA_FLAGS")}
     env.update(environment, TF_CPP_MIN_LOG_LEVEL="2", PYTHONPATH=str(ROOT))
-    return subprocess.run([sys.executable, "-c", "import tfxla_cluster.bootstrap\n" + code], env=env,
-                          capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", "import tfxla_cluster.bootstrap\n" + code],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
 
 
 def test_parse_forms():
     found = flags.parse("--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit --noxla_enable_dumping --xla_dump_to='/a b'")
-    assert found == {"tf_xla_auto_jit": "2", "tf_xla_cpu_global_jit": True, "xla_enable_dumping": False,
-                     "xla_dump_to": "/a b"}
+    assert found == {
+        "tf_xla_auto_jit": "2",
+        "tf_xla_cpu_global_jit": True,
+        "xla_enable_dumping": False,
+        "xla_dump_to": "/a b",
+    }
 
 
-@pytest.mark.parametrize("text,message", [
-    ("--tf_xla_autojit=2", "Did you mean --tf_xla_auto_jit"),
-    ("--tf_xla_min_cluster_size=four", "wants an integer from 0, got 'four'"),
-    ("--tf_xla_cpu_global_jit=maybe", "true or false"),
-    ("--tfxla_must_compile_fallback=never", "xla or raise"),
-    ("--xla_dump_to", "needs a value"),
-    ("xla_dump_to=x", "starts with '--'"),
-])
+@pytest.mark.parametrize(
+    "text,message",
+    [
+        ("--tf_xla_autojit=2", "Did you mean --tf_xla_auto_jit"),
+        ("--tf_xla_min_cluster_size=four", "wants an integer from 0, got 'four'"),
+        ("--tf_xla_cpu_global_jit=maybe", "true or false"),
+        ("--tfxla_must_compile_fallback=never", "xla or raise"),
+        ("--xla_dump_to", "needs a value"),
+        ("xla_dump_to=x", "starts with '--'"),
+    ],
+)
 def test_wrong_flags_name_the_mistake(text, message):
     with pytest.raises(FlagError, match=message):
         flags.parse(text)
@@ -57,10 +71,14 @@ def test_set_values_sets_all_or_none():
     assert flags.values() == before
 
 
-@pytest.mark.parametrize("change, wanted", [
-    ({"tf_xla_auto_jit": "sometimes"}, "wants -1, 0, 1, 2, fusible or single-gpu"),
-    ({"tfxla_threads": -3}, "an integer from 0"), ({"xla_dump_max_hlo_modules": -2}, "an integer from -1"),
-])
+@pytest.mark.parametrize(
+    "change, wanted",
+    [
+        ({"tf_xla_auto_jit": "sometimes"}, "wants -1, 0, 1, 2, fusible or single-gpu"),
+        ({"tfxla_threads": -3}, "an integer from 0"),
+        ({"xla_dump_max_hlo_modules": -2}, "an integer from -1"),
+    ],
+)
 def test_values_out_of_range(change, wanted):
     with pytest.raises(FlagError, match=wanted.replace("(", ".")):
         flags.set_values(change)
@@ -73,8 +91,12 @@ def test_run_moves_the_stock_variables():
 
 
 def test_run_leaves_stock_xlas_other_flags_to_it():
-    moved = run_cli.moved_environment({"XLA_FLAGS": "--xla_dump_hlo_as_text --xla_cpu_multi_thread_eigen=false",
-                                       "TF_XLA_FLAGS": "--tf_xla_enable_xla_devices"})
+    moved = run_cli.moved_environment(
+        {
+            "XLA_FLAGS": "--xla_dump_hlo_as_text --xla_cpu_multi_thread_eigen=false",
+            "TF_XLA_FLAGS": "--tf_xla_enable_xla_devices",
+        }
+    )
     assert moved["XLA_FLAGS"] == "--xla_cpu_multi_thread_eigen=false"
     assert moved["TF_XLA_FLAGS"] == "--tf_xla_enable_xla_devices"
     assert moved["TFXLA_FLAGS"] == "--xla_dump_hlo_as_text"
@@ -107,9 +129,12 @@ def test_program_without_tensorflow_pays_nothing():
 
 
 def test_enabled_once_tensorflow_is_imported():
-    done = python("import tensorflow as tf, tfxla_cluster\n"
-                  "f = tf.function(lambda x: tf.reduce_sum(x * 2.0 + 1.0), jit_compile=True)\n"
-                  "print(float(f(tf.ones([3]))), tfxla_cluster.stats()['executions'])", TFXLA_FLAGS="")
+    done = python(
+        "import tensorflow as tf, tfxla_cluster\n"
+        "f = tf.function(lambda x: tf.reduce_sum(x * 2.0 + 1.0), jit_compile=True)\n"
+        "print(float(f(tf.ones([3]))), tfxla_cluster.stats()['executions'])",
+        TFXLA_FLAGS="",
+    )
     assert done.stdout.split() == ["9.0", "1"], done.stderr[-2000:]
 
 
@@ -140,5 +165,6 @@ def test_worker_processes(method, tmp_path):
     program.write_text("import tfxla_cluster.bootstrap\n" + CHILD.replace("{method}", method))
     env = {**os.environ, "TFXLA_FLAGS": "--tf_xla_min_cluster_size=4", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [sys.executable, str(program)], env=env, capture_output=True, text=True, timeout=300, check=False)
+        [sys.executable, str(program)], env=env, capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.stdout.split() == ["9.0", "1"], done.stderr[-2000:]

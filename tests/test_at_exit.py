@@ -1,4 +1,5 @@
 """What a dump holds of a program that ended, however it ended: counters, the manifest, and a report that says why."""
+
 from __future__ import annotations
 
 import json
@@ -23,16 +24,27 @@ assert f(tf.constant("aB")).numpy() == b"ABab"
 """
 # How it ends, exit code, standard error's last line, counters, what the report says.
 ENDS = [
-    (COMPILED + "raise ValueError('the program is wrong')", 1, "ValueError: the program is wrong",
-     {"executions": 3, "compilations": 1, "fallbacks": 0}, "1 module compiled"),
-    (STRINGS + "sys.exit(7)", 7, "", {"executions": 0, "compilations": 0, "clusters": 0, "functions": 1},
-     "No module was compiled. Most frequent reasons: string (3 nodes)"),
+    (
+        COMPILED + "raise ValueError('the program is wrong')",
+        1,
+        "ValueError: the program is wrong",
+        {"executions": 3, "compilations": 1, "fallbacks": 0},
+        "1 module compiled",
+    ),
+    (
+        STRINGS + "sys.exit(7)",
+        7,
+        "",
+        {"executions": 0, "compilations": 0, "clusters": 0, "functions": 1},
+        "No module was compiled. Most frequent reasons: string (3 nodes)",
+    ),
 ]
 
 
 @pytest.mark.parametrize("program,code,error,counters,said", ENDS, ids=["exception", "exit"])
-def test_the_counters_are_in_the_dump(program: str, code: int, error: str, counters: dict[str, int], said: str,
-                                      tmp_path: Path) -> None:
+def test_the_counters_are_in_the_dump(
+    program: str, code: int, error: str, counters: dict[str, int], said: str, tmp_path: Path
+) -> None:
     dump = tmp_path / "dump"
     done = run(program, f"{AUTO} --xla_dump_to={dump}")
     assert done.returncode == code and not ours(done.stderr), done.stderr[-2000:]
@@ -44,8 +56,14 @@ def test_the_counters_are_in_the_dump(program: str, code: int, error: str, count
     manifest = json.loads((dump / "manifest.json").read_text())
     assert list(manifest["stats"].values()) == [records[-1]["stats"]]
     page = tmp_path / "report.html"
-    report = subprocess.run([sys.executable, "-m", "tfxla_inspect", "report", str(dump), "-o", str(page)],
-                            env=environment(""), capture_output=True, text=True, timeout=100, check=False)
+    report = subprocess.run(
+        [sys.executable, "-m", "tfxla_inspect", "report", str(dump), "-o", str(page)],
+        env=environment(""),
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
     assert report.returncode == 0 and not report.stderr and said in page.read_text()
 
 

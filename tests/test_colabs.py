@@ -1,4 +1,5 @@
 """The notebooks run from a clean kernel, top to bottom."""
+
 from __future__ import annotations
 
 import os

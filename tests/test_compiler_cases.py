@@ -1,4 +1,5 @@
 """Every case of the table of HLO modules through the whole compiler, fused and not, against the evaluator."""
+
 from __future__ import annotations
 
 import pytest

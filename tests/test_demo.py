@@ -1,4 +1,5 @@
 """tfxla-demo: the acceptance figures that do not depend on timing."""
+
 from __future__ import annotations
 
 import json
@@ -16,8 +17,15 @@ def test_demo(tmp_path):
     if not tool.exists():
         pytest.skip("the package is not installed in this environment")
     env = {k: v for k, v in os.environ.items() if k not in ("TFXLA_FLAGS", "TF_XLA_FLAGS", "XLA_FLAGS")}
-    done = subprocess.run([str(tool), "--json", "--rounds", "1"], cwd=tmp_path, env=env, capture_output=True, text=True,
-                          timeout=1200, check=False)
+    done = subprocess.run(
+        [str(tool), "--json", "--rounds", "1"],
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=1200,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     result = json.loads(done.stdout.splitlines()[-1])
     assert result["accuracy"] >= 0.97 and abs(result["accuracy"] - result["reference_accuracy"]) <= 0.01

@@ -1,4 +1,5 @@
 """`enable` before the import of tensorflow, with the .pth at work; another TensorFlow; steady state is silent."""
+
 from __future__ import annotations
 
 import pytest
@@ -18,10 +19,14 @@ print(float(f(tf.ones([3]))), tfxla_cluster.stats()["executions"])
 """
 
 
-@pytest.mark.parametrize("first", [
-    "import tfxla_cluster; tfxla_cluster.enable()", "import tfxla_cluster.service, tfxla_cluster",
-    "import tfxla_cluster; from tfxla_cluster.tf import graph_pass",
-])
+@pytest.mark.parametrize(
+    "first",
+    [
+        "import tfxla_cluster; tfxla_cluster.enable()",
+        "import tfxla_cluster.service, tfxla_cluster",
+        "import tfxla_cluster; from tfxla_cluster.tf import graph_pass",
+    ],
+)
 def test_our_modules_before_tensorflow(first: str) -> None:
     done = run(first + CALLS, AUTO)
     assert done.stdout.split() == ["9.0", "201"], done.stderr[-2000:]

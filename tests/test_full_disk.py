@@ -1,4 +1,5 @@
 """Programs that run while nothing can be written: full disks, and directories that cannot be made."""
+
 from __future__ import annotations
 
 import json
@@ -57,8 +58,10 @@ def check(*scenarios: Scenario) -> list[str]:
 
 def complaints(*bases: Path) -> list[str]:
     """How the lines begin that say that `dump` and `cache` below each of `bases` are not used."""
-    return sorted([f"cannot write the dump in {base}/dump: " for base in bases]
-                  + [f"the store {base}/cache cannot be " for base in bases])
+    return sorted(
+        [f"cannot write the dump in {base}/dump: " for base in bases]
+        + [f"the store {base}/cache cannot be " for base in bases]
+    )
 
 
 def same(said: list[str], begin: list[str]) -> bool:
@@ -67,8 +70,14 @@ def same(said: list[str], begin: list[str]) -> bool:
 
 def report(dump: Path, out: Path) -> None:
     """The report of what is left in `dump` is written."""
-    done = subprocess.run([sys.executable, "-m", "tfxla_inspect", "report", str(dump), "-o", str(out)],
-                          env=environment(""), capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "tfxla_inspect", "report", str(dump), "-o", str(out)],
+        env=environment(""),
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
     assert done.returncode == 0 and not done.stderr, done.stderr
 
 
@@ -81,8 +90,12 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
         path = tmp_path / "disk"
         path.mkdir()
         mount = shutil.which("mount")
-        done = mount and subprocess.run([mount, "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path)],
-                                        capture_output=True, text=True, check=False)
+        done = mount and subprocess.run(
+            [mount, "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if not done or done.returncode:
             pytest.skip(f"no file system can be mounted here: {done.stderr.strip() if done else 'no mount command'}")
         mounted.append(path)
@@ -112,8 +125,11 @@ def test_directories_that_take_nothing(tmp_path: Path) -> None:
         (vanishing / name).mkdir(parents=True)
     swap = "; ".join(f"shutil.rmtree({str(p)!r}); open({str(p)!r}, 'w').close()" for p in vanishing.iterdir())
     said = check(
-        ("", quota / "dump", quota / "cache", 3000), ("", below / "dump", below / "cache", NO_LIMIT),
-        (swap, vanishing / "dump", vanishing / "cache", NO_LIMIT), ("", good / "dump", good / "cache", NO_LIMIT))
+        ("", quota / "dump", quota / "cache", 3000),
+        ("", below / "dump", below / "cache", NO_LIMIT),
+        (swap, vanishing / "dump", vanishing / "cache", NO_LIMIT),
+        ("", good / "dump", good / "cache", NO_LIMIT),
+    )
     assert same(said, complaints(quota, below, vanishing)), said
     report(quota / "dump", tmp_path / "out.html")
     report(good / "dump", tmp_path / "out.html")

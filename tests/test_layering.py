@@ -1,4 +1,5 @@
 """Stages import `ir`, the basics and earlier stages, never a later one; what must not drag in TensorFlow does not."""
+
 from __future__ import annotations
 
 import ast
@@ -22,11 +23,21 @@ ALLOWED = {
     "tf2xla": {"ir"},
     "tf": {"ir", "tf2xla", "dump"},
 }
-NO_TENSORFLOW = ["tfxla_cluster", "tfxla_cluster.ir.text", "tfxla_cluster.ir.proto", "tfxla_cluster.ir.evaluator",
-                 "tfxla_cluster.passes.pipelines", "tfxla_cluster.fusion.planner",
-                 "tfxla_cluster.codegen.kernel.lower", "tfxla_cluster.codegen.llvm.object_code",
-                 "tfxla_cluster.runtime.executable", "tfxla_cluster.dump.sink", "tfxla_cluster.cli.exec",
-                 "tfxla_cluster.cli.opt", "tfxla_inspect.cli"]
+NO_TENSORFLOW = [
+    "tfxla_cluster",
+    "tfxla_cluster.ir.text",
+    "tfxla_cluster.ir.proto",
+    "tfxla_cluster.ir.evaluator",
+    "tfxla_cluster.passes.pipelines",
+    "tfxla_cluster.fusion.planner",
+    "tfxla_cluster.codegen.kernel.lower",
+    "tfxla_cluster.codegen.llvm.object_code",
+    "tfxla_cluster.runtime.executable",
+    "tfxla_cluster.dump.sink",
+    "tfxla_cluster.cli.exec",
+    "tfxla_cluster.cli.opt",
+    "tfxla_inspect.cli",
+]
 
 
 def imports(path: Path) -> set[str]:

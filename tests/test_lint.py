@@ -1,4 +1,5 @@
 """Lint, types and the house rules that a tool can check."""
+
 from __future__ import annotations
 
 import subprocess
@@ -23,8 +24,12 @@ def test_mypy():
 
 
 def test_files_are_short():
-    long = {str(p.relative_to(ROOT)): n for d in ("tfxla_cluster", "inspect", "tests") for p in (ROOT / d).rglob("*.py")
-            if (n := len(p.read_text().splitlines())) > LONGEST_FILE}
+    long = {
+        str(p.relative_to(ROOT)): n
+        for d in ("tfxla_cluster", "inspect", "tests")
+        for p in (ROOT / d).rglob("*.py")
+        if (n := len(p.read_text().splitlines())) > LONGEST_FILE
+    }
     assert not long
 
 

@@ -1,4 +1,5 @@
 """The XLA oracle that other tests compare with."""
+
 from __future__ import annotations
 
 import ml_dtypes

@@ -1,4 +1,5 @@
 """The executable cache on disk across processes: hits, damage, races, and programs killed at any moment."""
+
 from __future__ import annotations
 
 import json
@@ -74,23 +75,30 @@ def _flip(data: bytes, k: int) -> bytes:
 
 def _rewritten(name: str, value: str) -> Callable[[bytes, int], bytes]:
     """The entry as written where the guard `name` was `value`, under the name of ours."""
+
     def spoil(data: bytes, k: int) -> bytes:
-        header, at = store._header(data[len(store.MAGIC) + 32:])
+        header, at = store._header(data[len(store.MAGIC) + 32 :])
         assert name in dict(header["key"])
         key = tuple((n, value if n == name else v) for n, v in header["key"])
-        sections, body = {}, data[len(store.MAGIC) + 32 + at:]
+        sections, body = {}, data[len(store.MAGIC) + 32 + at :]
         for section, length in header["sections"]:
             sections[section], body = body[:length], body[length:]
         return store.pack(key, sections)
+
     return spoil
 
 
-@pytest.mark.parametrize("damage,reason", [
-    ([_rewritten("target", "Target('cpu', 'alpha')"), _rewritten("tfxla_cluster", "0.0.0")],
-     ("written for another key", "written for another key")),
-    ([_truncate, _flip], ("checksum differs", "checksum differs")),
-    ([lambda data, k: b"", lambda data, k: b"GIF89a"], ("another format", "another format")),
-])
+@pytest.mark.parametrize(
+    "damage,reason",
+    [
+        (
+            [_rewritten("target", "Target('cpu', 'alpha')"), _rewritten("tfxla_cluster", "0.0.0")],
+            ("written for another key", "written for another key"),
+        ),
+        ([_truncate, _flip], ("checksum differs", "checksum differs")),
+        ([lambda data, k: b"", lambda data, k: b"GIF89a"], ("another format", "another format")),
+    ],
+)
 def test_damaged_entries_are_misses_with_a_reason(filled, tmp_path, damage, reason) -> None:
     directory, first = filled
     broken = copy_of(directory, tmp_path / "s")
@@ -162,8 +170,14 @@ for n in range(100_000):
 
 
 def _report(directory: Path, out: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "tfxla_inspect", "report", str(directory), "-o", str(out)],
-                          env=environment(""), capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(
+        [sys.executable, "-m", "tfxla_inspect", "report", str(directory), "-o", str(out)],
+        env=environment(""),
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
 
 
 def test_killed_at_any_moment(tmp_path) -> None:

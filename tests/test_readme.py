@@ -1,4 +1,5 @@
 """The README's marked commands and code run as they stand."""
+
 from __future__ import annotations
 
 import os

@@ -2,6 +2,7 @@
 
 Importing this package imports nothing heavy: names load on first use.
 """
+
 from __future__ import annotations
 
 import importlib

@@ -1,4 +1,5 @@
 """`python -m tfxla_cluster`: says which commands there are."""
+
 from __future__ import annotations
 
 import sys

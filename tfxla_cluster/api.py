@@ -1,4 +1,5 @@
 """The public API, and the wiring of the TensorFlow side to the compiler."""
+
 from __future__ import annotations
 
 import atexit
@@ -32,8 +33,9 @@ def check_tensorflow() -> str:
         raise VersionError("tensorflow is not installed", remedy) from None
     found = str(tensorflow.__version__)
     if ".".join(found.split(".")[:2]) not in TENSORFLOW:
-        raise VersionError(f"tensorflow {found} is installed; this package works with {' and '.join(TENSORFLOW)}",
-                           remedy)
+        raise VersionError(
+            f"tensorflow {found} is installed; this package works with {' and '.join(TENSORFLOW)}", remedy
+        )
     return found
 
 
@@ -43,8 +45,9 @@ class Enabled:
     def __enter__(self) -> Enabled:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 where: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
         disable()
 
 
@@ -100,8 +103,9 @@ def disable() -> None:
         _enabled.clear()
 
 
-def jit(fn: Callable[..., Any] | None = None, input_signature: Sequence[Any] | None = None,
-        dynamic: bool | None = None) -> Any:
+def jit(
+    fn: Callable[..., Any] | None = None, input_signature: Sequence[Any] | None = None, dynamic: bool | None = None
+) -> Any:
     """`fn` compiled whole and called directly (must-compile, lowest overhead); needs no `enable`.
 
     Also a decorator, with or without arguments. See tf.must_compile.jit.jit for `input_signature` and `dynamic`.
@@ -151,9 +155,13 @@ def record_run() -> None:
     if trace.directory():
         found = {"tensorflow": check_tensorflow(), **{name: version(name) for name in ("llvmlite", "numpy")}}
         trace.record(
-            "run", schema=trace.SCHEMA_VERSION, argv=sys.argv, flags=flags.non_default(),
+            "run",
+            schema=trace.SCHEMA_VERSION,
+            argv=sys.argv,
+            flags=flags.non_default(),
             versions={"tfxla_cluster": __version__, "python": platform.python_version(), **found},
-            host={"machine": platform.machine(), "system": platform.platform(), "cores": os.cpu_count()})
+            host={"machine": platform.machine(), "system": platform.platform(), "cores": os.cpu_count()},
+        )
 
 
 def _at_exit() -> None:

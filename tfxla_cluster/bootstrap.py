@@ -2,6 +2,7 @@
 
 Imports as little as it can: a program that never imports tensorflow pays one small module.
 """
+
 from __future__ import annotations
 
 import sys

@@ -1,4 +1,5 @@
 """The pipeline from an HLO module to an executable plan and its machine code, as named steps."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -71,8 +72,12 @@ def _compile_module(module: Module, target: Target, dump: ModuleDump, fusion: bo
             shared = share_kernels(units)
         with trace.phase("codegen"):
             codes = compile_kernels(
-                [(k, s) for s, k in shared.kernels.items()], target, flags.get("tfxla_compile_threads"),
-                quick=brief_kernels(fused, units, shared), assembly=bool(dump))
+                [(k, s) for s, k in shared.kernels.items()],
+                target,
+                flags.get("tfxla_compile_threads"),
+                quick=brief_kernels(fused, units, shared),
+                assembly=bool(dump),
+            )
         with trace.phase("plan"):
             planned = plan_builder.build(fused, units, shared.symbols)
         module_files.launch_plan(dump, planned.plan, fused, target)
@@ -104,6 +109,7 @@ def optimise(module: Module, target: Target, dump: ModuleDump) -> Module:
 
 def _observer(dump: ModuleDump) -> Any:
     """Writes the module between passes where --xla_dump_hlo_pass_re asks for it."""
+
     def observe(module: Module, name: str, after: str, before: str) -> None:
         dump.pass_dump(name, after, before, lambda: module_files.hlo_text(module))
 
@@ -170,9 +176,12 @@ def kernel_files(shared: Shared, codes: Sequence[KernelCode]) -> list[KernelFile
     """The dump's texts of each kernel."""
     return [
         KernelFiles(
-            code.symbol, shared.instrs[code.symbol],
+            code.symbol,
+            shared.instrs[code.symbol],
             kernel_ir=partial(kernel_text.render, shared.kernels[code.symbol]),
-            llvm_no_opt=code.llvm_ir, llvm=code.llvm_ir, assembly=code.assembly)
+            llvm_no_opt=code.llvm_ir,
+            llvm=code.llvm_ir,
+            assembly=code.assembly,
+        )
         for code in codes
     ]
-

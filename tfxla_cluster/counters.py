@@ -1,4 +1,5 @@
 """Counters of what the package did in this process: `tfxla_cluster.stats()`, and the dump at exit."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -9,12 +10,20 @@ from .locks import ForkSafeLock
 
 # Plain counters, then counters by reason.
 COUNTERS = (
-    "functions", "clusters", "compilations", "lowerings", "executions", "kernels", "native_kernels",
-    "cache_hits", "cache_misses", "fallbacks", "ops_total", "ops_clustered",
+    "functions",
+    "clusters",
+    "compilations",
+    "lowerings",
+    "executions",
+    "kernels",
+    "native_kernels",
+    "cache_hits",
+    "cache_misses",
+    "fallbacks",
+    "ops_total",
+    "ops_clustered",
 )
-REASONS = {
-    "cache_hits": "cache_hit_reasons", "cache_misses": "cache_miss_reasons", "fallbacks": "fallback_reasons",
-}
+REASONS = {"cache_hits": "cache_hit_reasons", "cache_misses": "cache_miss_reasons", "fallbacks": "fallback_reasons"}
 
 _lock = ForkSafeLock()
 _counts: Counter[str] = Counter()

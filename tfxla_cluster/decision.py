@@ -1,4 +1,5 @@
 """Decision: a yes, or a no with its reason. Every yes/no about the user's graph is one."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass

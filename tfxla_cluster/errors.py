@@ -2,6 +2,7 @@
 
 One class a mistake. `exit_code` is what the command-line tools end with (documented in README).
 """
+
 from __future__ import annotations
 
 

@@ -4,6 +4,7 @@ Values come, later over earlier, from: the defaults below, the environment varia
 (read once, at `enable` or first use), `enable(**flags)`, and `patch(**flags)` (scoped). TF_XLA_FLAGS and
 XLA_FLAGS themselves stay stock XLA's.
 """
+
 from __future__ import annotations
 
 import difflib
@@ -54,9 +55,13 @@ FLAGS: dict[str, Flag] = {
     flag.name: flag
     for flag in (
         # --- TF_XLA_FLAGS: what is clustered ---
-        Flag("tf_xla_auto_jit", "level", "0",
-             "Auto-clustering level: 0 as tf.config.optimizer.set_jit says, -1 off, 1 or 2 on, 'fusible' on "
-             "with --tf_xla_ops_to_cluster=FUSIBLE, 'single-gpu(N)' as N."),
+        Flag(
+            "tf_xla_auto_jit",
+            "level",
+            "0",
+            "Auto-clustering level: 0 as tf.config.optimizer.set_jit says, -1 off, 1 or 2 on, 'fusible' on "
+            "with --tf_xla_ops_to_cluster=FUSIBLE, 'single-gpu(N)' as N.",
+        ),
         Flag("tf_xla_cpu_global_jit", "bool", False, "Auto-clustering on the CPU too (needs a level)."),
         Flag("tf_xla_min_cluster_size", "int", 4, "Smallest cluster kept, in operations."),
         Flag("tf_xla_max_cluster_size", "int", _INT32_MAX, "Largest cluster, in graph nodes."),
@@ -66,14 +71,28 @@ FLAGS: dict[str, Flag] = {
         Flag("tf_xla_clustering_fuel", "int", _INT64_MAX, "Operations that may be clustered in this process."),
         Flag("tf_xla_deterministic_cluster_names", "bool", False, "Cluster names from a hash of the function."),
         Flag("tf_xla_disable_deadness_safety_checks_for_debugging", "bool", False, "Ignore deadness when merging."),
-        Flag("tf_xla_disable_resource_variable_safety_checks_for_debugging", "bool", False,
-             "Ignore variable hazards when merging.",
-             no_effect="clusters hold no variable ops: variables are read before and written after them"),
-        Flag("tf_xla_disable_constant_folding", "bool", False, "No folding of constants (pass constant-folding).",
-             cache_key=True),
+        Flag(
+            "tf_xla_disable_resource_variable_safety_checks_for_debugging",
+            "bool",
+            False,
+            "Ignore variable hazards when merging.",
+            no_effect="clusters hold no variable ops: variables are read before and written after them",
+        ),
+        Flag(
+            "tf_xla_disable_constant_folding",
+            "bool",
+            False,
+            "No folding of constants (pass constant-folding).",
+            cache_key=True,
+        ),
         # --- TF_XLA_FLAGS: when and how it is compiled ---
-        Flag("tf_xla_enable_lazy_compilation", "bool", True, "Compile at first execution.",
-             no_effect="compilation happens at first execution always"),
+        Flag(
+            "tf_xla_enable_lazy_compilation",
+            "bool",
+            True,
+            "Compile at first execution.",
+            no_effect="compilation happens at first execution always",
+        ),
         Flag("tf_xla_async_compilation", "bool", False, "Run TensorFlow's ops while a cluster compiles."),
         Flag("tf_xla_always_defer_compilation", "bool", False, "Never compile clusters; for testing the fall-back."),
         Flag("tf_xla_persistent_cache_directory", "str", "", "Directory of the executable cache on disk ('' off)."),
@@ -97,16 +116,32 @@ FLAGS: dict[str, Flag] = {
         Flag("xla_dump_compress_protos", "bool", False, "Gzip the protos."),
         Flag("xla_enable_dumping", "bool", True, "Master switch of dumping."),
         # --- XLA_FLAGS: compilation ---
-        Flag("xla_cpu_enable_fast_math", "bool", False, "Let kernels ignore NaN, inf and signed zero.", cache_key=True,
-             no_effect="kernels always keep NaN, inf and signed zero"),
+        Flag(
+            "xla_cpu_enable_fast_math",
+            "bool",
+            False,
+            "Let kernels ignore NaN, inf and signed zero.",
+            cache_key=True,
+            no_effect="kernels always keep NaN, inf and signed zero",
+        ),
         Flag("xla_disable_hlo_passes", "str", "", "Passes left out, comma separated.", cache_key=True),
         Flag("xla_disable_all_hlo_passes", "bool", False, "No optimisation pass at all.", cache_key=True),
         # --- our own ---
-        Flag("tfxla_must_compile_fallback", "enum", "xla",
-             "An op that stock XLA compiles and this package does not yet: 'xla' lets stock compile that "
-             "function (said once, counted), 'raise' raises InvalidArgumentError.", ("xla", "raise")),
-        Flag("tfxla_threads", "int", 0, "Threads of the kernel pool (0: as many as this process may use).",
-             cache_key=True),
+        Flag(
+            "tfxla_must_compile_fallback",
+            "enum",
+            "xla",
+            "An op that stock XLA compiles and this package does not yet: 'xla' lets stock compile that "
+            "function (said once, counted), 'raise' raises InvalidArgumentError.",
+            ("xla", "raise"),
+        ),
+        Flag(
+            "tfxla_threads",
+            "int",
+            0,
+            "Threads of the kernel pool (0: as many as this process may use).",
+            cache_key=True,
+        ),
         Flag("tfxla_cache_capacity", "int", 256, "Executables kept in memory; the least recently used goes first."),
         Flag("tfxla_compile_threads", "int", 2, "Threads that compile the kernels of a module."),
         Flag("tfxla_timings", "bool", False, "Time every step of every execution, for the dump."),
@@ -163,15 +198,18 @@ def convert(name: str, value: Any, source: str = "") -> Any:
     prefix = f"{source}: " if source else ""
     if flag is None:
         near = difflib.get_close_matches(name, FLAGS, n=1, cutoff=0.0)
-        raise FlagError(f"{prefix}unknown flag --{name}", f"Did you mean --{near[0]}? "
-                        "`tfxla-run --help-flags` lists all")
+        raise FlagError(
+            f"{prefix}unknown flag --{name}", f"Did you mean --{near[0]}? `tfxla-run --help-flags` lists all"
+        )
     if value is None and flag.kind != "bool":
         raise FlagError(f"{prefix}--{name} needs a value", f"Write --{name}={_EXAMPLES.get(flag.kind, flag.default)}")
     try:
         return _CONVERT[flag.kind](flag, True if value is None else value)
     except ValueError:
-        wanted = " or ".join(flag.choices) or {
-            "bool": "true or false", "int": f"an integer from {flag.least}", "level": _LEVELS}[flag.kind]
+        wanted = (
+            " or ".join(flag.choices)
+            or {"bool": "true or false", "int": f"an integer from {flag.least}", "level": _LEVELS}[flag.kind]
+        )
         raise FlagError(f"{prefix}--{name} wants {wanted}, got '{value}'") from None
 
 

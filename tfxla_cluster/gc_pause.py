@@ -1,4 +1,5 @@
 """Python's garbage collector, paused while many nodes are made."""
+
 from __future__ import annotations
 
 import gc

@@ -1,4 +1,5 @@
 """Locks that a forked child finds free, whoever held them in the parent."""
+
 from __future__ import annotations
 
 import os

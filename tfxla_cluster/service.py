@@ -2,6 +2,7 @@
 
 An executable is looked for in memory, then on disk (--tf_xla_persistent_cache_directory), then compiled.
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -49,7 +50,8 @@ class Service:
     def __init__(self) -> None:
         self.lock = ForkSafeLock()
         self.memory: cache.Cache[Loaded] = cache.Cache(
-            lambda: int(flags.get("tfxla_cache_capacity")), lambda key, loaded: on_evict(loaded), lambda: usage())
+            lambda: int(flags.get("tfxla_cache_capacity")), lambda key, loaded: on_evict(loaded), lambda: usage()
+        )
         self.compile_seconds = 0.0
         # Function or cluster -> guards of its compilations; those of the functions compiled last.
         self.compiled: dict[str, list[cache.Key]] = {}
@@ -77,10 +79,19 @@ class Service:
         counters.add("compilations")
         counters.add("kernels", made.kernels)
         counters.add("native_kernels", made.native_kernels)
-        self._record(request, key, {
-            "id": dump.id if dump else None, "hit": "", "reason": self._why(request),
-            "phases": made.phases, "ms": sum(made.phases.values()), "kernels": made.kernels,
-            "native": made.native_kernels})
+        self._record(
+            request,
+            key,
+            {
+                "id": dump.id if dump else None,
+                "hit": "",
+                "reason": self._why(request),
+                "phases": made.phases,
+                "ms": sum(made.phases.values()),
+                "kernels": made.kernels,
+                "native": made.native_kernels,
+            },
+        )
         store = from_flags()
         if store is not None:
             sections = persist.to_sections(made.plan, made.objects)
@@ -122,13 +133,26 @@ class Service:
                 self._record(request, key, {"hit": "disk", "kernels": kernels, "native": kernels})
                 return loaded
         counters.add("cache_misses", reason=reason)
-        trace.record("cache", cache="disk", hit=False, key=cache_key_text(key),
-                     reason="; ".join([reason, *store.explain_miss(key, persist.KIND)]))
+        trace.record(
+            "cache",
+            cache="disk",
+            hit=False,
+            key=cache_key_text(key),
+            reason="; ".join([reason, *store.explain_miss(key, persist.KIND)]),
+        )
         return None
 
     def _record(self, request: CompileRequest, key: cache.Key, fields: dict[str, Any]) -> None:
-        trace.record("compile", module=request.name, cluster=request.name, what=request.kind,
-                     guards=list(request.guards), inputs=list(request.inputs), key=cache_key_text(key), **fields)
+        trace.record(
+            "compile",
+            module=request.name,
+            cluster=request.name,
+            what=request.kind,
+            guards=list(request.guards),
+            inputs=list(request.inputs),
+            key=cache_key_text(key),
+            **fields,
+        )
 
     def clear(self) -> int:
         """Forget the executables in memory; how many there were. Those in use stay until their last call."""
@@ -148,10 +172,17 @@ def cache_key(module: Module, target: Target) -> cache.Key:
     import tensorflow
 
     digest = hashlib.sha256(proto.write(module)).hexdigest()
-    return cache.key([
-        ("hlo", digest), ("target", str(target)), ("flags", str(flags.cache_key())),
-        ("tfxla_cluster", __version__), ("code", _code_version()), ("llvmlite", version("llvmlite")),
-        ("tensorflow", tensorflow.__version__)])
+    return cache.key(
+        [
+            ("hlo", digest),
+            ("target", str(target)),
+            ("flags", str(flags.cache_key())),
+            ("tfxla_cluster", __version__),
+            ("code", _code_version()),
+            ("llvmlite", version("llvmlite")),
+            ("tensorflow", tensorflow.__version__),
+        ]
+    )
 
 
 _code: list[str] = []
@@ -162,8 +193,12 @@ def _code_version() -> str:
     its version changing."""
     if not _code:
         root = os.path.dirname(__file__)
-        rows = [(os.path.relpath(e.path, root), e.stat().st_size, e.stat().st_mtime_ns)
-                for folder, _, _ in os.walk(root) for e in os.scandir(folder) if e.name.endswith(".py")]
+        rows = [
+            (os.path.relpath(e.path, root), e.stat().st_size, e.stat().st_mtime_ns)
+            for folder, _, _ in os.walk(root)
+            for e in os.scandir(folder)
+            if e.name.endswith(".py")
+        ]
         _code.append(hashlib.sha256(repr(sorted(rows)).encode()).hexdigest()[:16])
     return _code[0]
 

@@ -1,4 +1,5 @@
 """What code is generated for: a frozen description, no probing (runtime.host makes this machine's)."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass

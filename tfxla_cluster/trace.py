@@ -3,6 +3,7 @@
 `record` appends one line; `phase` times a block and records it. Kinds and fields: dump/schema.py.
 With no dump directory and no TFXLA_LOGS both cost a dictionary look-up.
 """
+
 from __future__ import annotations
 
 import json
@@ -57,7 +58,7 @@ class _Writer:
     def _append(self, data: bytes) -> None:
         """All of `data`, or OSError: a file system that is nearly full takes part of it without a word."""
         while data:
-            data = data[os.write(self.fd, data):]
+            data = data[os.write(self.fd, data) :]
 
     def _close(self) -> None:
         if self.fd >= 0:
@@ -91,9 +92,11 @@ def once(key: str, message: str) -> bool:
 
 def dump_failed(directory: str | os.PathLike[str], error: OSError) -> None:
     """Say, once a directory, that its dump is not whole; the program goes on."""
-    once(f"dump:{os.path.abspath(directory)}",
-         f"cannot write the dump in {os.fspath(directory)}: {error.strerror or error}; dumping stops, the program goes "
-         "on. Give --xla_dump_to a writable directory with free space")
+    once(
+        f"dump:{os.path.abspath(directory)}",
+        f"cannot write the dump in {os.fspath(directory)}: {error.strerror or error}; dumping stops, the program goes "
+        "on. Give --xla_dump_to a writable directory with free space",
+    )
 
 
 def target() -> str:

@@ -35,9 +35,7 @@ def entry() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        "tfxla-inspect", description="Reads dump directories of tfxla_cluster and of XLA."
-    )
+    parser = argparse.ArgumentParser("tfxla-inspect", description="Reads dump directories of tfxla_cluster and of XLA.")
     parser.add_argument("--version", action="version", version=f"tfxla-inspect {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     one = commands.add_parser(
@@ -64,10 +62,7 @@ def _report(arguments: argparse.Namespace) -> int:
     started = time.monotonic()
     show = sys.stderr.isatty() and not arguments.quiet
     written = report.write(
-        arguments.directory,
-        arguments.output,
-        int(arguments.max_mb * 2**20),
-        _progress if show else lambda what: None,
+        arguments.directory, arguments.output, int(arguments.max_mb * 2**20), _progress if show else lambda what: None
     )
     if show:
         _progress("")

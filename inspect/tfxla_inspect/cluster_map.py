@@ -29,14 +29,7 @@ def cluster_map(graph: Graph) -> Html:
     parts = [_edge(made.x, made.y, a, b, points, edges[a, b]) for a, b, points in made.edges]
     parts += [_edge(made.x, made.y, a, b, [], edges[a, b], long=True) for a, b in made.stubs]
     parts += [
-        _box(
-            name,
-            sizes[name],
-            made.x[n],
-            made.y[n],
-            widths[n],
-            hue(clusters.index(name)) if name in clusters else -1,
-        )
+        _box(name, sizes[name], made.x[n], made.y[n], widths[n], hue(clusters.index(name)) if name in clusters else -1)
         for n, name in enumerate(names)
     ]
     wide, high = round(made.width) + 10, round(made.height) + 10
@@ -83,24 +76,12 @@ def _box(name: str, count: int, x: float, y: float, width: float, colour: int) -
             style=fill,
         ),
         el("text", name, x=round(x), y=round(y - 2)),
-        el(
-            "text",
-            f"{count:,} {'node' if count == 1 else 'nodes'}",
-            x=round(x),
-            y=round(y + 12),
-            class_="small",
-        ),
+        el("text", f"{count:,} {'node' if count == 1 else 'nodes'}", x=round(x), y=round(y + 12), class_="small"),
     )
 
 
 def _edge(
-    x: list[float],
-    y: list[float],
-    a: int,
-    b: int,
-    points: list[tuple[float, float]],
-    count: int,
-    long: bool = False,
+    x: list[float], y: list[float], a: int, b: int, points: list[tuple[float, float]], count: int, long: bool = False
 ) -> Html:
     path = [(x[a], y[a]), *points, (x[b], y[b])]
     d = "M" + "L".join(f"{px:.0f} {py:.0f}" for px, py in path)

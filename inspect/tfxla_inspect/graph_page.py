@@ -57,13 +57,7 @@ def build(page: Page, dump: Dump, graph: Graph, reasons: GraphReasons) -> None:
     page.html("clusters", "Clusters", _clusters(dump, graph))
     page.data("graph", "Graph", "graph", tf_graph(graph, reasons.reason, reasons.place), n=len(graph.nodes))
     outside = [n for n in graph.nodes if not n.cluster and n.op not in PLUMBING]
-    columns = [
-        ("Node", "", 5),
-        ("Op", "", 2),
-        ("Type", "", 1),
-        ("Why in no cluster", "", 5),
-        ("User line", "", 4),
-    ]
+    columns = [("Node", "", 5), ("Op", "", 2), ("Type", "", 1), ("Why in no cluster", "", 5), ("User line", "", 4)]
     page.table(
         "left",
         "In no cluster",
@@ -82,10 +76,7 @@ def build(page: Page, dump: Dump, graph: Graph, reasons: GraphReasons) -> None:
         "nodes",
         "Nodes",
         columns,
-        (
-            (n.name, n.op, n.dtype, n.cluster, n.device.rpartition("/")[2], ", ".join(n.inputs))
-            for n in graph.nodes
-        ),
+        ((n.name, n.op, n.dtype, n.cluster, n.device.rpartition("/")[2], ", ".join(n.inputs)) for n in graph.nodes),
     )
 
 

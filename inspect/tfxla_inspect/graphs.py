@@ -154,9 +154,7 @@ def tf_graph(graph: Graph, reason: Callable[[Node], str], place: Callable[[Node]
         "group": group,
         "note": [reason(n) for n in graph.nodes],
         "where": [place(n) for n in graph.nodes],
-        "ins": [
-            [number[name] for name, _ in map(split_input, n.inputs) if name in number] for n in graph.nodes
-        ],
+        "ins": [[number[name] for name, _ in map(split_input, n.inputs) if name in number] for n in graph.nodes],
         "body": [""] * len(graph.nodes),
     }
     everything = list(range(len(graph.nodes)))
@@ -206,7 +204,5 @@ def _view(title: str, ids: list[int], nodes: dict[str, list[Any]]) -> dict[str, 
         "y": [round(v) for v in made.y],
         "W": round(made.width),
         "H": round(made.height),
-        "edges": [
-            [ids[a], ids[b], *(round(c) for point in points for c in point)] for a, b, points in made.edges
-        ],
+        "edges": [[ids[a], ids[b], *(round(c) for point in points for c in point)] for a, b, points in made.edges],
     }

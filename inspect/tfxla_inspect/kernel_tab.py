@@ -34,9 +34,7 @@ _COLUMNS = [
 ]
 
 
-def kernel_tab(
-    page: Page, module: Module, reader: Reader, after: Hlo, launches: dict[str, list[str]]
-) -> None:
+def kernel_tab(page: Page, module: Module, reader: Reader, after: Hlo, launches: dict[str, list[str]]) -> None:
     """Add the tab 'kernels' to a module's page; `launches`: symbol -> instructions whose step runs it."""
     found = rows(reader.json(module.files.one("kernels"), list))
     listed = {word(r, "symbol"): r for r in found if word(r, "symbol")}
@@ -73,9 +71,7 @@ def kernel_tab(
         facts[symbol] = _facts(page.page, module, record, instr, row)
         if len(runs) > 1:
             links = [route(page.page, "graph", name) for name in runs[:12]]
-            facts[symbol].insert(
-                1, ["Runs for", [*links, *([f"and {len(runs) - 12} more"] if len(runs) > 12 else [])]]
-            )
+            facts[symbol].insert(1, ["Runs for", [*links, *([f"and {len(runs) - 12} more"] if len(runs) > 12 else [])]])
     page.data(
         "kernels",
         "Kernels",
@@ -106,18 +102,14 @@ def _facts(page: str, module: Module, record: dict[str, Any], instr: str, row: R
         facts.append(["Instruction", route(page, "graph", instr, f"{instr} = {row.opcode}, in the graph")])
     fused = words(record, "instrs")
     if len(fused) > 1:
-        facts.append(
-            ["Fused", f"{len(fused)}: " + ", ".join(fused[:40]) + (", …" if len(fused) > 40 else "")]
-        )
+        facts.append(["Fused", f"{len(fused)}: " + ", ".join(fused[:40]) + (", …" if len(fused) > 40 else "")])
     nodes = words(record, "sources") or ([row.op_name] if row and row.op_name else [])
     facts.append(["User lines", _lines(page, module, nodes) or "unknown"])
     if nodes:
         more = f", and {len(nodes) - 20} more" if len(nodes) > 20 else ""
         facts.append(["TensorFlow nodes", ", ".join(nodes[:20]) + more])
     known = {"symbol", "instr", "opcode", "instrs", "sources", "bytes", "flops", "tasks"}
-    facts += [
-        [key, str(value)] for key, value in record.items() if key not in known and value not in (None, "")
-    ]
+    facts += [[key, str(value)] for key, value in record.items() if key not in known and value not in (None, "")]
     return facts
 
 

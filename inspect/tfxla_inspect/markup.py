@@ -25,9 +25,7 @@ def el(tag: str, *children: object, **attributes: object) -> Html:
 def join(parts: Iterable[object]) -> Html:
     """The parts one after the other: Html as it is, all else escaped, None left out."""
     return Html(
-        "".join(
-            part if isinstance(part, Html) else escape(clean(str(part))) for part in parts if part is not None
-        )
+        "".join(part if isinstance(part, Html) else escape(clean(str(part))) for part in parts if part is not None)
     )
 
 
@@ -44,15 +42,10 @@ def link(page: str, text: object) -> Html:
 def table(head: Sequence[str], rows: Iterable[Sequence[object]], numeric: Iterable[int] = ()) -> Html:
     """A small table; columns in `numeric` are set right."""
     right = set(numeric)
-    cells = [
-        [el("td", cell, class_="num" if n in right else None) for n, cell in enumerate(row)] for row in rows
-    ]
+    cells = [[el("td", cell, class_="num" if n in right else None) for n, cell in enumerate(row)] for row in rows]
     return el(
         "table",
-        el(
-            "thead",
-            el("tr", *(el("th", h, class_="num" if n in right else None) for n, h in enumerate(head))),
-        ),
+        el("thead", el("tr", *(el("th", h, class_="num" if n in right else None) for n, h in enumerate(head)))),
         el("tbody", *(el("tr", *row) for row in cells)),
     )
 
@@ -61,9 +54,7 @@ def number(value: object) -> str:
     """1234567 as '1,234,567'; '' where there is none."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return ""
-    return (
-        f"{value:,}" if isinstance(value, int) else f"{value:,.2f}" if abs(value) < 100 else f"{value:,.0f}"
-    )
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}" if abs(value) < 100 else f"{value:,.0f}"
 
 
 def plural(count: int, noun: str) -> str:

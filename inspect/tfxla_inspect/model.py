@@ -93,9 +93,7 @@ class Module:
             **mapping(self.compiled, "phases"),
             **mapping(self.timings, "phases"),
         }
-        return {
-            str(k): v for k, v in merged.items() if isinstance(v, (int, float)) and not isinstance(v, bool)
-        }
+        return {str(k): v for k, v in merged.items() if isinstance(v, (int, float)) and not isinstance(v, bool)}
 
     @property
     def milliseconds(self) -> float | None:

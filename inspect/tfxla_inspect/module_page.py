@@ -71,12 +71,7 @@ class ModulePages:
                 f"{self.before.count:,} as lowered, {self.after.count:,} after passes and fusion, "
                 f"{len(self.after.entry.rows) if self.after.entry else 0:,} in the entry",
             ),
-            (
-                "Kernels",
-                ", of them native: ".join(
-                    filter(None, (word(compiled, "kernels"), word(compiled, "native")))
-                ),
-            ),
+            ("Kernels", ", of them native: ".join(filter(None, (word(compiled, "kernels"), word(compiled, "native"))))),
             ("Compile time", milliseconds(module.milliseconds) or UNKNOWN),
             ("Why compiled", word(compiled, "reason") or "unknown"),
             ("Files", f"{len(self.files.files):,}, {size(self.files.bytes)}"),
@@ -127,12 +122,7 @@ class ModulePages:
         before, after = self.before.opcodes(), self.after.opcodes()
         names = sorted(before | after, key=lambda k: (-max(before[k], after[k]), k))
         shown = [
-            (
-                k,
-                number(before[k]),
-                number(after[k]),
-                f"{after[k] - before[k]:+,}" if after[k] != before[k] else "",
-            )
+            (k, number(before[k]), number(after[k]), f"{after[k] - before[k]:+,}" if after[k] != before[k] else "")
             for k in names
         ]
         return table(("Opcode", "As lowered", "Optimised", "Difference"), shown, (1, 2, 3))
@@ -142,21 +132,15 @@ class ModulePages:
             self.page.missing("graph", "Graph", "The dump holds no readable optimised HLO of this module.")
             return
         tabs = [("text", "text"), ("kernel", "kernels"), ("decisions", "fusion")]
-        self.page.data(
-            "graph", "Graph", "graph", hlo_graph(self.after, self.module.sources, tabs), n=self.after.count
-        )
+        self.page.data("graph", "Graph", "graph", hlo_graph(self.after, self.module.sources, tabs), n=self.after.count)
 
     def _text(self, tab: str, title: str, text: str, kind: str) -> None:
         if text:
             self.page.text(tab, title, text, "hlo")
         elif self.files.one(kind):
-            self.page.missing(
-                tab, title, "The file is empty or cannot be read; see 'Not read' on the start page."
-            )
+            self.page.missing(tab, title, "The file is empty or cannot be read; see 'Not read' on the start page.")
         else:
-            self.page.missing(
-                tab, title, "The dump holds no such text (killed before, or --xla_dump_hlo_as_text off)."
-            )
+            self.page.missing(tab, title, "The dump holds no such text (killed before, or --xla_dump_hlo_as_text off).")
 
     def _decisions(self) -> None:
         found = rows(self.reader.json(self.files.one("decisions"), list))
@@ -164,13 +148,7 @@ class ModulePages:
         if not found:
             self.page.missing("fusion", "Fusion decisions", f"Fusion decisions are {UNKNOWN}.")
             return
-        columns = [
-            ("Producer", "", 3),
-            ("Consumer", "", 3),
-            ("Fused", "", 1),
-            ("Rule", "", 2),
-            ("Reason", "", 6),
-        ]
+        columns = [("Producer", "", 3), ("Consumer", "", 3), ("Fused", "", 1), ("Rule", "", 2), ("Reason", "", 6)]
         self.page.table(
             "fusion",
             "Fusion decisions",
@@ -233,9 +211,7 @@ class ModulePages:
         """User lines with the instructions that came from each, most first."""
         sources = self.module.sources
         if not sources:
-            self.page.missing(
-                "lines", "Source lines", f"The user's lines are {UNKNOWN} (only TensorFlow's own file)."
-            )
+            self.page.missing("lines", "Source lines", f"The user's lines are {UNKNOWN} (only TensorFlow's own file).")
             return
         counted: Counter[str] = Counter(row.op_name for block in self.after.blocks for row in block.rows)
         by_line: dict[tuple[str, str], list[str]] = {}
@@ -267,9 +243,7 @@ class ModulePages:
         found = sorted(self.files.all("pass"), key=lambda f: int(f.groups["step"]))
         if not found:
             self.page.missing(
-                "passes",
-                "Passes",
-                "No HLO between passes in the dump: run with --xla_dump_hlo_pass_re=.* to have it.",
+                "passes", "Passes", "No HLO between passes in the dump: run with --xla_dump_hlo_pass_re=.* to have it."
             )
             return
         cells: list[tuple[Any, ...]] = []
@@ -279,11 +253,7 @@ class ModulePages:
             text = self.reader.text(file).splitlines()
             gone, new = _difference(previous, text) if previous else ([], [])
             start = len(lines) + 1
-            lines += [
-                f"@ {file.groups['step']} {file.groups['pipeline']}: after {file.groups['after']}",
-                *gone,
-                *new,
-            ]
+            lines += [f"@ {file.groups['step']} {file.groups['pipeline']}: after {file.groups['after']}", *gone, *new]
             cells.append(
                 (
                     file.groups["step"],
@@ -327,9 +297,7 @@ def _difference(old: list[str], new: list[str]) -> tuple[list[str], list[str]]:
     """Lines that only `old`, and only `new`, has (as bags), marked as in a diff; 2,000 of each at most."""
     before, after = Counter(old), Counter(new)
     gone, came = before - after, after - before
-    return [f"- {line}" for line in old if line in gone][:2000], [
-        f"+ {line}" for line in new if line in came
-    ][:2000]
+    return [f"- {line}" for line in old if line in gone][:2000], [f"+ {line}" for line in new if line in came][:2000]
 
 
 def _steps(steps: Any, page: str, prefix: str = "") -> Iterator[tuple[Any, ...]]:
@@ -358,11 +326,7 @@ def _launches(steps: Any, found: dict[str, list[str]]) -> None:
         if symbol := word(step, "symbol"):
             found.setdefault(symbol, []).append(word(step, "instr"))
         branches = step.get("branches")
-        for inner in [
-            *(branches if isinstance(branches, list) else []),
-            step.get("condition"),
-            step.get("body"),
-        ]:
+        for inner in [*(branches if isinstance(branches, list) else []), step.get("condition"), step.get("body")]:
             _launches(inner, found)
 
 

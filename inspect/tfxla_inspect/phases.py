@@ -35,11 +35,7 @@ def phase_bar(phases: Mapping[str, float], whole: float) -> Html:
     return el(
         "div",
         *(
-            el(
-                "i",
-                title=f"{name}: {milliseconds(ms)}",
-                style=f"width:{100 * ms / total:.2f}%;{_colour(name)}",
-            )
+            el("i", title=f"{name}: {milliseconds(ms)}", style=f"width:{100 * ms / total:.2f}%;{_colour(name)}")
             for name, ms in phases.items()
         ),
         class_="phases",
@@ -60,6 +56,4 @@ def phase_legend(phases: Mapping[str, float]) -> Html:
 
 def colour_key(names: Iterable[str]) -> Html:
     """The colours of phases, without times."""
-    return el(
-        "p", *(join((el("span", class_="key", style=_colour(name)), name)) for name in names), class_="soft"
-    )
+    return el("p", *(join((el("span", class_="key", style=_colour(name)), name)) for name in names), class_="soft")

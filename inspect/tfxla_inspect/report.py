@@ -47,9 +47,7 @@ def build(directory: Path, limit: int = LIMIT, progress: Progress = lambda what:
     trace = _trace(dump, packer)
     pages += [trace] if trace else []
     problems = reader.problems + [(f.name, "of no known kind") for f in found.files if f.kind == "unknown"]
-    start = start_page.build(
-        dump, graph_rows, module_rows, problems, packer.left_out, "trace" if trace else ""
-    )
+    start = start_page.build(dump, graph_rows, module_rows, problems, packer.left_out, "trace" if trace else "")
     packer.limit = packer.used + 2**40  # the list of pages always goes in
     site = packer.json([page.site() for page in pages], "pages")
     return document(f"tfxla-inspect: {directory.name or directory}", start, packer, site)
@@ -68,9 +66,7 @@ def write(directory: Path, output: Path, limit: int = LIMIT, progress: Progress 
     return len(data)
 
 
-def _graphs(
-    dump: Dump, reader: Reader, packer: Packer, progress: Progress
-) -> tuple[list[Page], list[GraphRow]]:
+def _graphs(dump: Dump, reader: Reader, packer: Packer, progress: Progress) -> tuple[list[Page], list[GraphRow]]:
     reasons = graph_page.Reasons(dump)
     functions = {Path(word(r, "graph")).name: r for r in dump.of("function") if word(r, "graph")}
     pages, rows = [], []
@@ -78,9 +74,7 @@ def _graphs(
         progress(f"graph {number + 1} of {len(dump.graphs)}")
         graph = graphdef.parse(reader.text(file))
         if graph.truncated or not graph.nodes:
-            reader.problems.append(
-                (file.name, "breaks off inside a node" if graph.truncated else "no node in it")
-            )
+            reader.problems.append((file.name, "breaks off inside a node" if graph.truncated else "no node in it"))
         if not graph.nodes:
             continue
         row = _graph_row(f"g{number}", file, graph, functions.get(file.name, {}))
@@ -116,9 +110,7 @@ def _graph_row(page: str, file: File, graph: graphdef.Graph, function: Record) -
     )
 
 
-def _modules(
-    dump: Dump, reader: Reader, packer: Packer, progress: Progress
-) -> tuple[list[Page], list[ModuleRow]]:
+def _modules(dump: Dump, reader: Reader, packer: Packer, progress: Progress) -> tuple[list[Page], list[ModuleRow]]:
     built, rows = [], []
     for number, module in enumerate(dump.modules):
         progress(f"module {number + 1} of {len(dump.modules)}")

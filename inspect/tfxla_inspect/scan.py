@@ -37,11 +37,7 @@ KINDS: tuple[Kind, ...] = (
     _module("before", r"before_optimizations\.txt", "HLO before optimisation"),
     _module("before_proto", r"before_optimizations\.hlo\.pb", "HLO before optimisation (proto)"),
     _module("buffers", _AFTER + r"-buffer-assignment\.txt", "Buffer assignment"),
-    _module(
-        "memory",
-        _AFTER + r"-(?:memory-usage-report|buffer-assignment-values|live-range)\.\w+",
-        "Memory report",
-    ),
+    _module("memory", _AFTER + r"-(?:memory-usage-report|buffer-assignment-values|live-range)\.\w+", "Memory report"),
     _module("after", _AFTER + r"\.txt", "Optimised HLO"),
     _module("after_proto", _AFTER + r"\.hlo\.pb", "Optimised HLO (proto)"),
     _module(
@@ -66,9 +62,7 @@ KINDS: tuple[Kind, ...] = (
     _module("ptx", r"(?:(?P<kernel>.+)\.)?ptx", "PTX"),
     _module("thunks", r"thunk_sequence\.txt", "Thunk sequence"),
     _module("object", r"obj-file\.(?P<kernel>.+)\.o", "Object file"),
-    _module(
-        "mlir", r"(?P<kernel>.+)-(?:pre-optimization|post-optimization|post-lowering)\.mlir", "Emitter MLIR"
-    ),
+    _module("mlir", r"(?P<kernel>.+)-(?:pre-optimization|post-optimization|post-lowering)\.mlir", "Emitter MLIR"),
     _module("options", r"debug_options", "Debug options"),
     _module("other_proto", r"(?:config|autotune_results|gpu_target_config)\.pbtxt", "Proto text"),
     _plain("graph_annotated", r"mark_for_compilation_annotated(?:_\d+)?\.pbtxt", "Annotated TF graph"),
@@ -82,9 +76,7 @@ _MODULE = re.compile(r"(?:(?P<usec>\d{10,})\.)?module_(?P<id>\d+)\.(?P<rest>.*)$
 # Kinds of names that other programs give too: alone they make no dump.
 _ANYBODYS = frozenset(("unknown", "manifest", "graph_other"))
 # Kinds whose suffix alone tells where the module's name ends.
-_ANCHORS = frozenset(
-    ("before", "before_proto", "after", "after_proto", "buffers", "decisions", "kernels", "pass")
-)
+_ANCHORS = frozenset(("before", "before_proto", "after", "after_proto", "buffers", "decisions", "kernels", "pass"))
 
 
 @dataclass(frozen=True, slots=True)

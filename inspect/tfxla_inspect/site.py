@@ -57,13 +57,7 @@ class Page:
 
     def site(self) -> dict[str, Any]:
         """What the page's script is told, as JSON data."""
-        return {
-            "id": self.page,
-            "group": self.group,
-            "title": self.title,
-            "note": self.note,
-            "tabs": self.tabs,
-        }
+        return {"id": self.page, "group": self.group, "title": self.title, "note": self.note, "tabs": self.tabs}
 
 
 def table_data(columns: Sequence[Column], rows: Iterable[Sequence[Any]]) -> dict[str, Any]:

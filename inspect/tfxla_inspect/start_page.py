@@ -113,11 +113,7 @@ def _why_nothing(dump: Dump, graphs: Sequence[GraphRow]) -> str:
         word(r, "rule") or word(r, "reason") for r in dump.of("unclustered") if word(r, "op") not in PLUMBING
     )
     if rules:
-        return (
-            "Most frequent reasons: "
-            + ", ".join(f"{rule} ({n:,} nodes)" for rule, n in rules.most_common(3))
-            + "."
-        )
+        return "Most frequent reasons: " + ", ".join(f"{rule} ({n:,} nodes)" for rule, n in rules.most_common(3)) + "."
     if dump.of("fallback"):
         return "Every compilation fell back: see 'Fall-backs and errors'."
     if graphs:
@@ -173,11 +169,7 @@ def _modules(modules: Sequence[ModuleRow]) -> Html | None:
                 _short_hashes(word(module.compiled, "reason")) or el("span", "unknown", class_="soft"),
             )
         )
-    more = (
-        el("p", f"and {len(modules) - _MOST:,} more, in the list on the left")
-        if len(modules) > _MOST
-        else None
-    )
+    more = el("p", f"and {len(modules) - _MOST:,} more, in the list on the left") if len(modules) > _MOST else None
     phases = dict.fromkeys(name for row in modules for name in row.module.phases)
     return join(
         [
@@ -218,9 +210,7 @@ def _unclustered(dump: Dump, graphs: Sequence[GraphRow]) -> Html | None:
     if records:
         groups: dict[tuple[str, str, str], list[Record]] = {}
         for record in records:
-            groups.setdefault((word(record, "op"), word(record, "rule"), word(record, "reason")), []).append(
-                record
-            )
+            groups.setdefault((word(record, "op"), word(record, "rule"), word(record, "reason")), []).append(record)
         rows = [
             (op, rule, reason, number(len(found)), word(found[0], "node"), word(found[0], "where"))
             for (op, rule, reason), found in sorted(groups.items(), key=lambda g: -len(g[1]))[:_MOST]
@@ -279,12 +269,7 @@ def _runs(dump: Dump) -> Html:
         parts.append(
             el(
                 "dl",
-                *(
-                    el(tag, value)
-                    for title, value in facts
-                    if value
-                    for tag, value in (("dt", title), ("dd", value))
-                ),
+                *(el(tag, value) for title, value in facts if value for tag, value in (("dt", title), ("dd", value))),
             )
         )
     if not parts:
@@ -303,10 +288,7 @@ def _stats(dump: Dump) -> Html | None:
         values = mapping(record, "stats") or {k: v for k, v in record.items() if k in _STATS}
         plain = [(k, number(v)) for k, v in values.items() if isinstance(v, (int, float))]
         nested = [
-            (f"{k}: {reason}", number(n))
-            for k, v in values.items()
-            if isinstance(v, dict)
-            for reason, n in v.items()
+            (f"{k}: {reason}", number(n)) for k, v in values.items() if isinstance(v, dict) for reason, n in v.items()
         ]
         rows += [(word(record, "pid"), *row) for row in plain + nested]
     return table(("Process", "Counter", "Value"), rows, (2,)) if rows else None
@@ -317,8 +299,7 @@ def _problems(problems: Sequence[tuple[str, str]], left_out: Sequence[tuple[str,
         return None
     rows = [(name, reason) for name, reason in problems[:500]]
     rows += [
-        (what, f"left out of the report for its size ({size(n)}); --max-mb changes the limit")
-        for what, n in left_out
+        (what, f"left out of the report for its size ({size(n)}); --max-mb changes the limit") for what, n in left_out
     ]
     head = el(
         "p",

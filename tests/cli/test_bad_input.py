@@ -1,4 +1,5 @@
 """Files that are no module, or only part of one, given to the commands that read modules."""
+
 from __future__ import annotations
 
 import gzip
@@ -37,8 +38,12 @@ FILES: list[tuple[str, bytes, int, str]] = [
     ("deep.hlo", b"HloModule m\nENTRY e {\n p = " + b"(" * 100_000, 3, "nested too deep"),
     ("number.hlo", SHORT.replace(b"r = f32[2]", b"r = f32[2]{,}"), 3, "number.hlo:4:"),
     ("line.hlo", SHORT.replace(b"(x)", b"(x), metadata={source_line=12#}"), 3, "cannot be read"),
-    ("huge.hlo", SHORT.replace(b"negate(x)", b"constant({1, 99999999999999999999999})").replace(b"f32", b"s32"), 3,
-     "huge.hlo:4:"),
+    (
+        "huge.hlo",
+        SHORT.replace(b"negate(x)", b"constant({1, 99999999999999999999999})").replace(b"f32", b"s32"),
+        3,
+        "huge.hlo:4:",
+    ),
     ("invalid.hlo", SHORT.replace(b"ROOT r = f32[2]", b"ROOT r = f32[3]"), 4, "negate"),
 ]
 
@@ -55,9 +60,16 @@ def test_a_file_that_is_no_module(
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-@pytest.mark.parametrize("name,said", [
-    ("missing.hlo", "No such file"), ("directory.hlo", "Is a directory"), ("file/below.pb", "Not a directory"),
-    ("nul\0.hlo", "null"), ("secret.hlo", "Permission denied")])
+@pytest.mark.parametrize(
+    "name,said",
+    [
+        ("missing.hlo", "No such file"),
+        ("directory.hlo", "Is a directory"),
+        ("file/below.pb", "Not a directory"),
+        ("nul\0.hlo", "null"),
+        ("secret.hlo", "Permission denied"),
+    ],
+)
 def test_a_file_that_cannot_be_read(
     tool: str, name: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -91,7 +103,7 @@ def test_damage_is_an_error_of_ours_or_a_module(seed: int, tmp_path: Path) -> No
             case 1:
                 data[at] ^= 1 << dice.randrange(8)
             case _:
-                del data[at:at + dice.randrange(1, 60)]
+                del data[at : at + dice.randrange(1, 60)]
         path = tmp_path / ("m.pb" if data[:20] != TEXT[:20] else "m.hlo")
         path.write_bytes(data)
         try:

@@ -1,4 +1,5 @@
 """tfxla-exec: what it reports, and that bad input gives one line and its exit code."""
+
 from __future__ import annotations
 
 import json
@@ -51,11 +52,11 @@ def report(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     return json.loads(capsys.readouterr().out.splitlines()[-1])
 
 
-@pytest.mark.parametrize("extra", [
-    (), ("--no-fusion",), ("--until", "none"), ("--until", "dce", "--no-fusion"), ("--repeat", "3", "--seed", "5")])
-def test_agrees_with_the_evaluator(
-    module: str, extra: tuple[str, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.parametrize(
+    "extra",
+    [(), ("--no-fusion",), ("--until", "none"), ("--until", "dce", "--no-fusion"), ("--repeat", "3", "--seed", "5")],
+)
+def test_agrees_with_the_evaluator(module: str, extra: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(module, "--json", "--reference", "evaluator", *extra) == 0
     found = report(capsys)
     assert found["ok"] and found["module"] == "small" and len(found["outputs"]) == 2
@@ -79,9 +80,7 @@ def test_protos_and_saved_inputs(module: str, tmp_path: Path, capsys: pytest.Cap
     assert np.load(tmp_path / "run" / "output.0.npy").shape == (5,)
 
 
-def test_bad_input_is_one_line_and_a_code(
-    module: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_input_is_one_line_and_a_code(module: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "junk.hlo").write_text("not a module")
     (tmp_path / "junk.pb").write_bytes(b"\xff" * 50)
     (tmp_path / "binary.hlo").write_bytes(b"\xff\xfe\x00")
@@ -108,22 +107,32 @@ def test_bad_input_is_one_line_and_a_code(
         assert json.loads(captured.out)["exit_code"] == code
 
 
-@pytest.mark.parametrize("mine,want,mismatches", [
-    (np.array([1.0, np.nan, np.inf], np.float32), np.array([1.0, np.nan, np.inf], np.float32), 0),
-    (np.array([1.0, 2.0], np.float32), np.array([1.0, 2.1], np.float32), 1),
-    (np.array([1, 2], np.int32), np.array([1, 3], np.int32), 1),
-    (np.array([2**62], np.int64), np.array([2**62 + 1], np.int64), 1),
-    (np.array([1 + 1j], np.complex64), np.array([1 + 1j], np.complex64), 0),
-    (np.zeros((0, 3), np.float32), np.zeros((0, 3), np.float32), 0),
-    (np.zeros(2, np.float32), np.zeros(3, np.float32), 2),
-    (np.float16(1.0).reshape(()), np.float16(1.001).reshape(()), 0),
-])
+@pytest.mark.parametrize(
+    "mine,want,mismatches",
+    [
+        (np.array([1.0, np.nan, np.inf], np.float32), np.array([1.0, np.nan, np.inf], np.float32), 0),
+        (np.array([1.0, 2.0], np.float32), np.array([1.0, 2.1], np.float32), 1),
+        (np.array([1, 2], np.int32), np.array([1, 3], np.int32), 1),
+        (np.array([2**62], np.int64), np.array([2**62 + 1], np.int64), 1),
+        (np.array([1 + 1j], np.complex64), np.array([1 + 1j], np.complex64), 0),
+        (np.zeros((0, 3), np.float32), np.zeros((0, 3), np.float32), 0),
+        (np.zeros(2, np.float32), np.zeros(3, np.float32), 2),
+        (np.float16(1.0).reshape(()), np.float16(1.001).reshape(()), 0),
+    ],
+)
 def test_compare(mine: np.ndarray, want: np.ndarray, mismatches: int) -> None:
     assert exec_.compare(mine, want)["mismatches"] == mismatches
 
 
 def test_no_tensorflow_is_imported(module: str) -> None:
-    script = ("import sys; from tfxla_cluster.cli import exec as e; code = e.main(sys.argv[1:]); "
-              "assert not {'tensorflow', 'jax'} & set(sys.modules); sys.exit(code)")
-    subprocess.run([sys.executable, "-c", script, module], check=True, timeout=60, cwd=Path(__file__).parents[2],
-                   stdout=subprocess.DEVNULL)
+    script = (
+        "import sys; from tfxla_cluster.cli import exec as e; code = e.main(sys.argv[1:]); "
+        "assert not {'tensorflow', 'jax'} & set(sys.modules); sys.exit(code)"
+    )
+    subprocess.run(
+        [sys.executable, "-c", script, module],
+        check=True,
+        timeout=60,
+        cwd=Path(__file__).parents[2],
+        stdout=subprocess.DEVNULL,
+    )

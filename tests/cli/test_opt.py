@@ -1,4 +1,5 @@
 """tfxla-opt: text in, text out, one line for a mistake."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -41,10 +42,13 @@ BAD = [
 
 
 @pytest.mark.parametrize("argv,code,message", BAD, ids=range(len(BAD)))
-def test_mistakes(argv: list[str], code: int, message: str, tmp_path: Path,
-                  capsys: pytest.CaptureFixture[str]) -> None:
-    for name, content in (("in.txt", MODULE), ("bad.txt", "nonsense"), ("bytes.pb", "nonsense"),
-                          ("invalid.txt", MODULE.replace("negate", "not"))):
+def test_mistakes(argv: list[str], code: int, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, content in (
+        ("in.txt", MODULE),
+        ("bad.txt", "nonsense"),
+        ("bytes.pb", "nonsense"),
+        ("invalid.txt", MODULE.replace("negate", "not")),
+    ):
         (tmp_path / name).write_text(content)
     assert common.run("tfxla-opt", opt.main, [a.format(dir=tmp_path) for a in argv]) == code
     error = capsys.readouterr().err

@@ -1,4 +1,5 @@
 """Runs one kernel in this process, on one thread: `run(kernel, inputs, outputs, sizes)`."""
+
 from __future__ import annotations
 
 import ctypes
@@ -54,16 +55,18 @@ class Loaded:
         self._scratch = np.empty(scratch + abi.SCRATCH_ALIGN, np.uint8)
 
     def __call__(
-        self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray],
-        sizes: Mapping[str, int] | None = None, tasks: tuple[int, int] | None = None,
+        self,
+        inputs: Sequence[np.ndarray],
+        outputs: Sequence[np.ndarray],
+        sizes: Mapping[str, int] | None = None,
+        tasks: tuple[int, int] | None = None,
     ) -> None:
         """Runs tasks [begin, end), by default all of them; `sizes` gives values of the symbols in dims."""
         env = dict(sizes or {})
         begin, end = tasks or (0, dim.evaluate(self.kernel.tasks, env))
         scratch = -(-self._scratch.ctypes.data // abi.SCRATCH_ALIGN) * abi.SCRATCH_ALIGN
         context = (ctypes.c_int64 * abi.CONTEXT_FIELDS)(begin, end, scratch, 0, 0, 0)
-        slots = (ctypes.c_int64 * max(1, len(self.kernel.sizes)))(
-            *[dim.evaluate(d, env) for d in self.kernel.sizes])
+        slots = (ctypes.c_int64 * max(1, len(self.kernel.sizes)))(*[dim.evaluate(d, env) for d in self.kernel.sizes])
         self.function(context, _pointers(inputs), _pointers(outputs), slots)
 
 
@@ -73,9 +76,11 @@ def _pointers(arrays: Sequence[np.ndarray]) -> ctypes.Array:
 
 
 def run(
-    kernel: Kernel, inputs: Sequence[np.ndarray],
+    kernel: Kernel,
+    inputs: Sequence[np.ndarray],
     outputs: Sequence[tuple[tuple[int, ...], Any] | np.ndarray],
-    sizes: Mapping[str, int] | None = None, target: Target | None = None,
+    sizes: Mapping[str, int] | None = None,
+    target: Target | None = None,
 ) -> list[np.ndarray]:
     """Compiles and runs `kernel`. `outputs`: (shape, numpy dtype) each, or an array to update in place."""
     results = [o if isinstance(o, np.ndarray) else np.zeros(o[0], o[1]) for o in outputs]

@@ -1,4 +1,5 @@
 """Runs every step of a Unit on NumPy arrays: `run(instr, operands)` gives the flattened results."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -24,8 +25,9 @@ def run(instr: Instr, operands: Sequence[np.ndarray], sizes: Mapping[str, int] |
     unit = lower.lower(instr, run_kernel.host_target())
     places: dict[str, list[np.ndarray]] = {
         "operand": [np.ascontiguousarray(o) for o in operands],
-        "result": [_poisoned(tuple(dim.evaluate(d, env) for d in s.dims), s.dtype.numpy)
-                   for s in flat_shapes(instr.shape)],
+        "result": [
+            _poisoned(tuple(dim.evaluate(d, env) for d in s.dims), s.dtype.numpy) for s in flat_shapes(instr.shape)
+        ],
         "temp": [_poisoned((dim.evaluate(b, env),), np.uint8) for b in unit.temps],
     }
     for result, operand in unit.inplace:

@@ -1,7 +1,8 @@
 """Writes the HLO modules of this folder anew, from TensorFlow programs through its own bridge.
 
-    python -m tests.data.make
+python -m tests.data.make
 """
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -36,9 +37,17 @@ def recurrent(x: Any, w: Any) -> Any:
 
 
 PROGRAMS = {
-    "mlp_step": (mlp_step, [
-        ((32, 20), tf.float32), ((32,), tf.int32), ((20, 64), tf.float32), ((64,), tf.float32),
-        ((64, 10), tf.float32), ((10,), tf.float32)]),
+    "mlp_step": (
+        mlp_step,
+        [
+            ((32, 20), tf.float32),
+            ((32,), tf.int32),
+            ((20, 64), tf.float32),
+            ((64,), tf.float32),
+            ((64, 10), tf.float32),
+            ((10,), tf.float32),
+        ],
+    ),
     "recurrent": (recurrent, [((7, 4, 5), tf.float32), ((5 + 6, 6), tf.float32)]),
 }
 

@@ -57,10 +57,7 @@ def test_json_files(directory):
     assert plan["steps"][0]["tasks"] == {"dim": "n", "sample": 8} and plan["constants"] == [64]
     assert [s["type"] for s in plan["steps"]] == ["KernelStep", "LoopStep"]
     (kernel,) = load(directory, "kernels.json")
-    assert kernel["instrs"] == ["wide", "mul", "zero", "reduce"] and kernel["sources"] == [
-        "model/mul",
-        "model/sum",
-    ]
+    assert kernel["instrs"] == ["wide", "mul", "zero", "reduce"] and kernel["sources"] == ["model/mul", "model/sum"]
     assert kernel["bytes"] == 4 * (8 * 32 + 32 + 8) and kernel["flops"] == 2 * 8 * 32
     assert load(directory, "timings.json")["total_ms"] == 33.0
     assert load(directory, "sources.json")["model/mul"][0]["line"] == 2
@@ -76,9 +73,7 @@ def test_buffer_text():
     module = text.parse(sample.AFTER)
     lines = buffer_text.buffer_assignment(sample.plan(module), module).splitlines()
     assert lines[0] == "BufferAssignment:"
-    assert (
-        "allocation 0: size 1024, parameter 0, shape |f32[8,32]| at ShapeIndex {}, maybe-live-out:" in lines
-    )
+    assert "allocation 0: size 1024, parameter 0, shape |f32[8,32]| at ShapeIndex {}, maybe-live-out:" in lines
     assert any("multiply_reduce_fusion @0> (size=32,offset=0): f32[8]" in line for line in lines)
     assert any(line.startswith("allocation 4: size 512, preallocated-temp") for line in lines)
 

@@ -1,4 +1,5 @@
 """Runs a fused module step by step, every instruction of the entry by its kernels."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,4 +1,5 @@
 """Algebra of extents, symbolic and not."""
+
 from __future__ import annotations
 
 import pytest
@@ -9,9 +10,9 @@ from tfxla_cluster.ir.dim import Dim, make, sym
 B, S = sym("B", 4), sym("S", 7)
 
 
-@pytest.mark.parametrize("a, b", [
-    (6, 6), (B * S, make("mul", S, B)), (B + S, S + B), ((B + 1) * S, S * B + S), (B * 2 + B, B * 3),
-])
+@pytest.mark.parametrize(
+    "a, b", [(6, 6), (B * S, make("mul", S, B)), (B + S, S + B), ((B + 1) * S, S * B + S), (B * 2 + B, B * 3)]
+)
 def test_same(a: Dim, b: Dim) -> None:
     assert same(a, b)
 
@@ -21,10 +22,21 @@ def test_not_same(a: Dim, b: Dim) -> None:
     assert not same(a, b)
 
 
-@pytest.mark.parametrize("a, b, quotient", [
-    (12, 4, 3), (12, 5, None), (B * S, B, S), (B * S, S * B, 1), (B * 6, 3, B * 2), (B, S, None), (B, 2, None),
-    (B * S + B, B, S + 1), (0, 5, 0), (5, 0, None),
-])
+@pytest.mark.parametrize(
+    "a, b, quotient",
+    [
+        (12, 4, 3),
+        (12, 5, None),
+        (B * S, B, S),
+        (B * S, S * B, 1),
+        (B * 6, 3, B * 2),
+        (B, S, None),
+        (B, 2, None),
+        (B * S + B, B, S + 1),
+        (0, 5, 0),
+        (5, 0, None),
+    ],
+)
 def test_divide(a: Dim, b: Dim, quotient: Dim | None) -> None:
     found = divide(a, b)
     assert found is None if quotient is None else found is not None and same(found, quotient)

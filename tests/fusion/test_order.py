@@ -1,4 +1,5 @@
 """The acyclic order of groups: merging keeps it, and refuses what would make a cycle."""
+
 from __future__ import annotations
 
 import random

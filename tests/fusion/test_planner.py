@@ -1,4 +1,5 @@
 """Which programs become how many kernels, that fused modules stay valid HLO, and that they compute the same."""
+
 from __future__ import annotations
 
 import random
@@ -23,12 +24,16 @@ BIG, ROW, COLUMN = "f32[512,256]", "f32[512]", "f32[256]"
 
 # name: (body of the entry, kernels expected). XLA's HLO text; add_f32 and so on are programs.COMBINERS.
 ROWS: dict[str, tuple[str, int]] = {
-    "elementwise chain": (f"""
+    "elementwise chain": (
+        f"""
       x = {BIG} parameter(0)
       y = {BIG} parameter(1)
       a = {BIG} multiply(x, y)
-      ROOT r = {BIG} add(a, x)""", 1),
-    "softmax": (f"""
+      ROOT r = {BIG} add(a, x)""",
+        1,
+    ),
+    "softmax": (
+        f"""
       x = {BIG} parameter(0)
       z = f32[] constant(0)
       n = f32[] constant(-inf)
@@ -38,21 +43,30 @@ ROWS: dict[str, tuple[str, int]] = {
       e = {BIG} exponential(s)
       t = {ROW} reduce(e, z), dimensions={{1}}, to_apply=add_f32
       tb = {BIG} broadcast(t), dimensions={{0}}
-      ROOT r = {BIG} divide(e, tb)""", 1),
-    "sum and sum of squares": (f"""
+      ROOT r = {BIG} divide(e, tb)""",
+        1,
+    ),
+    "sum and sum of squares": (
+        f"""
       x = {BIG} parameter(0)
       z = f32[] constant(0)
       q = {BIG} multiply(x, x)
       s = {COLUMN} reduce(x, z), dimensions={{0}}, to_apply=add_f32
       t = {COLUMN} reduce(q, z), dimensions={{0}}, to_apply=add_f32
-      ROOT r = ({COLUMN}, {COLUMN}) tuple(s, t)""", 1),
-    "sum of a product": (f"""
+      ROOT r = ({COLUMN}, {COLUMN}) tuple(s, t)""",
+        1,
+    ),
+    "sum of a product": (
+        f"""
       x = {BIG} parameter(0)
       y = {BIG} parameter(1)
       z = f32[] constant(0)
       p = {BIG} multiply(x, y)
-      ROOT r = f32[] reduce(p, z), dimensions={{0,1}}, to_apply=add_f32""", 1),
-    "column means are used by a second kernel": (f"""
+      ROOT r = f32[] reduce(p, z), dimensions={{0,1}}, to_apply=add_f32""",
+        1,
+    ),
+    "column means are used by a second kernel": (
+        f"""
       x = {BIG} parameter(0)
       z = f32[] constant(0)
       s = f32[256] reduce(x, z), dimensions={{0}}, to_apply=add_f32
@@ -62,16 +76,22 @@ ROWS: dict[str, tuple[str, int]] = {
       u = f32[256] reduce(e, z), dimensions={{0}}, to_apply=add_f32
       w = {BIG} broadcast(u), dimensions={{1}}
       big = f32[2,512,256] broadcast(w), dimensions={{1,2}}
-      ROOT r = f32[2,512,256] exponential(big)""", 2),
-    "bias and activation after a product": ("""
+      ROOT r = f32[2,512,256] exponential(big)""",
+        2,
+    ),
+    "bias and activation after a product": (
+        """
       x = f32[64,32] parameter(0)
       w = f32[32,48] parameter(1)
       b = f32[48] parameter(2)
       d = f32[64,48] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
       bb = f32[64,48] broadcast(b), dimensions={1}
       a = f32[64,48] add(d, bb)
-      ROOT r = f32[64,48] maximum(a, d)""", 1),
-    "heads after a product": ("""
+      ROOT r = f32[64,48] maximum(a, d)""",
+        1,
+    ),
+    "heads after a product": (
+        """
       x = f32[8,4,32] parameter(0)
       w = f32[32,32] parameter(1)
       b = f32[2,16] parameter(2)
@@ -79,20 +99,28 @@ ROWS: dict[str, tuple[str, int]] = {
       d = f32[32,32] dot(f, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
       h = f32[8,4,2,16] reshape(d)
       bb = f32[8,4,2,16] broadcast(b), dimensions={2,3}
-      ROOT r = f32[8,4,2,16] add(h, bb)""", 1),
-    "two products": ("""
+      ROOT r = f32[8,4,2,16] add(h, bb)""",
+        1,
+    ),
+    "two products": (
+        """
       x = f32[64,32] parameter(0)
       w = f32[32,32] parameter(1)
       d = f32[64,32] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
       t = f32[64,32] exponential(d)
-      ROOT r = f32[64,32] dot(t, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}""", 2),
-    "an update in place": ("""
+      ROOT r = f32[64,32] dot(t, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}""",
+        2,
+    ),
+    "an update in place": (
+        """
       x = f32[64,32] parameter(0)
       u = f32[1,32] parameter(1)
       i = s32[] parameter(2)
       z = s32[] constant(0)
       v = f32[1,32] add(u, u)
-      ROOT r = f32[64,32] dynamic-update-slice(x, v, i, z)""", 1),
+      ROOT r = f32[64,32] dynamic-update-slice(x, v, i, z)""",
+        1,
+    ),
 }
 
 
@@ -131,9 +159,11 @@ def test_every_decision_has_a_reason() -> None:
 
 
 def test_nothing_to_fuse_is_the_same_module() -> None:
-    module = text.parse(module_of("""
+    module = text.parse(
+        module_of("""
       x = f32[4] parameter(0)
-      ROOT r = f32[4] negate(x)"""))
+      ROOT r = f32[4] negate(x)""")
+    )
     assert fuse(module, TARGET, lambda r: None) is module
 
 

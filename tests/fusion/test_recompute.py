@@ -1,4 +1,5 @@
 """A value computed again elsewhere leaves its kernel with outputs of other sizes: then it stays where it was."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,4 +1,5 @@
 """A computation that grows at random: its values, and where operands come from."""
+
 from __future__ import annotations
 
 import itertools
@@ -43,9 +44,13 @@ class Draft:
 
     def pick(self, *names: str, rank: int | None = None, least: int = 0) -> Instr:
         """A value of one of these types (any: none given) and this rank, the last ones more often."""
+
         def fits(v: Instr) -> bool:
-            return ((not names or v.shape.element_type.name in names) and (rank is None or v.shape.rank == rank)
-                    and all(d >= least for d in v.shape.dims))
+            return (
+                (not names or v.shape.element_type.name in names)
+                and (rank is None or v.shape.rank == rank)
+                and all(d >= least for d in v.shape.dims)
+            )
 
         found = [v for v in self.values if fits(v)]
         if not found or self.rng.random() < 0.1:

@@ -3,6 +3,7 @@
 Values are small integers (with NaN, infinities and -0.0 among the arguments); sums and products are clamped,
 so no order of operations shows. Only outputs may end in a function that is not exact.
 """
+
 from __future__ import annotations
 
 import random

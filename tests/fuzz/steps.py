@@ -1,4 +1,5 @@
 """What a random computation may do next: a function an opcode or family, in STEPS."""
+
 from __future__ import annotations
 
 import functools
@@ -21,8 +22,16 @@ def _binary(d: Draft) -> None:
     kind, b = x.shape.element_type.kind, d.b
     names = ["add", "subtract", "multiply", "maximum", "minimum"]
     if kind in ("int", "uint"):
-        names += ["and", "or", "xor", "shift-left", "shift-right-logical", "shift-right-arithmetic", "divide",
-                  "remainder"]
+        names += [
+            "and",
+            "or",
+            "xor",
+            "shift-left",
+            "shift-right-logical",
+            "shift-right-arithmetic",
+            "divide",
+            "remainder",
+        ]
     if kind == "pred":
         names = ["and", "or", "xor", "maximum", "minimum"]
     name = d.rng.choice(names)
@@ -35,8 +44,10 @@ def _binary(d: Draft) -> None:
 def _unary(d: Draft) -> None:
     x = d.pick()
     dtype = x.shape.element_type
-    names = {"float": ["abs", "negate", "sign", "floor", "ceil", "round-nearest-even", "is-finite"],
-             "pred": ["not"]}.get(dtype.kind, ["negate", "not", "popcnt", "count-leading-zeros", "abs", "sign"])
+    names = {
+        "float": ["abs", "negate", "sign", "floor", "ceil", "round-nearest-even", "is-finite"],
+        "pred": ["not"],
+    }.get(dtype.kind, ["negate", "not", "popcnt", "count-leading-zeros", "abs", "sign"])
     if dtype.kind == "uint":
         names = ["not", "popcnt"]
     d.keep(d.b.add_op(d.rng.choice(names), x))
@@ -115,7 +126,7 @@ def _concatenate(d: Draft) -> None:
     axis = d.rng.randrange(x.shape.rank)
     other = list(x.shape.dims)
     other[axis] = d.rng.choice((0, 1, 3))
-    parts = [x, d.like(x), d.parameter(x.shape.element_type.name, other)][:d.rng.randint(1, 3)]
+    parts = [x, d.like(x), d.parameter(x.shape.element_type.name, other)][: d.rng.randint(1, 3)]
     d.rng.shuffle(parts)
     d.keep(d.b.concatenate(parts, axis))
 
@@ -162,9 +173,17 @@ def _gather(d: Draft) -> None:
     indices, at = _indices(d, len(axes))
     out = indices.shape.rank - 1 + rank - len(collapsed)
     offsets = sorted(d.rng.sample(range(out), rank - len(collapsed)))
-    d.keep(d.b.gather(
-        x, indices, offset_dims=tuple(offsets), collapsed_slice_dims=tuple(collapsed), start_index_map=tuple(axes),
-        index_vector_dim=at, slice_sizes=tuple(sizes)))
+    d.keep(
+        d.b.gather(
+            x,
+            indices,
+            offset_dims=tuple(offsets),
+            collapsed_slice_dims=tuple(collapsed),
+            start_index_map=tuple(axes),
+            index_vector_dim=at,
+            slice_sizes=tuple(sizes),
+        )
+    )
 
 
 def _scatter(d: Draft) -> None:
@@ -180,9 +199,15 @@ def _scatter(d: Draft) -> None:
     sizes = iter(window)
     dims = [next(sizes) if i in places else next(rest) for i in range(len(batch) + len(window))]
     value = d.b.scatter(
-        [x], indices, [d.parameter(name, dims)], combiner(d.rng.choice(("add", "maximum")), name),
-        update_window_dims=tuple(places), inserted_window_dims=tuple(sorted(inserted)),
-        scatter_dims_to_operand_dims=tuple(axes), index_vector_dim=at)
+        [x],
+        indices,
+        [d.parameter(name, dims)],
+        combiner(d.rng.choice(("add", "maximum")), name),
+        update_window_dims=tuple(places),
+        inserted_window_dims=tuple(sorted(inserted)),
+        scatter_dims_to_operand_dims=tuple(axes),
+        index_vector_dim=at,
+    )
     d.keep(d.limit(value))
 
 
@@ -236,8 +261,16 @@ def _window(d: Draft, dims: Sequence[int], dilate: bool) -> list[WindowDim]:
     for dim in dims:
         size = d.rng.randint(1, max(1, min(3, dim)))
         base = d.rng.choice((1, 1, 2)) if dilate and dim else 1
-        found.append(WindowDim(size, d.rng.randint(1, 2), d.rng.randint(0, size - 1), d.rng.randint(0, size - 1), base,
-                               d.rng.choice((1, 1, 2)) if dilate and dim > 4 else 1))
+        found.append(
+            WindowDim(
+                size,
+                d.rng.randint(1, 2),
+                d.rng.randint(0, size - 1),
+                d.rng.randint(0, size - 1),
+                base,
+                d.rng.choice((1, 1, 2)) if dilate and dim > 4 else 1,
+            )
+        )
     return found
 
 
@@ -258,8 +291,18 @@ def _dot(d: Draft) -> None:
     order = list(range(len(dims)))
     d.rng.shuffle(order)
     y = d.parameter(x.shape.element_type.name, [dims[a] for a in order])
-    d.keep(d.limit(d.b.dot(x, y, contracted, [order.index(len(batch) + i) for i in range(len(contracted))], batch,
-                           [order.index(i) for i in range(len(batch))])))
+    d.keep(
+        d.limit(
+            d.b.dot(
+                x,
+                y,
+                contracted,
+                [order.index(len(batch) + i) for i in range(len(contracted))],
+                batch,
+                [order.index(i) for i in range(len(batch))],
+            )
+        )
+    )
 
 
 def _convolution(d: Draft) -> None:
@@ -353,10 +396,35 @@ def _conditional(d: Draft) -> None:
 
 
 STEPS: dict[str, Callable[[Draft], None]] = {
-    name.strip("_"): fn for name, fn in list(globals().items())
-    if fn in (_binary, _unary, _compare, _convert, _broadcast, _reshape, _transpose, _slice, _pad, _concatenate,
-              _reverse, _iota, _dynamic_slice, _dynamic_update, _gather, _scatter, _reduce, _argmax, _reduce_window,
-              _dot, _convolution, _sort, _while, _conditional)
+    name.strip("_"): fn
+    for name, fn in list(globals().items())
+    if fn
+    in (
+        _binary,
+        _unary,
+        _compare,
+        _convert,
+        _broadcast,
+        _reshape,
+        _transpose,
+        _slice,
+        _pad,
+        _concatenate,
+        _reverse,
+        _iota,
+        _dynamic_slice,
+        _dynamic_update,
+        _gather,
+        _scatter,
+        _reduce,
+        _argmax,
+        _reduce_window,
+        _dot,
+        _convolution,
+        _sort,
+        _while,
+        _conditional,
+    )
 }
 NAMES = (*STEPS, *("binary",) * 8, *("broadcast", "reduce", "unary", "compare") * 2)
 _INNER = (_binary, _binary, _unary, _compare, _broadcast, _transpose, _slice, _reduce, _dynamic_update, _dynamic_slice)

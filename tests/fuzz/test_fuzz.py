@@ -2,6 +2,7 @@
 
 `TFXLA_FUZZ=COUNT[:FIRST]` runs that many programs, from number FIRST.
 """
+
 from __future__ import annotations
 
 import os

@@ -86,10 +86,7 @@ DRIVER = """
 })();
 """
 PAGES = [
-    *(
-        f"m0/{tab}"
-        for tab in ("summary", "fusion", "plan", "buffers", "lines", "before", "passes", "changes", "files")
-    ),
+    *(f"m0/{tab}" for tab in ("summary", "fusion", "plan", "buffers", "lines", "before", "passes", "changes", "files")),
     "g0/clusters",
     "g0/graph",
     "g0/left",
@@ -151,9 +148,7 @@ def test_graph(result):
 def test_text(result):
     assert result["focused"] and result["found"].startswith("1 match,")
     assert (
-        "multiply_reduce_fusion" in result["line"]
-        and "%x = " in result["defined"]
-        and result["next"] == "#m0/fusion"
+        "multiply_reduce_fusion" in result["line"] and "%x = " in result["defined"] and result["next"] == "#m0/fusion"
     )
 
 

@@ -45,18 +45,10 @@ from tfxla_inspect.parsers import buffers, graphdef, hlo, kernels
 def test_hlo_lines(line, name, shape, opcode, operands, called):
     row = hlo.parse_line(line)
     assert row is not None
-    assert (row.name, row.shape, row.opcode, row.operands, row.called) == (
-        name,
-        shape,
-        opcode,
-        operands,
-        called,
-    )
+    assert (row.name, row.shape, row.opcode, row.operands, row.called) == (name, shape, opcode, operands, called)
 
 
-@pytest.mark.parametrize(
-    "line", ["", "}", "  %x =", "  %x = f32[2]", "nonsense", "  %x = (f32[2] add(%a", "ENTRY"]
-)
+@pytest.mark.parametrize("line", ["", "}", "  %x =", "  %x = f32[2]", "nonsense", "  %x = (f32[2] add(%a", "ENTRY"])
 def test_what_is_no_instruction(line):
     assert hlo.parse_line(line) is None
 
@@ -115,6 +107,4 @@ def test_kernel_parts():
     assert kernels.split("plain") == [("", "plain")] and kernels.split("\n") == []
     whole, where = kernels.join(kernels.split(text))
     assert where == {"a": (0, 1), "b": (1, 2)} and whole.split("\n")[where["b"][0]] == "declare"
-    assert kernels.stock_symbol("__compute_module_add_fusion") == kernels.stock_symbol(
-        "add_fusion_kernel_module"
-    )
+    assert kernels.stock_symbol("__compute_module_add_fusion") == kernels.stock_symbol("add_fusion_kernel_module")

@@ -100,10 +100,7 @@ def test_module_page(page):
     assert "multiply_reduce_fusion = f32[8]" in tab(page, "m0", "text")
     graph = json.loads(tab(page, "m0", "graph"))
     root = graph["nodes"]["name"].index("multiply_reduce_fusion")
-    assert (
-        graph["nodes"]["note"][root] == "model/sum, model/mul"
-        and "sample.py:2" in graph["nodes"]["where"][root]
-    )
+    assert graph["nodes"]["note"][root] == "model/sum, model/mul" and "sample.py:2" in graph["nodes"]["where"][root]
     assert graph["groups"][graph["nodes"]["group"][root]]["t"] == "fusion with reduction"
     assert [v["t"] for v in graph["views"]] == ["main"] and set(graph["bodies"]) == {"sum", "fused", "main"}
     decisions = json.loads(tab(page, "m0", "fusion"))["rows"]
@@ -133,9 +130,12 @@ def test_tensorflow_graph(page):
     picture = tab(page, "g0", "clusters")
     assert "<svg" in picture and "hsl(" in picture and "cluster_0: 2 nodes" in picture
     graph = json.loads(tab(page, "g0", "graph"))
-    assert [g["t"] for g in graph["groups"]] == ["in no cluster", "cluster_0"] and graph["nodes"][
-        "group"
-    ] == [0, 1, 1, 0]
+    assert [g["t"] for g in graph["groups"]] == ["in no cluster", "cluster_0"] and graph["nodes"]["group"] == [
+        0,
+        1,
+        1,
+        0,
+    ]
     assert json.loads(tab(page, "g0", "left"))["rows"] == [
         ["text/as_string", "AsString", "", "no-kernel: no XLA kernel takes strings", "train.py:9"]
     ]
@@ -177,15 +177,11 @@ def test_same_dump_same_report(dump, page):
 
 
 def test_stock_dumps_say_unknown(tmp_path):
-    (tmp_path / "module_0001.cluster_3__XlaCompiledKernel_true_.7.before_optimizations.txt").write_text(
-        sample.BEFORE
+    (tmp_path / "module_0001.cluster_3__XlaCompiledKernel_true_.7.before_optimizations.txt").write_text(sample.BEFORE)
+    (tmp_path / "module_0001.cluster_3__XlaCompiledKernel_true_.7.cpu_after_optimizations.txt").write_text(sample.AFTER)
+    (tmp_path / "module_0001.cluster_3__XlaCompiledKernel_true_.7.mul_kernel_module.ir-with-opt.ll").write_text(
+        "define"
     )
-    (tmp_path / "module_0001.cluster_3__XlaCompiledKernel_true_.7.cpu_after_optimizations.txt").write_text(
-        sample.AFTER
-    )
-    (
-        tmp_path / "module_0001.cluster_3__XlaCompiledKernel_true_.7.mul_kernel_module.ir-with-opt.ll"
-    ).write_text("define")
     (tmp_path / "mark_for_compilation_2.pbtxt").write_text(sample.GRAPH.format(left="left"))
     made = report.build(tmp_path)
     assert site(made)["m1"]["title"] == "cluster_3"
@@ -312,10 +308,7 @@ def test_a_file_that_cannot_be_read_is_a_row(dump, tmp_path):
 def test_a_gzip_bomb_is_cut(tmp_path):
     (tmp_path / "module_0000.m.before_optimizations.txt.gz").write_bytes(gzip.compress(b" " * 10_000_000))
     reader = Reader(limit=1000)
-    assert (
-        len(reader.text(scan(tmp_path).modules[0].files[0])) == 1000
-        and "only its first" in reader.problems[0][1]
-    )
+    assert len(reader.text(scan(tmp_path).modules[0].files[0])) == 1000 and "only its first" in reader.problems[0][1]
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess:
@@ -380,17 +373,13 @@ def test_imports_only_what_it_may():
             )
             for name in names:
                 top = name.partition(".")[0]
-                assert top in sys.stdlib_module_names or name.startswith(allowed), (
-                    f"{path.name} imports {name}"
-                )
+                assert top in sys.stdlib_module_names or name.startswith(allowed), f"{path.name} imports {name}"
 
 
 def test_scripts_do_not_write_html_from_data():
     for name in pack._SCRIPTS:
         text = pack.asset(name)
         uses = [
-            line
-            for line in text.splitlines()
-            if "innerHTML" in line or "insertAdjacent" in line or "eval(" in line
+            line for line in text.splitlines() if "innerHTML" in line or "insertAdjacent" in line or "eval(" in line
         ]
         assert len(uses) == (name == "app.js"), uses

@@ -1,4 +1,5 @@
 """Directories that are no dump, dumps cut anywhere, and dumps of programs in which nothing was compiled."""
+
 from __future__ import annotations
 
 import html
@@ -23,7 +24,7 @@ def report(directory: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, st
     out = directory.parent / "out.html"
     code = cli.main(["report", str(directory), "-o", str(out)])
     page = out.read_text() if out.exists() else ""
-    start = page[page.find('<main id="start"'):page.find('<main id="page"')]
+    start = page[page.find('<main id="start"') : page.find('<main id="page"')]
     return code, capsys.readouterr().err, " ".join(html.unescape(re.sub("<[^>]+>", " ", start)).split())
 
 
@@ -38,8 +39,9 @@ FOREIGN = [
 
 
 @pytest.mark.parametrize("files", FOREIGN, ids=[next(iter(f)) for f in FOREIGN])
-def test_a_foreign_directory_is_one_line(files: dict[str, bytes], tmp_path: Path,
-                                         capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_foreign_directory_is_one_line(
+    files: dict[str, bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "d").mkdir()
     for name, data in files.items():
         (tmp_path / "d" / name).write_bytes(data)
@@ -57,23 +59,31 @@ def test_an_empty_directory_is_one_line(tmp_path: Path, capsys: pytest.CaptureFi
         shutil.rmtree(directory)
 
 
-@pytest.mark.parametrize("name,data,said", [
-    ("trace.1.jsonl", b'{"kind": "run", "argv": ["pro', "1 lines that are no record"),
-    ("trace.1.jsonl", b"\n[]\n7\nnull\n{\n", "4 lines that are no record"),
-    ("trace.1.jsonl", BINARY, "binary data where text was expected"),
-    ("trace.1.jsonl", b"", "empty"),
-    ("trace.1.jsonl", b"[" * 100_000, "1 lines that are no record"),
-    ("module_0000.m.kernels.json", b'[{"symbol": "k', "no JSON"),
-    ("module_0000.m.launch_plan.json", b"[]", "JSON, but no dict"),
-    ("module_0000.m.timings.json", b'{"total_ms": NaN', "no JSON"),
-    ("module_0000.m.cpu_after_optimizations.txt", b"HloModule m\nENTRY e {\n  x = f32[", "breaks off inside a comp"),
-    ("module_0000.m.cpu_after_optimizations.txt", b"Hlo", "no computation in it"),
-    ("module_0000.m.cpu_after_optimizations.txt.gz", b"\x1f\x8b\x08", "cannot be read"),
-    ("mark_for_compilation.pbtxt", b'node {\n  name: "x"\n  op: "Ad', "breaks off inside a node"),
-    ("mark_for_compilation.pbtxt", BINARY, "binary data"),
-])
-def test_a_damaged_file_is_a_row(name: str, data: bytes, said: str, tmp_path: Path,
-                                 capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "name,data,said",
+    [
+        ("trace.1.jsonl", b'{"kind": "run", "argv": ["pro', "1 lines that are no record"),
+        ("trace.1.jsonl", b"\n[]\n7\nnull\n{\n", "4 lines that are no record"),
+        ("trace.1.jsonl", BINARY, "binary data where text was expected"),
+        ("trace.1.jsonl", b"", "empty"),
+        ("trace.1.jsonl", b"[" * 100_000, "1 lines that are no record"),
+        ("module_0000.m.kernels.json", b'[{"symbol": "k', "no JSON"),
+        ("module_0000.m.launch_plan.json", b"[]", "JSON, but no dict"),
+        ("module_0000.m.timings.json", b'{"total_ms": NaN', "no JSON"),
+        (
+            "module_0000.m.cpu_after_optimizations.txt",
+            b"HloModule m\nENTRY e {\n  x = f32[",
+            "breaks off inside a comp",
+        ),
+        ("module_0000.m.cpu_after_optimizations.txt", b"Hlo", "no computation in it"),
+        ("module_0000.m.cpu_after_optimizations.txt.gz", b"\x1f\x8b\x08", "cannot be read"),
+        ("mark_for_compilation.pbtxt", b'node {\n  name: "x"\n  op: "Ad', "breaks off inside a node"),
+        ("mark_for_compilation.pbtxt", BINARY, "binary data"),
+    ],
+)
+def test_a_damaged_file_is_a_row(
+    name: str, data: bytes, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "module_0000.m.before_optimizations.txt").write_text(sample.BEFORE)
     (tmp_path / "d" / name).write_bytes(data)
@@ -99,17 +109,21 @@ LEFT = {"kind": "unclustered", "node": "j", "op": "StringJoin", "rule": "string"
 STATS = {"kind": "stats", "stats": {"functions": 0}}
 
 
-@pytest.mark.parametrize("records,said", [
-    ([_run({}), STATS], "auto-clustering was off"),
-    ([_run({"tf_xla_auto_jit": "2"}), STATS], "--tf_xla_cpu_global_jit"),
-    ([_run(AUTO), STATS], "called no tf.function"),
-    ([_run(AUTO)], "cut short"),
-    ([_run(AUTO), {"kind": "function", "name": "f"}, STATS], "none of their ops is one that compiles"),
-    ([_run(AUTO), {"kind": "function", "name": "f"}, LEFT, STATS], "string (1 nodes)"),
-    ([_run({}), {"kind": "fallback", "what": "f", "reason": "no kernel", "to": "xla"}], "fell back"),
-])
-def test_a_dump_without_modules_says_why(records: list[dict[str, object]], said: str, tmp_path: Path,
-                                         capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "records,said",
+    [
+        ([_run({}), STATS], "auto-clustering was off"),
+        ([_run({"tf_xla_auto_jit": "2"}), STATS], "--tf_xla_cpu_global_jit"),
+        ([_run(AUTO), STATS], "called no tf.function"),
+        ([_run(AUTO)], "cut short"),
+        ([_run(AUTO), {"kind": "function", "name": "f"}, STATS], "none of their ops is one that compiles"),
+        ([_run(AUTO), {"kind": "function", "name": "f"}, LEFT, STATS], "string (1 nodes)"),
+        ([_run({}), {"kind": "fallback", "what": "f", "reason": "no kernel", "to": "xla"}], "fell back"),
+    ],
+)
+def test_a_dump_without_modules_says_why(
+    records: list[dict[str, object]], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "trace.1.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
     code, error, page = report(tmp_path / "d", capsys)

@@ -1,4 +1,5 @@
 """The evaluator against XLA, over the table of all opcodes."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,4 +1,5 @@
 """Protos: field numbers, round trips, what TF's bridge gives."""
+
 from __future__ import annotations
 
 import pathlib
@@ -84,7 +85,9 @@ def test_the_total_order_as_later_xla_writes_it(dtype: str, expected: str) -> No
 
 
 def test_no_tensorflow_is_imported() -> None:
-    code = ("import sys, tfxla_cluster.ir.proto, tfxla_cluster.ir.text, tfxla_cluster.ir.evaluator, "
-            "tfxla_cluster.ir.builder, tfxla_cluster.ir.verifier; "
-            "assert not {'tensorflow', 'jax', 'jaxlib'} & set(sys.modules)")
+    code = (
+        "import sys, tfxla_cluster.ir.proto, tfxla_cluster.ir.text, tfxla_cluster.ir.evaluator, "
+        "tfxla_cluster.ir.builder, tfxla_cluster.ir.verifier; "
+        "assert not {'tensorflow', 'jax', 'jaxlib'} & set(sys.modules)"
+    )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

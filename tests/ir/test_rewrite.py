@@ -1,4 +1,5 @@
 """Rebuilding computations."""
+
 from __future__ import annotations
 
 from tfxla_cluster.ir import rewrite, verifier

@@ -1,4 +1,5 @@
 """HLO text: what is read, what is written, what is refused."""
+
 # ruff: noqa: E501  (lines of HLO text stay whole)
 from __future__ import annotations
 
@@ -48,7 +49,9 @@ ENTRY main {
 
 
 def test_old_and_new_forms() -> None:
-    source = OLD_AND_NEW.replace("  c = ", "  s = f32[] reduce(g, zero), dimensions={0,1}, to_apply=%region_0.3\n  c = ")
+    source = OLD_AND_NEW.replace(
+        "  c = ", "  s = f32[] reduce(g, zero), dimensions={0,1}, to_apply=%region_0.3\n  c = "
+    )
     module = text.parse(source)
     instrs = {i.name: i for i in module.entry.instrs}
     assert module.name == "jit_f.1" and module.is_scheduled
@@ -71,9 +74,15 @@ def test_round_trip_and_xla_reads_the_same(case: Case) -> None:
 
 
 LITERALS = {
-    "f32": [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, 3.4028235e38, 0.1], "f64": [0.1, -0.0, 5e-324, np.nan],
-    "f16": [65504, 6e-8, -np.inf, 0.1], "bf16": [0.1, 3e38, -0.0], "f8e4m3fn": [1.5, 448, -0.0],
-    "s64": [-2**63, 2**63 - 1], "u64": [2**64 - 1, 0], "s4": [-8, 7], "pred": [True, False],
+    "f32": [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, 3.4028235e38, 0.1],
+    "f64": [0.1, -0.0, 5e-324, np.nan],
+    "f16": [65504, 6e-8, -np.inf, 0.1],
+    "bf16": [0.1, 3e38, -0.0],
+    "f8e4m3fn": [1.5, 448, -0.0],
+    "s64": [-(2**63), 2**63 - 1],
+    "u64": [2**64 - 1, 0],
+    "s4": [-8, 7],
+    "pred": [True, False],
     "c64": [1 + 2j, complex(np.inf, -0.0)],
 }
 

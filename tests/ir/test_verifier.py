@@ -1,4 +1,5 @@
 """Each labelled rule, broken once."""
+
 # ruff: noqa: E501  (lines of HLO text stay whole)
 from __future__ import annotations
 
@@ -74,27 +75,53 @@ BROKEN: dict[str, Callable[[], Module]] = {
     "V3": _module("x = f32[2,3] parameter(0)\n ROOT r = f32[2,2] transpose(x), dimensions={0,0}"),
     "V4": _module("x = f32[2] parameter(0)\n ROOT r = f32[3] slice(x), slice={[0:3]}"),
     "V5": _module("x = f32[2] parameter(0)\n v = f16[] parameter(1)\n ROOT r = f32[3] pad(x, v), padding=0_1"),
-    "V6": _module("x = f32[2] parameter(0)\n y = f32[2,1] parameter(1)\n ROOT r = f32[4] concatenate(x, y), dimensions={0}"),
-    "V7": _module("x = f32[2] parameter(0)\n i = f32[] parameter(1)\n ROOT r = f32[1] dynamic-slice(x, i), dynamic_slice_sizes={1}"),
+    "V6": _module(
+        "x = f32[2] parameter(0)\n y = f32[2,1] parameter(1)\n ROOT r = f32[4] concatenate(x, y), dimensions={0}"
+    ),
+    "V7": _module(
+        "x = f32[2] parameter(0)\n i = f32[] parameter(1)\n ROOT r = f32[1] dynamic-slice(x, i), dynamic_slice_sizes={1}"
+    ),
     "V8": _module("x = f32[2] parameter(0)\n ROOT r = f32[2] reverse(x), dimensions={1}"),
-    "V9": _module("x = f32[4,2] parameter(0)\n i = s32[3] parameter(1)\n ROOT r = f32[3,2] gather(x, i), offset_dims={1},"
-                  " collapsed_slice_dims={0}, start_index_map={0,1}, index_vector_dim=1, slice_sizes={1,2}"),
+    "V9": _module(
+        "x = f32[4,2] parameter(0)\n i = s32[3] parameter(1)\n ROOT r = f32[3,2] gather(x, i), offset_dims={1},"
+        " collapsed_slice_dims={0}, start_index_map={0,1}, index_vector_dim=1, slice_sizes={1,2}"
+    ),
     "V10": _module("x = u8[3] parameter(0)\n ROOT r = u32[1] bitcast-convert(x)"),
-    "R1": _module("x = f32[2] parameter(0)\n z = s32[] parameter(1)\n ROOT r = f32[] reduce(x, z), dimensions={0}, to_apply=g", PAIR),
-    "R2": _module("x = f32[2] parameter(0)\n z = f32[] parameter(1)\n ROOT r = f32[] reduce(x, z), dimensions={0}, to_apply=f", ONE),
-    "R3": _module("x = f32[2] parameter(0)\n z = f32[] parameter(1)\n ROOT r = f32[] reduce(x, z), dimensions={1}, to_apply=g", PAIR),
-    "R4": _module("x = f32[2] parameter(0)\n z = f32[] parameter(1)\n ROOT r = f32[1] reduce-window(x, z), window={size=1x1}, to_apply=g", PAIR),
+    "R1": _module(
+        "x = f32[2] parameter(0)\n z = s32[] parameter(1)\n ROOT r = f32[] reduce(x, z), dimensions={0}, to_apply=g",
+        PAIR,
+    ),
+    "R2": _module(
+        "x = f32[2] parameter(0)\n z = f32[] parameter(1)\n ROOT r = f32[] reduce(x, z), dimensions={0}, to_apply=f",
+        ONE,
+    ),
+    "R3": _module(
+        "x = f32[2] parameter(0)\n z = f32[] parameter(1)\n ROOT r = f32[] reduce(x, z), dimensions={1}, to_apply=g",
+        PAIR,
+    ),
+    "R4": _module(
+        "x = f32[2] parameter(0)\n z = f32[] parameter(1)\n ROOT r = f32[1] reduce-window(x, z), window={size=1x1}, to_apply=g",
+        PAIR,
+    ),
     "R5": _module("x = f32[2] parameter(0)\n ROOT r = f32[2] sort(x), dimensions={0}, to_apply=g", PAIR),
-    "D1": _module("x = f32[2,3] parameter(0)\n ROOT r = f32[2,3] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}"),
-    "D2": _module("x = f32[2,3] parameter(0)\n ROOT r = f32[2,3] convolution(x, x), window={size=1}, dim_labels=b0f_0io->b0f"),
-    "D3": _module("x = f32[1,5,3] parameter(0)\n k = f32[1,2,4] parameter(1)\n ROOT r = f32[1,5,4] convolution(x, k),"
-                  " window={size=1}, dim_labels=b0f_0io->b0f"),
+    "D1": _module(
+        "x = f32[2,3] parameter(0)\n ROOT r = f32[2,3] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    ),
+    "D2": _module(
+        "x = f32[2,3] parameter(0)\n ROOT r = f32[2,3] convolution(x, x), window={size=1}, dim_labels=b0f_0io->b0f"
+    ),
+    "D3": _module(
+        "x = f32[1,5,3] parameter(0)\n k = f32[1,2,4] parameter(1)\n ROOT r = f32[1,5,4] convolution(x, k),"
+        " window={size=1}, dim_labels=b0f_0io->b0f"
+    ),
     "F1": _module(STATE + " ROOT r = (s32[], f32[2]) while(x), condition=f, body=f", ONE),
     "F2": _module("x = f32[] parameter(0)\n ROOT r = f32[] conditional(x, x), branch_computations={f}", ONE),
     "F3": _module("x = f32[2] parameter(0)\n ROOT r = f32[2] call(x, x), to_apply=f", ONE),
     "F4": _module(STATE + " ROOT r = s32[] get-tuple-element(x), index=2"),
-    "O1": _module("x = f32[4,3] parameter(0)\n a = f32[4] parameter(1)\n"
-                  " ROOT r = (f32[4,3], f32[3], f32[3]) batch-norm-training(x, a, a), epsilon=0.1, feature_index=1"),
+    "O1": _module(
+        "x = f32[4,3] parameter(0)\n a = f32[4] parameter(1)\n"
+        " ROOT r = (f32[4,3], f32[3], f32[3]) batch-norm-training(x, a, a), epsilon=0.1, feature_index=1"
+    ),
     "O2": _module("x = f32[4,3] parameter(0)\n ROOT r = f32[4,3] cholesky(x), lower=true"),
     "O3": _module("x = f32[4] parameter(0)\n ROOT r = c64[4] fft(x), fft_type=FFT, fft_length={4}"),
     "O4": _module("x = f32[4] parameter(0)\n ROOT r = s32[] get-dimension-size(x), dimensions={1}"),

@@ -3,6 +3,7 @@
 A file holds cases: `=== title`, the module, `---`, the module after the pass (nothing: it must not change).
 `TFXLA_UPDATE_GOLDEN=1 pytest tests/passes/test_golden.py` writes the files anew; read the difference.
 """
+
 from __future__ import annotations
 
 import os

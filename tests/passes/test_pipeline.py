@@ -1,4 +1,5 @@
 """The runner, and the whole pipeline on modules of the bridge and on the table of opcodes."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -30,8 +31,11 @@ def test_modules_of_the_bridge_keep_their_meaning(path: Path) -> None:
     assert sum(len(c.instrs) for c in new.computations()) < sum(len(c.instrs) for c in module.computations())
     assert not _opcodes(new) & {"call", "map", "copy", "bitcast", "opt-barrier", "batch-norm-training"}
     seed = np.random.RandomState(0)
-    args = [(seed.standard_normal(p.shape.dims or None) if p.shape.dtype.is_float
-             else seed.randint(0, 3, p.shape.dims)) for p in module.entry.params if p.shape.dtype]
+    args = [
+        (seed.standard_normal(p.shape.dims or None) if p.shape.dtype.is_float else seed.randint(0, 3, p.shape.dims))
+        for p in module.entry.params
+        if p.shape.dtype
+    ]
     args = [np.asarray(a).astype(p.shape.dtype.numpy) for a, p in zip(args, module.entry.params) if p.shape.dtype]
     if "rng" in _opcodes(module):
         return
@@ -52,8 +56,12 @@ def test_every_opcode_keeps_its_meaning(case: Case) -> None:
 def test_observer_sees_the_start_and_each_change() -> None:
     seen = []
     module = text.parse(NEGATE.replace("negate(x)", "copy(x)"))
-    pipeline.run(module, "p", [pipelines.PASSES[n] for n in ("dce", "layout-normaliser", "cse")],
-                 lambda m, *words: seen.append(words))
+    pipeline.run(
+        module,
+        "p",
+        [pipelines.PASSES[n] for n in ("dce", "layout-normaliser", "cse")],
+        lambda m, *words: seen.append(words),
+    )
     assert seen == [("p", "pipeline-start", "dce"), ("p", "layout-normaliser", "cse")]
 
 

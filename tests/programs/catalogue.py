@@ -3,6 +3,7 @@
 They know nothing of this package: what compiles them is decided by the environment of the process.
 Weights come from NumPy, since initialisers may draw other numbers when clustered.
 """
+
 from __future__ import annotations
 
 import os
@@ -41,8 +42,15 @@ def set_weights(model: keras.Model, scale: float = 1.0) -> None:
             variable.assign((draw.standard_normal(variable.shape) * scale / np.sqrt(fan_in)).astype(np.float32))
 
 
-def step_results(model: keras.Model, x: np.ndarray, y: np.ndarray, jit: Any, tape_inside: bool = True,
-                 steps: int = 2, optimizer: Any = None) -> Results:
+def step_results(
+    model: keras.Model,
+    x: np.ndarray,
+    y: np.ndarray,
+    jit: Any,
+    tape_inside: bool = True,
+    steps: int = 2,
+    optimizer: Any = None,
+) -> Results:
     """Forward pass, then `steps` steps (Adam) by hand; losses, predictions and some weights after them."""
     optimizer = optimizer or keras.optimizers.Adam(1e-3)
     optimizer.build(model.trainable_variables)
@@ -70,22 +78,35 @@ def step_results(model: keras.Model, x: np.ndarray, y: np.ndarray, jit: Any, tap
     xs, ys = tf.constant(x), tf.constant(y)
     before = forward(xs)
     losses = [float(train(xs, ys)) for _ in range(steps)]
-    return {"before": before.numpy(), "losses": losses, "after": forward(xs).numpy(),
-            "weight": model.trainable_variables[0].numpy()}
+    return {
+        "before": before.numpy(),
+        "losses": losses,
+        "after": forward(xs).numpy(),
+        "weight": model.trainable_variables[0].numpy(),
+    }
 
 
 def mlp_model() -> keras.Model:
-    model = keras.Sequential([layers.Input((64,)), layers.Dense(48, "relu"), layers.Dense(32, "gelu"),
-                              layers.Dense(10)])
+    model = keras.Sequential(
+        [layers.Input((64,)), layers.Dense(48, "relu"), layers.Dense(32, "gelu"), layers.Dense(10)]
+    )
     set_weights(model)
     return model
 
 
 def cnn_model() -> keras.Model:
-    model = keras.Sequential([
-        layers.Input((12, 12, 3)), layers.Conv2D(16, 3, padding="same", activation="relu"),
-        layers.BatchNormalization(), layers.MaxPooling2D(), layers.Conv2D(24, 3, strides=2, activation="relu"),
-        layers.Flatten(), layers.Dense(32, "relu"), layers.Dense(10)])
+    model = keras.Sequential(
+        [
+            layers.Input((12, 12, 3)),
+            layers.Conv2D(16, 3, padding="same", activation="relu"),
+            layers.BatchNormalization(),
+            layers.MaxPooling2D(),
+            layers.Conv2D(24, 3, strides=2, activation="relu"),
+            layers.Flatten(),
+            layers.Dense(32, "relu"),
+            layers.Dense(10),
+        ]
+    )
     set_weights(model)
     return model
 
@@ -104,11 +125,15 @@ def two_lengths(jit: Any) -> Results:
 
 
 def _fit(model: keras.Model, x: np.ndarray, y: np.ndarray, jit: Any) -> Results:
-    model.compile(keras.optimizers.Adam(1e-3), keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-                  jit_compile=jit)
+    model.compile(
+        keras.optimizers.Adam(1e-3), keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=jit
+    )
     history = model.fit(x, y, batch_size=16, epochs=2, shuffle=False, verbose=0)
-    return {"losses": history.history["loss"], "evaluate": model.evaluate(x, y, verbose=0),
-            "predict": model.predict(x, verbose=0)}
+    return {
+        "losses": history.history["loss"],
+        "evaluate": model.evaluate(x, y, verbose=0),
+        "predict": model.predict(x, verbose=0),
+    }
 
 
 @program
@@ -161,8 +186,9 @@ def transformer_block(jit: Any) -> Results:
 
 @program
 def mobilenet_v2(jit: Any) -> Results:
-    model = keras.applications.MobileNetV2(weights=None, input_shape=(64, 64, 3), classes=10,
-                                           classifier_activation=None)
+    model = keras.applications.MobileNetV2(
+        weights=None, input_shape=(64, 64, 3), classes=10, classifier_activation=None
+    )
     set_weights(model)
     # Adam's first step is the sign of the gradient, which rounding decides where it is near zero.
     return step_results(model, rng(4, 64, 64, 3), labels(4), jit, steps=1, optimizer=keras.optimizers.SGD(1e-4))
@@ -170,8 +196,7 @@ def mobilenet_v2(jit: Any) -> Results:
 
 @program
 def resnet50(jit: Any) -> Results:
-    model = keras.applications.ResNet50(weights=None, input_shape=(64, 64, 3), classes=10,
-                                        classifier_activation=None)
+    model = keras.applications.ResNet50(weights=None, input_shape=(64, 64, 3), classes=10, classifier_activation=None)
     set_weights(model)
     # Adam's first step is the sign of the gradient, which rounding decides where it is near zero.
     return step_results(model, rng(4, 64, 64, 3), labels(4), jit, steps=1, optimizer=keras.optimizers.SGD(1e-4))
@@ -179,9 +204,17 @@ def resnet50(jit: Any) -> Results:
 
 def _mixed(policy: str, jit: Any) -> Results:
     keras.mixed_precision.set_global_policy(policy)
-    model = keras.Sequential([
-        layers.Input((8, 8, 3)), layers.Conv2D(8, 3, padding="same", activation="relu"), layers.BatchNormalization(),
-        layers.MaxPooling2D(), layers.Flatten(), layers.Dense(16, "relu"), layers.Dense(10, dtype="float32")])
+    model = keras.Sequential(
+        [
+            layers.Input((8, 8, 3)),
+            layers.Conv2D(8, 3, padding="same", activation="relu"),
+            layers.BatchNormalization(),
+            layers.MaxPooling2D(),
+            layers.Flatten(),
+            layers.Dense(16, "relu"),
+            layers.Dense(10, dtype="float32"),
+        ]
+    )
     set_weights(model)
     return step_results(model, rng(8, 8, 8, 3), labels(8), jit, steps=1)
 

@@ -2,6 +2,7 @@
 
 A program that raises has its traceback in place of results.
 """
+
 from __future__ import annotations
 
 import pickle
@@ -19,8 +20,12 @@ def counters() -> dict[str, Any]:
 
 def difference(after: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
     """What was counted in between; reasons seen before are left out."""
-    return {key: {k: v for k, v in value.items() if v != before.get(key, {}).get(k)} if isinstance(value, dict)
-            else value - before.get(key, 0) for key, value in after.items()}
+    return {
+        key: {k: v for k, v in value.items() if v != before.get(key, {}).get(k)}
+        if isinstance(value, dict)
+        else value - before.get(key, 0)
+        for key, value in after.items()
+    }
 
 
 def main(out: str, *jobs: str) -> None:

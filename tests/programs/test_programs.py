@@ -1,4 +1,5 @@
 """Every program of the catalogue: the same numbers as stock TensorFlow, with nothing handed back to it."""
+
 from __future__ import annotations
 
 import os
@@ -17,9 +18,22 @@ AUTO = "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit --tf_xla_min_cluster_size=1"
 LOOSE = {"mixed_bfloat16": 4e-2, "mixed_float16": 6e-3, "resnet50": 2e-3, "mobilenet_v2": 2e-3}
 FIT = ("keras_mlp", "keras_cnn")
 NAMES = [
-    "fused_sum", "two_lengths", "keras_mlp", "keras_cnn", "loop_tape_inside", "loop_tape_outside", "lstm", "gru",
-    "transformer_block", "mobilenet_v2", "resnet50", "mixed_bfloat16", "mixed_float16", "saved_model",
-    "control_flow", "mnist_style_step",
+    "fused_sum",
+    "two_lengths",
+    "keras_mlp",
+    "keras_cnn",
+    "loop_tape_inside",
+    "loop_tape_outside",
+    "lstm",
+    "gru",
+    "transformer_block",
+    "mobilenet_v2",
+    "resnet50",
+    "mixed_bfloat16",
+    "mixed_float16",
+    "saved_model",
+    "control_flow",
+    "mnist_style_step",
 ]
 MUST_COMPILE_ONLY = ("mnist_style_step",)
 Answers = dict[str, tuple[Any, dict[str, Any]]]
@@ -31,12 +45,15 @@ def run(jobs: dict[str, Any], flags: str | None, out: Path, **environment: str) 
     env.update(environment, TF_CPP_MIN_LOG_LEVEL="2", PYTHONPATH=f"{ROOT}:{ROOT / 'inspect'}")
     if flags is not None:
         env["TFXLA_FLAGS"] = flags
-    starter = "import tfxla_cluster.bootstrap, runpy, sys; sys.argv = sys.argv[1:]; " \
-              "runpy.run_module('tests.programs.run', run_name='__main__', alter_sys=True)"
+    starter = (
+        "import tfxla_cluster.bootstrap, runpy, sys; sys.argv = sys.argv[1:]; "
+        "runpy.run_module('tests.programs.run', run_name='__main__', alter_sys=True)"
+    )
     first = ["-c", starter, "run"] if flags is not None else ["-m", "tests.programs.run"]
     words = [f"{name}={jit}" for name, jit in jobs.items()]
-    done = subprocess.run([sys.executable, *first, str(out), *words], cwd=ROOT, env=env,
-                          capture_output=True, text=True, timeout=1500)
+    done = subprocess.run(
+        [sys.executable, *first, str(out), *words], cwd=ROOT, env=env, capture_output=True, text=True, timeout=1500
+    )
     answers: Answers = pickle.loads(out.read_bytes()) if out.exists() else {}
     for name in jobs:
         answers.setdefault(name, (f"the process ended with {done.returncode}: {done.stderr[-3000:]}", {}))
@@ -56,8 +73,9 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> Answers:
 
 @pytest.fixture(scope="module")
 def must(tmp_path_factory: pytest.TempPathFactory) -> Answers:
-    return run(dict.fromkeys(NAMES, True), "--tfxla_must_compile_fallback=raise",
-               tmp_path_factory.mktemp("must") / "out")
+    return run(
+        dict.fromkeys(NAMES, True), "--tfxla_must_compile_fallback=raise", tmp_path_factory.mktemp("must") / "out"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +88,13 @@ def compare(name: str, found: dict, expected: dict) -> None:
     assert found.keys() == expected.keys()
     tolerance = LOOSE.get(name, 2e-4)
     for key in expected:
-        np.testing.assert_allclose(np.asarray(found[key], np.float64), np.asarray(expected[key], np.float64),
-                                   rtol=tolerance, atol=tolerance, err_msg=f"{name}: {key}")
+        np.testing.assert_allclose(
+            np.asarray(found[key], np.float64),
+            np.asarray(expected[key], np.float64),
+            rtol=tolerance,
+            atol=tolerance,
+            err_msg=f"{name}: {key}",
+        )
 
 
 @pytest.mark.parametrize("name", NAMES)

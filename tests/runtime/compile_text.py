@@ -1,4 +1,5 @@
 """HLO text -> executable without passes: one unit an instruction, or fused."""
+
 from __future__ import annotations
 
 import hashlib

@@ -1,4 +1,5 @@
 """Kernels written by hand in LLVM IR, for tests that must not depend on code generation."""
+
 from __future__ import annotations
 
 import llvmlite.binding as llvm
@@ -112,7 +113,8 @@ exit:
 }
 """
 _OPS = {
-    "add": ("float", 1, "fadd float %x, %y"), "mul": ("float", 1, "fmul float %x, %y"),
+    "add": ("float", 1, "fadd float %x, %y"),
+    "mul": ("float", 1, "fmul float %x, %y"),
     "twice": ("float", 0, "fadd float %x, %y"),
 }
 
@@ -137,9 +139,7 @@ def vector(n: Dim) -> Shape:
     return array(F32, (n,))
 
 
-def kernel(
-    symbol: str, inputs: list[Ref], outputs: list[Ref], per_task: Dim, tasks: Dim, cost: Dim = 1
-) -> KernelStep:
+def kernel(symbol: str, inputs: list[Ref], outputs: list[Ref], per_task: Dim, tasks: Dim, cost: Dim = 1) -> KernelStep:
     return KernelStep(symbol, tuple(inputs), tuple(outputs), (per_task,), tasks, cost, instr=symbol)
 
 
@@ -147,6 +147,8 @@ def sum_plan(tasks: int, per_task: int) -> LaunchPlan:
     """out = (a + b) * b, with a temporary."""
     n, temp = tasks * per_task, Ref("temp", 0, 0)
     a, b, out = Ref("input", 0), Ref("input", 1), Ref("output", 0)
-    steps = (kernel("add", [a, b], [temp], per_task, tasks, per_task),
-             kernel("mul", [temp, b], [out], per_task, tasks, per_task))
+    steps = (
+        kernel("add", [a, b], [temp], per_task, tasks, per_task),
+        kernel("mul", [temp, b], [out], per_task, tasks, per_task),
+    )
     return LaunchPlan("sum", (vector(n), vector(n)), (vector(n),), (), steps, (), n * 4)

@@ -1,4 +1,5 @@
 """The interpreter and the pool: hand-made plans, every kind of step, many threads, forks."""
+
 from __future__ import annotations
 
 import resource
@@ -42,17 +43,17 @@ def test_two_kernels_and_a_temporary(code: HandCode, tasks: int, per_task: int) 
 def test_constants_and_copies(code: HandCode) -> None:
     data = random(600_000)
     n = len(data)
-    steps = (CopyStep(Ref("const", 1), Ref("output", 0), 4 * n),
-             CopyStep(Ref("input", 0), Ref("output", 1), 4))
+    steps = (CopyStep(Ref("const", 1), Ref("output", 0), 4 * n), CopyStep(Ref("input", 0), Ref("output", 1), 4))
     plan = LaunchPlan("c", (vector(1),), (vector(n), vector(1)), (), steps, (b"abcd", data.tobytes()), 0)
     big, small = Executable(plan, code).run([random(1, 3)])
     np.testing.assert_array_equal(big, data)
     np.testing.assert_array_equal(small, random(1, 3))
 
 
-@pytest.mark.parametrize("value,is_pred,expected", [
-    (0, False, 0), (1, False, 1), (2, False, 2), (-1, False, 2), (9, False, 2),
-    (True, True, 0), (False, True, 1)])
+@pytest.mark.parametrize(
+    "value,is_pred,expected",
+    [(0, False, 0), (1, False, 1), (2, False, 2), (-1, False, 2), (9, False, 2), (True, True, 0), (False, True, 1)],
+)
 def test_branch(code: HandCode, value: int, is_pred: bool, expected: int) -> None:
     branches = tuple((CopyStep(Ref("const", n), Ref("output", 0), 4),) for n in range(3))
     step = BranchStep(Ref("input", 0), is_pred, branches[:2] if is_pred else branches)
@@ -71,8 +72,7 @@ def test_loop(code: HandCode, count: int) -> None:
     out = Ref("output", 0)
     test = KernelStep("count_down", (counter,), (next_, flag), (), 1)
     body = (CopyStep(next_, counter, 4), kernel("twice", [out], [out], 3, 1))
-    steps = (CopyStep(Ref("input", 0), counter, 4), CopyStep(Ref("input", 1), out, 12),
-             LoopStep((test,), flag, body))
+    steps = (CopyStep(Ref("input", 0), counter, 4), CopyStep(Ref("input", 1), out, 12), LoopStep((test,), flag, body))
     plan = LaunchPlan("l", (array(S32), vector(3)), (vector(3),), (), steps, (), 192)
     (result,) = Executable(plan, code).run([np.int32(count), random(3)])
     np.testing.assert_array_equal(result, random(3) * np.float32(2 ** max(count, 0)))
@@ -81,8 +81,10 @@ def test_loop(code: HandCode, count: int) -> None:
 def test_symbolic_sizes(code: HandCode) -> None:
     n = dims.sym("n", 100)
     temp = Ref("temp", 0, n * 4 // 64 * 64 + 64)
-    steps = (kernel("add", [Ref("input", 0), Ref("input", 1)], [temp], n, 1, n),
-             kernel("mul", [temp, Ref("input", 1)], [Ref("output", 0)], n, 1, n))
+    steps = (
+        kernel("add", [Ref("input", 0), Ref("input", 1)], [temp], n, 1, n),
+        kernel("mul", [temp, Ref("input", 1)], [Ref("output", 0)], n, 1, n),
+    )
     sizes = (SizeSource("n", 0, 0),)
     plan = LaunchPlan("s", (vector(n), vector(n)), (vector(n),), sizes, steps, (), n * 8 + 128)
     executable = Executable(plan, code)
@@ -93,8 +95,9 @@ def test_symbolic_sizes(code: HandCode) -> None:
         executable.run([random(3), random(4)])
 
 
-@pytest.mark.parametrize("op,expected", [
-    ("add", 7 + 3), ("mul", 7 * 3), ("floordiv", 2), ("mod", 1), ("max", 7), ("min", 3)])
+@pytest.mark.parametrize(
+    "op,expected", [("add", 7 + 3), ("mul", 7 * 3), ("floordiv", 2), ("mod", 1), ("max", 7), ("min", 3)]
+)
 def test_size_expressions(code: HandCode, op: str, expected: int) -> None:
     a, b = dims.sym("a", 1), dims.sym("b", 1)
     count = dims.make(op, a, b)
@@ -103,7 +106,7 @@ def test_size_expressions(code: HandCode, op: str, expected: int) -> None:
     plan = LaunchPlan("e", (vector(a), vector(b)), (vector(count),), sizes, steps, (), 0)
     (out,) = Executable(plan, code).run([random(7), random(3)])
     assert out.shape == (expected,)
-    assert (out[:min(expected, 7)] == 2 * random(7)[:expected]).all()
+    assert (out[: min(expected, 7)] == 2 * random(7)[:expected]).all()
 
 
 def test_negative_floor_division(code: HandCode) -> None:
@@ -122,7 +125,8 @@ def test_a_size_that_an_instruction_produces(code: HandCode) -> None:
     steps = (
         KernelStep("positive_count", (Ref("input", 0),), (packed, number), (n,), 1),
         SizeStep("k", number),
-        kernel("twice", [packed], [Ref("output", 0)], k, 1))
+        kernel("twice", [packed], [Ref("output", 0)], k, 1),
+    )
     sizes = (SizeSource("n", 0, 0), SizeSource("k", bound=64))
     executable = Executable(LaunchPlan("p", (vector(n),), (vector(k),), sizes, steps, (), 320), code)
     for size in (0, 1, 8, 64):

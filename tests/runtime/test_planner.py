@@ -1,4 +1,5 @@
 """Plans of whole modules against XLA, and what the buffer assigner must achieve."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -195,9 +196,7 @@ ENTRY e { x = f32[4] parameter(0)
   b = f32[4] call(a), to_apply=twice
   ROOT t = (f32[4], f32[4]) tuple(b, a) }"""
 
-MODULES = {
-    text.split()[1]: text for text in (STRAIGHT, OUTPUTS, SWAP, ROWS, NESTED, BRANCHES, CALLS)
-}
+MODULES = {text.split()[1]: text for text in (STRAIGHT, OUTPUTS, SWAP, ROWS, NESTED, BRANCHES, CALLS)}
 
 
 def arguments(plan: LaunchPlan, seed: int = 0) -> list[np.ndarray]:
@@ -231,20 +230,28 @@ def _kernels(text: str) -> list[frozenset[tuple[int, int]]]:
     return [overwritable(k) for k in plan_of(parse("HloModule m\nENTRY e {" + text + "}"))[1].values()]
 
 
-@pytest.mark.parametrize("text,expected", [
-    ("x = f32[100] parameter(0)\n y = f32[100] parameter(1)\n ROOT s = f32[100] add(x, y)", {(0, 0), (1, 0)}),
-    ("x = f32[] parameter(0)\n ROOT s = f32[] negate(x)", {(0, 0)}),
-    ("x = f32[9,7] parameter(0)\n ROOT s = f32[9,7] negate(x)", {(0, 0)}),
-    ("x = f32[100] parameter(0)\n ROOT s = f64[100] convert(x)", set()),
-    ("x = f32[100] parameter(0)\n ROOT s = f32[100] reverse(x), dimensions={0}", set()),
-    ("x = f32[8,8] parameter(0)\n ROOT s = f32[8,8] transpose(x), dimensions={1,0}", set()),
-    ("x = f32[40,40] parameter(0)\n ROOT s = f32[40,40] transpose(x), dimensions={1,0}", set()),
-    ("x = f32[64,64] parameter(0)\n ROOT s = f32[64,64] dot(x, x), lhs_contracting_dims={1}, "
-     "rhs_contracting_dims={0}", set()),
-    ("x = s32[100] parameter(0)\n y = f32[100] parameter(1)\n ROOT s = f32[100] gather(y, x), "
-     "offset_dims={}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1}",
-     {(1, 0)}),
-])
+@pytest.mark.parametrize(
+    "text,expected",
+    [
+        ("x = f32[100] parameter(0)\n y = f32[100] parameter(1)\n ROOT s = f32[100] add(x, y)", {(0, 0), (1, 0)}),
+        ("x = f32[] parameter(0)\n ROOT s = f32[] negate(x)", {(0, 0)}),
+        ("x = f32[9,7] parameter(0)\n ROOT s = f32[9,7] negate(x)", {(0, 0)}),
+        ("x = f32[100] parameter(0)\n ROOT s = f64[100] convert(x)", set()),
+        ("x = f32[100] parameter(0)\n ROOT s = f32[100] reverse(x), dimensions={0}", set()),
+        ("x = f32[8,8] parameter(0)\n ROOT s = f32[8,8] transpose(x), dimensions={1,0}", set()),
+        ("x = f32[40,40] parameter(0)\n ROOT s = f32[40,40] transpose(x), dimensions={1,0}", set()),
+        (
+            "x = f32[64,64] parameter(0)\n ROOT s = f32[64,64] dot(x, x), lhs_contracting_dims={1}, "
+            "rhs_contracting_dims={0}",
+            set(),
+        ),
+        (
+            "x = s32[100] parameter(0)\n y = f32[100] parameter(1)\n ROOT s = f32[100] gather(y, x), "
+            "offset_dims={}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1}",
+            {(1, 0)},
+        ),
+    ],
+)
 def test_what_may_be_overwritten(text: str, expected: set[tuple[int, int]]) -> None:
     assert [set(k) for k in _kernels(text)] == [expected] or not expected and not any(_kernels(text))
 
@@ -321,8 +328,11 @@ def test_the_schedule_frees_early() -> None:
     """Written wide first (all products, then all sums), run narrow."""
     n = 12
     text = "HloModule wide\nENTRY e { x = f32[1000] parameter(0)\n"
-    text += "".join(f"c{k} = f32[] constant({k})\nb{k} = f32[1000] broadcast(c{k}), dimensions={{}}\n"
-                    f"w{k} = f32[1000] multiply(x, b{k})\n" for k in range(n))
+    text += "".join(
+        f"c{k} = f32[] constant({k})\nb{k} = f32[1000] broadcast(c{k}), dimensions={{}}\n"
+        f"w{k} = f32[1000] multiply(x, b{k})\n"
+        for k in range(n)
+    )
     text += "".join(f"s{k} = f32[1] slice(w{k}), slice={{[0:1]}}\n" for k in range(n))
     text += f"ROOT t = ({', '.join(['f32[1]'] * n)}) tuple({', '.join(f's{k}' for k in range(n))}) }}"
     comp = parse(text).entry

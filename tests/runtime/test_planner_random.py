@@ -2,6 +2,7 @@
 
 What can go wrong in buffer assignment shows only in odd combinations, so many small ones are tried.
 """
+
 from __future__ import annotations
 
 import random
@@ -95,8 +96,15 @@ class Program:
         given = b.tuple(*self.rng.choices(rows, k=STATE))
         taken = b.compare(counter, b.constant(np.int32(self.rng.randrange(3))), "LT")
         assert taken.shape.dtype is PRED
-        result = b.add_op("conditional", taken, given, given, shape=results,
-                          true_computation=branches[0], false_computation=branches[1])
+        result = b.add_op(
+            "conditional",
+            taken,
+            given,
+            given,
+            shape=results,
+            true_computation=branches[0],
+            false_computation=branches[1],
+        )
         return b.get_tuple_element(result, self.rng.randrange(2))
 
     CHOICES: list[Any] = [binary, unary, view, update, reverse, loop, loop, branch]
@@ -131,4 +139,5 @@ def test_random_programs(first: int, fused: bool) -> None:
         for _ in range(2):
             for mine, want in zip(run.run(given), evaluator.evaluate(module, given), strict=True):
                 np.testing.assert_allclose(
-                    mine, want, rtol=1e-3, atol=1e-4, err_msg=f"seed {seed}\n{text.render(module)}")
+                    mine, want, rtol=1e-3, atol=1e-4, err_msg=f"seed {seed}\n{text.render(module)}"
+                )

@@ -1,4 +1,5 @@
 """Stateful random instructions: no draw repeats, equal seeds give equal draws, values fit their distribution."""
+
 from __future__ import annotations
 
 import os
@@ -55,7 +56,7 @@ def test_distribution(row) -> None:
         assert abs(draw.std() / deviation - 1) < 0.08
         assert distribution == "normal" or a <= draw.min() and draw.max() < b
     for number, draw in enumerate(draws):
-        for other in draws[number + 1:]:
+        for other in draws[number + 1 :]:
             assert (draw == other).mean() < 0.1
             assert abs(np.corrcoef(draw, other)[0, 1]) < 0.08
 

@@ -1,4 +1,5 @@
 """The plan's JSON, the executable cache, and the store on disk under every kind of damage."""
+
 from __future__ import annotations
 
 import multiprocessing
@@ -36,7 +37,9 @@ from .test_planner import STRAIGHT
 
 N = dims.sym("n", 100)
 EVERY_STEP = LaunchPlan(
-    "every", (vector(N),), (vector(dims.bounded("k", 9)), vector(N * 2 + 1)),
+    "every",
+    (vector(N),),
+    (vector(dims.bounded("k", 9)), vector(N * 2 + 1)),
     (SizeSource("n", 0, 0), SizeSource("k", bound=9)),
     (
         kernel("add", [Ref("input", 0)], [Ref("temp", 0, N * 4)], N // 2, dims.make("max", N, 3), N % 7),
@@ -47,7 +50,10 @@ EVERY_STEP = LaunchPlan(
         BranchStep(Ref("temp"), True, ((CopyStep(Ref("input"), Ref("output"), 4),), ())),
         LoopStep((), Ref("temp"), (CopyStep(Ref("input"), Ref("output"), 4),)),
     ),
-    (b"\x00\xff", b""), N * 8 + 64, ((1, 0),))
+    (b"\x00\xff", b""),
+    N * 8 + 64,
+    ((1, 0),),
+)
 
 
 def test_a_plan_survives_json() -> None:
@@ -114,10 +120,16 @@ def test_store_round_trip_and_miss(tmp_path: Path) -> None:
 def _damage(data: bytes) -> dict[str, bytes]:
     other = pack(guards(shape="else"), SECTIONS)
     return {
-        "empty": b"", "cut": data[:-1], "cut early": data[:5], "no header": data[:len(MAGIC) + 3],
-        "flipped": data[:-3] + bytes([data[-3] ^ 1]) + data[-2:], "another key": other,
-        "version": data.replace(b"STORE-1", b"STORE-0"), "header": data[:60] + b"}" + data[61:],
-        "noise": os.urandom(300), "longer": data + b"x",
+        "empty": b"",
+        "cut": data[:-1],
+        "cut early": data[:5],
+        "no header": data[: len(MAGIC) + 3],
+        "flipped": data[:-3] + bytes([data[-3] ^ 1]) + data[-2:],
+        "another key": other,
+        "version": data.replace(b"STORE-1", b"STORE-0"),
+        "header": data[:60] + b"}" + data[61:],
+        "noise": os.urandom(300),
+        "longer": data + b"x",
     }
 
 
@@ -205,9 +217,11 @@ native.runtime()
 
 def test_the_runtime_itself_is_stored(tmp_path: Path) -> None:
     for state in ("cold", "warm"):
-        subprocess.run([sys.executable, "-c", _START, str(tmp_path), state], check=True, timeout=60,
-                       cwd=Path(__file__).parents[2])
+        subprocess.run(
+            [sys.executable, "-c", _START, str(tmp_path), state], check=True, timeout=60, cwd=Path(__file__).parents[2]
+        )
     (entry,) = tmp_path.iterdir()
     entry.write_bytes(entry.read_bytes()[:-1])
-    subprocess.run([sys.executable, "-c", _START, str(tmp_path), "cold"], check=True, timeout=60,
-                   cwd=Path(__file__).parents[2])
+    subprocess.run(
+        [sys.executable, "-c", _START, str(tmp_path), "cold"], check=True, timeout=60, cwd=Path(__file__).parents[2]
+    )

@@ -1,4 +1,5 @@
 """Stands in for the native op: a cluster's call becomes a PartitionedCall of its function."""
+
 from __future__ import annotations
 
 from contextlib import contextmanager

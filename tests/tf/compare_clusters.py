@@ -5,6 +5,7 @@ a process of its own. Nodes are matched by name and op. What only one side clust
 only TensorFlow clusters, with our Decision; nodes that one side's graph lacks (grappler or this package made or
 removed them) are counted apart.
 """
+
 from __future__ import annotations
 
 import glob
@@ -73,9 +74,15 @@ def run(code: str, ours: bool) -> Marks:
         env = {**os.environ, "TF_DUMP_GRAPH_PREFIX": directory, "PROGRAM": code, "CUDA_VISIBLE_DEVICES": ""}
         # Plugin optimizers off what grappler would fuse: the graphs of both sides then have the same nodes.
         env["TF_XLA_FLAGS" if not ours else "TFXLA_TEST_FLAGS"] = (
-            "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit --tf_xla_clustering_debug")
-        subprocess.run([sys.executable, "-m", "tests.tf.compare_clusters", "--child", "ours" if ours else "stock",
-                        directory], env=env, check=True, capture_output=True, timeout=200)
+            "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit --tf_xla_clustering_debug"
+        )
+        subprocess.run(
+            [sys.executable, "-m", "tests.tf.compare_clusters", "--child", "ours" if ours else "stock", directory],
+            env=env,
+            check=True,
+            capture_output=True,
+            timeout=200,
+        )
         return read(directory)
 
 
@@ -146,8 +153,10 @@ def compare(ours: Marks, theirs: Marks) -> Comparison:
 def main(names: list[str]) -> None:
     for name in names or PROGRAMS:
         found = compare(run(PROGRAMS[name], True), run(PROGRAMS[name], False))
-        print(f"{name}: both {len(found.both)}, ours only {len(found.ours)} {found.ours}, "  # noqa: T201
-              f"theirs only {len(found.theirs)}, apart {found.apart}")
+        print(
+            f"{name}: both {len(found.both)}, ours only {len(found.ours)} {found.ours}, "  # noqa: T201
+            f"theirs only {len(found.theirs)}, apart {found.apart}"
+        )
         for node, (rule, reason) in found.theirs.items():
             print(f"    {node}: {rule}: {reason}")  # noqa: T201
 

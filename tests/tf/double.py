@@ -2,6 +2,7 @@
 
 Test code only: `install()` sets `session.compile_hlo` to it.
 """
+
 from __future__ import annotations
 
 import ctypes
@@ -17,8 +18,13 @@ from tfxla_cluster.ir.shape import Shape, array
 from tfxla_cluster.tf import compiler_port
 from tfxla_cluster.tf2xla import wire
 
-_ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p),
-                          ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_int64))
+_ENTRY = ctypes.CFUNCTYPE(
+    ctypes.c_int32,
+    ctypes.c_void_p,
+    ctypes.POINTER(ctypes.c_void_p),
+    ctypes.POINTER(ctypes.c_void_p),
+    ctypes.POINTER(ctypes.c_int64),
+)
 
 
 @dataclass

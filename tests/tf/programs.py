@@ -1,4 +1,5 @@
 """Programs with must-compile functions: each returns plain values, equal under stock TensorFlow and ours."""
+
 from __future__ import annotations
 
 import tempfile
@@ -64,9 +65,16 @@ def optimizer_step() -> Any:
 @program
 def keras_fit() -> Any:
     layers = tf.keras.layers
-    model = tf.keras.Sequential([
-        layers.Input((8, 8, 1)), layers.Conv2D(4, 3), layers.BatchNormalization(), layers.MaxPooling2D(),
-        layers.Flatten(), layers.Dense(10)])
+    model = tf.keras.Sequential(
+        [
+            layers.Input((8, 8, 1)),
+            layers.Conv2D(4, 3),
+            layers.BatchNormalization(),
+            layers.MaxPooling2D(),
+            layers.Flatten(),
+            layers.Dense(10),
+        ]
+    )
     loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile("sgd", loss, metrics=["accuracy"], jit_compile=True)
     rng = np.random.RandomState(0)
@@ -195,8 +203,13 @@ def structures() -> Any:
         return {"sum": d["b"] + d["a"] * scale, "pair": (pair[1], [pair[0] + shift]), "none": None}
 
     a, b = tf.constant(1.0), tf.constant([2.0, 3.0])
-    found = [f({"b": b, "a": a}, (a, b)), f({"a": a, "b": b}, (a, b), 3.0), f({"b": b, "a": a}, (b, a), shift=1.0),
-             f({"b": b, "a": a}, (a, b)), f({"a": b, "b": a}, (a, b), 3)]
+    found = [
+        f({"b": b, "a": a}, (a, b)),
+        f({"a": a, "b": b}, (a, b), 3.0),
+        f({"b": b, "a": a}, (b, a), shift=1.0),
+        f({"b": b, "a": a}, (a, b)),
+        f({"a": b, "b": a}, (a, b), 3),
+    ]
     return [tf.nest.map_structure(lambda t: None if t is None else t.numpy(), r) for r in found]
 
 

@@ -1,4 +1,5 @@
 """Ways of calling and differentiating functions, must-compile and clustered, against stock TensorFlow."""
+
 from __future__ import annotations
 
 import copy
@@ -169,15 +170,24 @@ def methods(make: Make) -> Any:
 
     m, n = Module(1.0), Module(5.0)
     bound = m.__call__
-    return (m(_x()), n(_x()), m(_x(), scale=3.0), bound(_x()), Module.of_class(_x()), m.static(_x()),
-            m.w.read_value(), n.w.read_value())
+    return (
+        m(_x()),
+        n(_x()),
+        m(_x(), scale=3.0),
+        bound(_x()),
+        Module.of_class(_x()),
+        m.static(_x()),
+        m.w.read_value(),
+        n.w.read_value(),
+    )
 
 
 def deep_copied_model(make: Make) -> Any:
     compiled = make is _must
     tf.keras.utils.set_random_seed(2)
     model = tf.keras.Sequential(
-        [tf.keras.layers.Input([3]), tf.keras.layers.Dense(4, activation="tanh"), tf.keras.layers.Dense(1)])
+        [tf.keras.layers.Input([3]), tf.keras.layers.Dense(4, activation="tanh"), tf.keras.layers.Dense(1)]
+    )
     model.compile("sgd", "mse", jit_compile=compiled)
     x, y = _x().numpy(), np.ones([2, 1], np.float32)
     model.fit(x, y, verbose=0)
@@ -241,17 +251,42 @@ def _must(f: Any, **options: Any) -> Any:
     return tf.function(f, jit_compile=True, **options)
 
 
-MODES = (run_functions_eagerly, op_determinism, mirrored_strategy, one_device_strategy, device, second_order, hessian,
-         forward_accumulator, hessian_vector_product, persistent_tape, input_signature, reduce_retracing, relax_shapes,
-         methods, deep_copied_model, custom_gradient, recompute_grad, passed_through, nested_and_mapped)
+MODES = (
+    run_functions_eagerly,
+    op_determinism,
+    mirrored_strategy,
+    one_device_strategy,
+    device,
+    second_order,
+    hessian,
+    forward_accumulator,
+    hessian_vector_product,
+    persistent_tape,
+    input_signature,
+    reduce_retracing,
+    relax_shapes,
+    methods,
+    deep_copied_model,
+    custom_gradient,
+    recompute_grad,
+    passed_through,
+    nested_and_mapped,
+)
 
 
 @pytest.mark.parametrize("make", [_must, tf.function], ids=["must", "auto"])
 @pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.__name__)
 def test_is_as_stock(mode: Callable[[Make], Any], make: Make) -> None:
     want = [np.asarray(t) for t in tf.nest.flatten(mode(make))]
-    with tfxla_cluster.config.patch(tf_xla_auto_jit="2", tf_xla_cpu_global_jit=True, tf_xla_min_cluster_size=2,
-                                    tfxla_must_compile_fallback="raise"), tfxla_cluster.enable():
+    with (
+        tfxla_cluster.config.patch(
+            tf_xla_auto_jit="2",
+            tf_xla_cpu_global_jit=True,
+            tf_xla_min_cluster_size=2,
+            tfxla_must_compile_fallback="raise",
+        ),
+        tfxla_cluster.enable(),
+    ):
         before = tfxla_cluster.stats()
         got = [np.asarray(t) for t in tf.nest.flatten(mode(make))]
         after = tfxla_cluster.stats()

@@ -1,4 +1,5 @@
 """Clusters of drawn graphs, with constants, control edges and shapes in every place: calls never make a cycle."""
+
 from __future__ import annotations
 
 import random
@@ -14,8 +15,18 @@ from tfxla_cluster.tf.clustering.support import Checker
 from tfxla_cluster.tf.graph.view import Graph
 from tfxla_cluster.tf.graph_pass import sortable
 
-INPUTS = {"Placeholder": 0, "Const": 0, "NoOp": 0, "Identity": 1, "Neg": 1, "AddV2": 2, "Mul": 2, "StringLength": 1,
-          "Shape": 1, "Fill": 2}
+INPUTS = {
+    "Placeholder": 0,
+    "Const": 0,
+    "NoOp": 0,
+    "Identity": 1,
+    "Neg": 1,
+    "AddV2": 2,
+    "Mul": 2,
+    "StringLength": 1,
+    "Shape": 1,
+    "Fill": 2,
+}
 """StringLength stands for ops that are never clustered."""
 
 

@@ -1,4 +1,5 @@
 """Our clusters against those of TensorFlow's own pass: whatever only it clusters has a Decision."""
+
 from __future__ import annotations
 
 import pytest

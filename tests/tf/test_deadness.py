@@ -1,4 +1,5 @@
 """Conditions under which nodes of lowered control flow run."""
+
 from __future__ import annotations
 
 import tensorflow as tf

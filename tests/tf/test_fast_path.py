@@ -1,4 +1,5 @@
 """The direct call: when it is taken, which guard forbids it, and that nothing observable changes."""
+
 from __future__ import annotations
 
 import copy
@@ -129,12 +130,20 @@ def test_plans_copy_and_pickle_as_empty() -> None:
     assert copy.deepcopy(plans) == {} and pickle.loads(pickle.dumps(plans)) == {}
 
 
-@pytest.mark.parametrize("a,b,same", [
-    ((1,), (True,), False), ((1,), (1.0,), False), ((X, [X]), (X, (X,)), False),
-    (({"a": 1, "b": X},), ({"b": X, "a": 1},), True),
-    ((X,), (tf.ones([2]),), True), ((X,), (tf.ones([3]),), False), ((X,), (tf.constant([1, 2]),), False),
-    ((None, "s"), (None, "s"), True), (((),), ([],), False),
-])
+@pytest.mark.parametrize(
+    "a,b,same",
+    [
+        ((1,), (True,), False),
+        ((1,), (1.0,), False),
+        ((X, [X]), (X, (X,)), False),
+        (({"a": 1, "b": X},), ({"b": X, "a": 1},), True),
+        ((X,), (tf.ones([2]),), True),
+        ((X,), (tf.ones([3]),), False),
+        ((X,), (tf.constant([1, 2]),), False),
+        ((None, "s"), (None, "s"), True),
+        (((),), ([],), False),
+    ],
+)
 def test_argument_keys(a: Any, b: Any, same: bool) -> None:
     assert (fast_path.argument_key(a, []) == fast_path.argument_key(b, [])) is same
 

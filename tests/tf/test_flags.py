@@ -1,4 +1,5 @@
 """Each flag does what its help says, or says that it has no effect."""
+
 from __future__ import annotations
 
 import re
@@ -60,11 +61,19 @@ def test_a_flag_without_effect_says_so_once(name: str, capfd: pytest.CaptureFixt
     assert "No effect here" in flags.help_text()
 
 
-@pytest.mark.parametrize("changes,clusters", [
-    ({}, 1), ({"tf_xla_min_cluster_size": 50}, 0), ({"tf_xla_cluster_exclude_ops": "Log,Mul,Add,AddV2,Abs,Sum"}, 0),
-    ({"tf_xla_ops_to_cluster": "MatMul"}, 0), ({"tf_xla_cpu_global_jit": False}, 0), ({"tf_xla_auto_jit": "-1"}, 0),
-    ({"tf_xla_auto_jit": "fusible"}, 1), ({"tf_xla_max_cluster_size": 1}, 0),
-])
+@pytest.mark.parametrize(
+    "changes,clusters",
+    [
+        ({}, 1),
+        ({"tf_xla_min_cluster_size": 50}, 0),
+        ({"tf_xla_cluster_exclude_ops": "Log,Mul,Add,AddV2,Abs,Sum"}, 0),
+        ({"tf_xla_ops_to_cluster": "MatMul"}, 0),
+        ({"tf_xla_cpu_global_jit": False}, 0),
+        ({"tf_xla_auto_jit": "-1"}, 0),
+        ({"tf_xla_auto_jit": "fusible"}, 1),
+        ({"tf_xla_max_cluster_size": 1}, 0),
+    ],
+)
 def test_what_is_clustered(changes: dict[str, object], clusters: int) -> None:
     found, result = run(**changes)
     assert found["clusters"] == clusters and result == pytest.approx(WANT)
@@ -99,10 +108,13 @@ def test_async_runs_tensorflows_ops_first_and_the_cluster_later() -> None:
     np.testing.assert_allclose(results, 1.5 * WANT, rtol=1e-6)
 
 
-@pytest.mark.parametrize("flag,value,where", [
-    ("tf_xla_check_cluster_input_numerics", (np.inf, 1.0), "input 0 (x) of cluster_"),
-    ("tf_xla_check_cluster_output_numerics", (0.0, 1.0), "output 0 of cluster_"),
-])
+@pytest.mark.parametrize(
+    "flag,value,where",
+    [
+        ("tf_xla_check_cluster_input_numerics", (np.inf, 1.0), "input 0 (x) of cluster_"),
+        ("tf_xla_check_cluster_output_numerics", (0.0, 1.0), "output 0 of cluster_"),
+    ],
+)
 def test_numeric_checks_raise(flag: str, value: object, where: str) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match=re.escape(where)):
         run(value, **{flag: True})
@@ -133,8 +145,10 @@ def test_metadata_is_left_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("off", [False, True])
 def test_constant_folding(off: bool) -> None:
-    module = parse("HloModule m\nENTRY e {\n a = f32[] constant(2)\n b = f32[] constant(3)\n"
-                   " p = f32[] parameter(0)\n c = f32[] power(a, b)\n ROOT r = f32[] add(c, p)\n}\n")
+    module = parse(
+        "HloModule m\nENTRY e {\n a = f32[] constant(2)\n b = f32[] constant(3)\n"
+        " p = f32[] parameter(0)\n c = f32[] power(a, b)\n ROOT r = f32[] add(c, p)\n}\n"
+    )
     before = flags.cache_key()
     with flags.patch(tf_xla_disable_constant_folding=off):
         text = render(compiler.optimise(module, host.target(), sink.current().module("m")))

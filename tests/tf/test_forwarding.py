@@ -1,4 +1,5 @@
 """Written values passed on to later reads: where the order is certain, and only there."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -93,8 +94,10 @@ def test_writes_keep_their_order(function) -> None:
         return [*results, v, other()]
 
     want = run()
-    with flags.patch(tf_xla_auto_jit="2", tf_xla_cpu_global_jit=True, tf_xla_min_cluster_size=1), \
-            tfxla_cluster.enable():
+    with (
+        flags.patch(tf_xla_auto_jit="2", tf_xla_cpu_global_jit=True, tf_xla_min_cluster_size=1),
+        tfxla_cluster.enable(),
+    ):
         got = run()
     for one, other_one in zip(got, want):
         np.testing.assert_allclose(one, other_one, rtol=1e-6)

@@ -1,4 +1,5 @@
 """Programs through the graph pass: equal results, and what is clustered and what is not."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -167,10 +168,17 @@ def test_dataset_map_and_session(monkeypatch) -> None:
 def test_keras_fit(monkeypatch) -> None:
     def train():
         tf.keras.utils.set_random_seed(1)
-        model = tf.keras.Sequential([tf.keras.layers.Input([8, 8, 1]), tf.keras.layers.Conv2D(4, 3),
-                                     tf.keras.layers.BatchNormalization(), tf.keras.layers.ReLU(),
-                                     tf.keras.layers.MaxPooling2D(), tf.keras.layers.Flatten(),
-                                     tf.keras.layers.Dense(10)])
+        model = tf.keras.Sequential(
+            [
+                tf.keras.layers.Input([8, 8, 1]),
+                tf.keras.layers.Conv2D(4, 3),
+                tf.keras.layers.BatchNormalization(),
+                tf.keras.layers.ReLU(),
+                tf.keras.layers.MaxPooling2D(),
+                tf.keras.layers.Flatten(),
+                tf.keras.layers.Dense(10),
+            ]
+        )
         model.compile("adam", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
         data = np.random.default_rng(0).standard_normal((32, 8, 8, 1)).astype("f"), np.arange(32) % 10
         history = model.fit(*data, batch_size=8, epochs=2, verbose=0, shuffle=False)
@@ -209,12 +217,15 @@ def test_jit_scope_without_flags(monkeypatch) -> None:
     assert sorted(seen.ops()) == ["AddV2", "Tanh"] and "not_marked" in seen.left().values()
 
 
-@pytest.mark.parametrize("changes, rule", [
-    ({"tf_xla_cluster_exclude_ops": "Tanh"}, "excluded_by_flag"),
-    ({"tf_xla_ops_to_cluster": "PW"}, "not_in_ops_to_cluster"),
-    ({"tf_xla_min_cluster_size": 100}, "too_small"),
-    ({"tf_xla_clustering_fuel": 0}, "fuel"),
-])
+@pytest.mark.parametrize(
+    "changes, rule",
+    [
+        ({"tf_xla_cluster_exclude_ops": "Tanh"}, "excluded_by_flag"),
+        ({"tf_xla_ops_to_cluster": "PW"}, "not_in_ops_to_cluster"),
+        ({"tf_xla_min_cluster_size": 100}, "too_small"),
+        ({"tf_xla_clustering_fuel": 0}, "fuel"),
+    ],
+)
 def test_flags_leave_ops_out_with_a_reason(monkeypatch, changes, rule) -> None:
     f = tf.function(lambda a: tf.reduce_sum(tf.tanh(a * 2.0 + 1.0) - a * a, 0))
     assert rule in check(monkeypatch, f, x(4, 4), **changes).left().values()
@@ -223,8 +234,10 @@ def test_flags_leave_ops_out_with_a_reason(monkeypatch, changes, rule) -> None:
 def test_unknown_op_in_the_flag_is_named(monkeypatch) -> None:
     from tfxla_cluster.tf.clustering import support
 
-    with pytest.raises(tf.errors.InvalidArgumentError, match="The operation 'Foo' passed to --tf_xla_ops_to_cluster "
-                       "is not supported by XLA."):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError,
+        match="The operation 'Foo' passed to --tf_xla_ops_to_cluster is not supported by XLA.",
+    ):
         support.resolve_ops("PW,Foo")
 
 

@@ -1,4 +1,5 @@
 """Variables whose values lowering has to know: shapes."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,4 +1,5 @@
 """Merging: clusters form, and the graph of clusters never has a cycle."""
+
 from __future__ import annotations
 
 import random
@@ -29,15 +30,18 @@ def clusters(sources, colour, weight=None, max_size=BIG):
     return merge(sources, range(n), colour, weight or [1] * n, max_size).cluster
 
 
-@pytest.mark.parametrize("sources, colour, expected", [
-    ([[], [0], [1]], [0, 0, 0], [0, 0, 0]),
-    ([[], [0], [1]], [0, NO_COLOUR, 0], [0, 1, 2]),
-    ([[], [0], [0, 1]], [0, NO_COLOUR, 0], [0, 1, 2]),  # a direct edge beside the path through 1
-    ([[], [0], [0], [1, 2]], [0, 0, NO_COLOUR, 0], [0, 0, 2, 3]),
-    ([[], [0], [1]], [0, 1, 1], [0, 1, 1]),
-    # 1 is ready early but only 3, after the barrier 2, uses it: the second stage brings it there.
-    ([[], [], [0], [1, 2]], [0, 0, NO_COLOUR, 0], [0, 1, 2, 1]),
-])
+@pytest.mark.parametrize(
+    "sources, colour, expected",
+    [
+        ([[], [0], [1]], [0, 0, 0], [0, 0, 0]),
+        ([[], [0], [1]], [0, NO_COLOUR, 0], [0, 1, 2]),
+        ([[], [0], [0, 1]], [0, NO_COLOUR, 0], [0, 1, 2]),  # a direct edge beside the path through 1
+        ([[], [0], [0], [1, 2]], [0, 0, NO_COLOUR, 0], [0, 0, 2, 3]),
+        ([[], [0], [1]], [0, 1, 1], [0, 1, 1]),
+        # 1 is ready early but only 3, after the barrier 2, uses it: the second stage brings it there.
+        ([[], [], [0], [1, 2]], [0, 0, NO_COLOUR, 0], [0, 1, 2, 1]),
+    ],
+)
 def test_merges(sources, colour, expected) -> None:
     assert clusters(sources, colour) == expected
 

@@ -1,4 +1,5 @@
 """Must-compile functions through the hooks, against stock TensorFlow; the compiler is the stand-in."""
+
 from __future__ import annotations
 
 import gc

@@ -1,4 +1,5 @@
 """The native ops: guards, allocation, dispatch, refusals; entries made by hand."""
+
 from __future__ import annotations
 
 import ctypes
@@ -20,8 +21,13 @@ from tfxla_cluster.tf.native_op.op import InputView, Program
 from tfxla_cluster.tf.native_op.records import ANY, UNREAD, Entry, Guard, Output, postfix
 
 F32, I32 = tf.float32.as_datatype_enum, tf.int32.as_datatype_enum
-_ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p),
-                          ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_int64))
+_ENTRY = ctypes.CFUNCTYPE(
+    ctypes.c_int32,
+    ctypes.c_void_p,
+    ctypes.POINTER(ctypes.c_void_p),
+    ctypes.POINTER(ctypes.c_void_p),
+    ctypes.POINTER(ctypes.c_int64),
+)
 
 
 @_ENTRY
@@ -137,8 +143,9 @@ def test_failing_code_is_an_error() -> None:
 
 
 def test_guards_that_do_not_hold_are_an_error() -> None:
-    program = _program(lambda views: Entry((Guard(F32, (99,)),), 1, ADDRESS, (0,), (Output(F32, 4, (99,), 0),), 1),
-                       [F32], [F32])
+    program = _program(
+        lambda views: Entry((Guard(F32, (99,)),), 1, ADDRESS, (0,), (Output(F32, 4, (99,), 0),), 1), [F32], [F32]
+    )
     with pytest.raises(tf.errors.InternalError, match="guards do not hold"):
         program(tf.ones([2]))
 
@@ -180,15 +187,21 @@ def test_token_of_another_process_is_refused() -> None:
     stale = program.token + native_op.CAPACITY
     attrs = ("program", stale, "Tin", [F32, I32], "Tout", [F32, F32, I32])
     with pytest.raises(tf.errors.InvalidArgumentError, match="another process"):
-        pywrap_tfe.TFE_Py_Execute(context.context()._handle, "", native_op.RUN,
-                                  [tf.ones([1]), tf.constant(1)], attrs, 3)
+        pywrap_tfe.TFE_Py_Execute(
+            context.context()._handle, "", native_op.RUN, [tf.ones([1]), tf.constant(1)], attrs, 3
+        )
 
 
 DIMS = [
-    sym("a", 1), make("add", sym("a", 1), 3), make("mul", make("add", sym("a", 1), sym("b", 1)), 2),
-    make("floordiv", make("add", sym("a", 1), -9), 2), make("mod", make("add", sym("a", 1), -9), 4),
-    make("floordiv", sym("a", 1), sym("b", 1)), make("max", sym("a", 1), sym("b", 1)),
-    make("min", make("mul", sym("b", 1), 3), 7), 12,
+    sym("a", 1),
+    make("add", sym("a", 1), 3),
+    make("mul", make("add", sym("a", 1), sym("b", 1)), 2),
+    make("floordiv", make("add", sym("a", 1), -9), 2),
+    make("mod", make("add", sym("a", 1), -9), 4),
+    make("floordiv", sym("a", 1), sym("b", 1)),
+    make("max", sym("a", 1), sym("b", 1)),
+    make("min", make("mul", sym("b", 1), 3), 7),
+    12,
 ]
 
 
@@ -197,8 +210,9 @@ DIMS = [
 def test_dims_are_computed_as_ir_says(dim: Any, a: int, b: int) -> None:
     """Checked through an output of that size (negative sizes cannot be: 16 is added)."""
     padded = make("add", dim, 16)
-    entry = Entry((Guard(F32, (ANY, ANY)),), 1, ADDRESS, (0,), (Output(F32, 4, (padded,), 0),), 1,
-                  (("a", 0, 0), ("b", 0, 1)))
+    entry = Entry(
+        (Guard(F32, (ANY, ANY)),), 1, ADDRESS, (0,), (Output(F32, 4, (padded,), 0),), 1, (("a", 0, 0), ("b", 0, 1))
+    )
     program = _program(lambda views: entry, [F32], [F32])
     out = program(tf.ones([a, b]))[0]
     assert out.shape[0] == dims.evaluate(padded, {"a": a, "b": b})
@@ -221,8 +235,15 @@ def _positive(record: int, inputs: Any, outputs: Any, sizes: Any) -> int:
 def test_a_size_that_the_run_produces(in_function: bool) -> None:
     address = ctypes.cast(_positive, ctypes.c_void_p).value or 0
     result = Output(F32, 4, (dims.bounded("found", 4),), 0, produced=True)
-    entry = Entry((Guard(F32, (ANY,)), Guard(I32, ())), 1, address, (0,), (result, Output(I32, passes=1)), 1,
-                  (("found", UNREAD, 4), ("a", 0, 0)))
+    entry = Entry(
+        (Guard(F32, (ANY,)), Guard(I32, ())),
+        1,
+        address,
+        (0,),
+        (result, Output(I32, passes=1)),
+        1,
+        (("found", UNREAD, 4), ("a", 0, 0)),
+    )
     program = _program(lambda views: entry, [F32, I32], [F32, I32])
     call: Any = _as_function(program, outputs=2) if in_function else program
     for values in ([1.0, -2.0, 3.0, 4.0], [-1.0, -1.0, -1.0, -1.0], [1.0, 2.0, 3.0, 4.0]):

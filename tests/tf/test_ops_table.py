@@ -1,4 +1,5 @@
 """The table of TensorFlow ops through `jit`, against eager TensorFlow: a row that is native and right stays so."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -23,11 +24,33 @@ KNOWN: dict[str, str] = {
     # ^ along the first axis eager skips NaN, along the last it finds it, as NumPy and we do
     "ndtri-float32": "differs",  # the bridge's formula gives -inf from 1e-10 down, stock the same
     "float_to_int_out_of_range-float32": "differs",  # not defined; XLA's rule is to saturate
-    "integer_division_by_zero-int32": _CONTRACT, "gather_out_of_range-float32": _CONTRACT,
-    **dict.fromkeys(("reduce_euclidean_norm-float32", "segment_sum_sorted-float32", "det-float32", "lu-float32",
-                     "resize_bicubic-float32", "resize_area-float32"), _NO_OP),
-    **dict.fromkeys(("solve-float32", "inv-float32", "qr-float32", "eigh-float32", "expm-float32", "fft-complex64",
-                     "ifft-complex64", "fft2d-complex64", "rfft-float32"), _NOT_YET),
+    "integer_division_by_zero-int32": _CONTRACT,
+    "gather_out_of_range-float32": _CONTRACT,
+    **dict.fromkeys(
+        (
+            "reduce_euclidean_norm-float32",
+            "segment_sum_sorted-float32",
+            "det-float32",
+            "lu-float32",
+            "resize_bicubic-float32",
+            "resize_area-float32",
+        ),
+        _NO_OP,
+    ),
+    **dict.fromkeys(
+        (
+            "solve-float32",
+            "inv-float32",
+            "qr-float32",
+            "eigh-float32",
+            "expm-float32",
+            "fft-complex64",
+            "ifft-complex64",
+            "fft2d-complex64",
+            "rfft-float32",
+        ),
+        _NOT_YET,
+    ),
 }
 
 
@@ -80,8 +103,9 @@ def _difference(got: np.ndarray, want: np.ndarray, tolerance: float) -> str:
     return f"{int(wrong.sum())} of {wrong.size} elements, first at {list(at)}: {got[at]} instead of {want[at]}"
 
 
-@pytest.mark.parametrize(("row", "dtype"), [(r, d) for r in ROWS for d in r.dtypes],
-                         ids=[f"{r.name}-{d}" for r in ROWS for d in r.dtypes])
+@pytest.mark.parametrize(
+    ("row", "dtype"), [(r, d) for r in ROWS for d in r.dtypes], ids=[f"{r.name}-{d}" for r in ROWS for d in r.dtypes]
+)
 def test_op(row: Row, dtype: str) -> None:
     expected = KNOWN.get(f"{row.name}-{dtype}", "native")
     found = outcome(row, dtype)

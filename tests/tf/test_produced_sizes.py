@@ -1,4 +1,5 @@
 """Results whose sizes are known only after the run: unique, where, boolean_mask through the whole compiler."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -29,8 +30,10 @@ FUNCTIONS: dict[str, Any] = {
     "joined": lambda x: tf.concat([tf.boolean_mask(x, x > 0), tf.boolean_mask(x, x < 0), x[0]], 0),
     "joined_columns": lambda x: tf.concat([tf.boolean_mask(x, tf.reduce_max(x, 0) > 0, axis=1), x], 1),
     "sorted": lambda x: tf.sort(tf.boolean_mask(x, x < 1)),
-    "sorted_and_reversed": lambda x: (tf.sort(tf.boolean_mask(x, x < 1), direction="DESCENDING"),
-                                      tf.reverse(tf.boolean_mask(x, x < 1), [0])),
+    "sorted_and_reversed": lambda x: (
+        tf.sort(tf.boolean_mask(x, x < 1), direction="DESCENDING"),
+        tf.reverse(tf.boolean_mask(x, x < 1), [0]),
+    ),
     "softmax": lambda x: tf.nn.softmax(tf.boolean_mask(x, tf.reduce_max(x, 1) > 0)),
     "strided": lambda x: tf.boolean_mask(x, tf.reduce_max(x, 0) > 0, axis=1)[:, 1:],
     "strided_size": lambda x: tf.shape(tf.boolean_mask(x, tf.reduce_max(x, 0) > 0, axis=1)[:, 1:]),
@@ -40,8 +43,9 @@ FUNCTIONS: dict[str, Any] = {
     "tiled": lambda x: tf.tile(tf.boolean_mask(x, tf.reduce_max(x, 1) > 0), [1, 2]),
     "product": lambda x: tf.linalg.matmul(*[tf.boolean_mask(x, x[:, 0] > 0)] * 2, transpose_a=True),
     "scattered": lambda x: tf.tensor_scatter_nd_update(x, tf.where(x > 0), tf.boolean_mask(x, x > 0) * 3.0),
-    "loop": lambda x: tf.while_loop(lambda i, v: i < 3, lambda i, v: (i + 1, v * 2.0),
-                                    [0, tf.boolean_mask(x, x > 0)])[1],
+    "loop": lambda x: tf.while_loop(lambda i, v: i < 3, lambda i, v: (i + 1, v * 2.0), [0, tf.boolean_mask(x, x > 0)])[
+        1
+    ],
     "if": lambda x: tf.cond(tf.reduce_sum(tf.boolean_mask(x, x > 0)) > 2.0, lambda: x * 2.0, lambda: x),
     "where": lambda x: tf.where(x > 0),
     "boolean_mask": lambda x: tf.boolean_mask(x, x > 0) * 2.0,
@@ -61,10 +65,14 @@ FINITE = ("two_sizes", "softmax", "matrix", "outer", "one_hot", "product")
 REFUSED: dict[str, Any] = {
     "from the end": lambda x: tf.boolean_mask(x, x > 0)[-1:],
     "mask of a mask": lambda x: tf.boolean_mask(tf.boolean_mask(x, x > 0), tf.boolean_mask(x, x > 0) > 1),
-    "into a list": lambda x: tf.TensorArray(tf.float32, 1, infer_shape=False, element_shape=[None]).write(
-        0, tf.boolean_mask(x, x > 0)).concat(),
-    "branches differ": lambda x: tf.cond(tf.reduce_sum(x) > 0, lambda: tf.boolean_mask(x, x > 0),
-                                         lambda: tf.boolean_mask(x, x < 0)),
+    "into a list": lambda x: (
+        tf.TensorArray(tf.float32, 1, infer_shape=False, element_shape=[None])
+        .write(0, tf.boolean_mask(x, x > 0))
+        .concat()
+    ),
+    "branches differ": lambda x: tf.cond(
+        tf.reduce_sum(x) > 0, lambda: tf.boolean_mask(x, x > 0), lambda: tf.boolean_mask(x, x < 0)
+    ),
 }
 
 
@@ -72,8 +80,12 @@ def drawn() -> list[np.ndarray]:
     draw = np.random.default_rng(5)
     shapes = [(3, 4), (3, 4), (1, 1), (5, 17), (64, 33), (4, 3), (7, 1)]
     arrays = [np.round(draw.standard_normal(shape) * 2).astype(np.float32) for shape in shapes]
-    return [*arrays, -np.ones((2, 3), np.float32), np.ones((2, 3), np.float32),
-            np.array([[0.0, -0.0, 2.0], [np.inf, -np.inf, 2.0]], np.float32)]
+    return [
+        *arrays,
+        -np.ones((2, 3), np.float32),
+        np.ones((2, 3), np.float32),
+        np.array([[0.0, -0.0, 2.0], [np.inf, -np.inf, 2.0]], np.float32),
+    ]
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -1,4 +1,5 @@
 """Random ops in compiled functions: counter-based ones give eager's numbers, stateful ones never repeat."""
+
 from __future__ import annotations
 
 import keras
@@ -24,8 +25,10 @@ def natively(fn, *args):
 @pytest.mark.parametrize("dtype", list(NORMAL_ULPS))
 def test_stateless(dtype: str) -> None:
     def draw(seed):
-        return [(tf.random.stateless_uniform(s, seed, dtype=dtype), tf.random.stateless_normal(s, seed, dtype=dtype))
-                for s in SHAPES]
+        return [
+            (tf.random.stateless_uniform(s, seed, dtype=dtype), tf.random.stateless_normal(s, seed, dtype=dtype))
+            for s in SHAPES
+        ]
 
     seed = tf.constant([3, -4])
     for (uniform, normal), (u, n) in zip(draw(seed), natively(draw, seed)):
@@ -82,8 +85,13 @@ def test_dropout() -> None:
 
 def test_stateful() -> None:
     def draw():
-        return (tf.random.uniform([9]), tf.random.uniform([9]), tf.random.normal([9]), tf.random.truncated_normal([9]),
-                tf.cast(tf.random.uniform([9], maxval=2**30, dtype=tf.int32), tf.float32))
+        return (
+            tf.random.uniform([9]),
+            tf.random.uniform([9]),
+            tf.random.normal([9]),
+            tf.random.truncated_normal([9]),
+            tf.cast(tf.random.uniform([9], maxval=2**30, dtype=tf.int32), tf.float32),
+        )
 
     compiled = tfxla_cluster.jit(draw)
     before = counters.snapshot()["fallbacks"]

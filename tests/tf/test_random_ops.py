@@ -1,4 +1,5 @@
 """Random ops rewritten: the values of TensorFlow's own kernels, eager and compiled."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,4 +1,5 @@
 """Must-compile functions that meet a variable without a value, against stock TensorFlow."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -118,6 +119,7 @@ def test_a_nested_function_with_variables_that_falls_back(monkeypatch: pytest.Mo
 
     v = tf.Variable([3.0, 4.0])
     with tfxla_cluster.enable():
+
         def refuse(data: bytes, request: Any) -> Any:
             raise UnsupportedError("not today")
 

@@ -1,4 +1,5 @@
 """Loops and branches traced while enabled: whole in a cluster, or taken apart by TensorFlow."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -96,6 +97,7 @@ def test_gradient_of_a_loop(monkeypatch) -> None:
 def test_a_branch_taken_apart_waits_for_all_its_inputs(monkeypatch) -> None:
     """Grappler drops the control edge from the loop to the last `cond`: a data input implies it. The assignment in the
     branch uses no such input, and must still not run while the loop reads the variable."""
+
     def run():
         v, w = tf.Variable([0.0] * 5), tf.Variable(3)
 
@@ -135,8 +137,14 @@ def test_a_branch_taken_apart_waits_for_all_its_inputs(monkeypatch) -> None:
 
 def test_the_gate_of_a_branch() -> None:
     graph = tf.compat.v1.GraphDef()
-    for name, op, inputs in (("p", "_Arg", []), ("x", "_Arg", []), ("y", "Selu", ["x"]), ("v", "_Arg", []),
-                             ("branch", "If", ["p", "x", "y", "v", "^z"]), ("z", "NoOp", [])):
+    for name, op, inputs in (
+        ("p", "_Arg", []),
+        ("x", "_Arg", []),
+        ("y", "Selu", ["x"]),
+        ("v", "_Arg", []),
+        ("branch", "If", ["p", "x", "y", "v", "^z"]),
+        ("z", "NoOp", []),
+    ):
         graph.node.add(name=name, op=op, input=inputs)
     kinds = [tf.float32.as_datatype_enum, tf.float32.as_datatype_enum, tf.resource.as_datatype_enum]
     graph.node[4].attr["Tin"].list.type.extend(kinds)

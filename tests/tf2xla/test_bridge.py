@@ -1,4 +1,5 @@
 """Lowering through TensorFlow's bridge: parameters, constants, variables, results, refusals."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -33,8 +34,12 @@ def test_plain_function() -> None:
 
 
 def test_constant_used_as_shape_and_as_data() -> None:
-    f = _concrete(lambda x, n, y: (tf.reshape(x, [n, -1]) + y, n * 2), tf.TensorSpec([6]), tf.TensorSpec([], tf.int32),
-                  tf.TensorSpec([]))
+    f = _concrete(
+        lambda x, n, y: (tf.reshape(x, [n, -1]) + y, n * 2),
+        tf.TensorSpec([6]),
+        tf.TensorSpec([], tf.int32),
+        tf.TensorSpec([]),
+    )
     low = bridge.lower(f.name, [Arg(F32, (6,)), Arg(I32, (), value=_value(np.int32(2))), Arg(F32, ())])
     assert low.parameters == (0, 2) and low.constants == {1: np.int32(2).tobytes()}
     out = oracle.run(low.proto, [np.arange(6, dtype=np.float32), np.float32(1)])
@@ -172,8 +177,10 @@ def test_table_is_tensorflows() -> None:
 
     tf.constant(1) + 1  # the registry fills at the first eager op
     lib = ctypes.CDLL(os.path.join(tf.sysconfig.get_lib(), "libtensorflow_cc.so.2"))
-    find = lib["_ZN10tensorflow13XlaOpRegistry32CompileTimeConstantInputArgNamesERKNSt7__cxx1112basic_stringIcSt11"
-               "char_traitsIcESaIcEEE"]
+    find = lib[
+        "_ZN10tensorflow13XlaOpRegistry32CompileTimeConstantInputArgNamesERKNSt7__cxx1112basic_stringIcSt11"
+        "char_traitsIcESaIcEEE"
+    ]
     find.restype, find.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
 
     def names(op: str) -> set[str]:
@@ -209,7 +216,7 @@ def test_rows_sliced_in_a_loop_are_written_into_lists() -> None:
         pairs = tf.TensorArray(tf.float32, size=3, element_shape=[2, 4])
 
         def body(i: Any, rows: Any, pairs: Any) -> Any:
-            return i + 1, rows.write(i, x[i:i + 1] @ w), pairs.write(i, x[i:i + 2])
+            return i + 1, rows.write(i, x[i : i + 1] @ w), pairs.write(i, x[i : i + 2])
 
         rows, pairs = tf.while_loop(lambda i, *_: i < 3, body, [0, rows, pairs])[1:]
         return rows.concat(), pairs.stack()
@@ -224,8 +231,10 @@ def test_rows_sliced_in_a_loop_are_written_into_lists() -> None:
 def test_refusal_of_a_copy_names_the_original() -> None:
     f = _concrete(lambda x: tf.strings.length(tf.strings.as_string(x)), tf.TensorSpec([4]))
     name = f.name.decode()
-    with pytest.raises(LoweringError) as refused, \
-            function_tree.rewritten(name, lambda definition: (list(definition.node_def), {})) as copy:
+    with (
+        pytest.raises(LoweringError) as refused,
+        function_tree.rewritten(name, lambda definition: (list(definition.node_def), {})) as copy,
+    ):
         assert copy != name
         bridge.lower(copy, [Arg(F32, (4,))])
     assert name in str(refused.value) and "__tfxla" not in str(refused.value)

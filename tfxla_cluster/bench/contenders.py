@@ -1,4 +1,5 @@
 """Each row as callables: ours and the peers, on the same inputs, each returning when its result is there."""
+
 from __future__ import annotations
 
 import threading

@@ -1,4 +1,5 @@
 """Interleaved timing: every round calls each contender once; rounds disturbed by other processes are dropped."""
+
 from __future__ import annotations
 
 import os

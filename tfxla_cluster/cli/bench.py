@@ -2,6 +2,7 @@
 
 `tfxla-bench cpu` runs the memory and contraction rows. Ratios above 1: ours is faster.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -28,19 +29,26 @@ def entry() -> int:
 
 def main(argv: Sequence[str]) -> int:
     """Runs the rows, prints them and their means; 0, or UsageError for a filter that matches none."""
-    parser = argparse.ArgumentParser("tfxla-bench", description=__doc__, epilog=common.EXIT_CODES,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        "tfxla-bench",
+        description=__doc__,
+        epilog=common.EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("suite", choices=["cpu"])
     parser.add_argument("--filter", default="", help="only rows whose name or family contains this")
     parser.add_argument("--rounds", type=int, default=25)
     parser.add_argument("--json", default="", metavar="FILE", help="write the rows and families")
     options = parser.parse_args(argv)
     rows = run_rows(options.filter, options.rounds)
-    families = {name: summary([r for r in rows if r["family"] == name]) for name in dict.fromkeys(
-        r["family"] for r in rows)}
+    families = {
+        name: summary([r for r in rows if r["family"] == name]) for name in dict.fromkeys(r["family"] for r in rows)
+    }
     for name, figures in families.items():
-        print(f"{name}: geometric mean {figures['geomean_vs_stock_jit']:.2f} x stock jit, "
-              f"{figures['geomean_vs_best_peer']:.2f} x best peer, worst row {figures['worst_vs_best_peer']:.2f}")
+        print(
+            f"{name}: geometric mean {figures['geomean_vs_stock_jit']:.2f} x stock jit, "
+            f"{figures['geomean_vs_best_peer']:.2f} x best peer, worst row {figures['worst_vs_best_peer']:.2f}"
+        )
     if options.json:
         _write(options.json, {"rows": rows, "families": families, "missing_peers": list(MISSING_PEERS)})
     return 0
@@ -54,8 +62,10 @@ def run_rows(pattern: str, rounds: int) -> list[dict[str, Any]]:
     chosen = [row for row in all_rows() if pattern in row.case or pattern in row.family]
     if not chosen:
         raise UsageError(f"no row matches --filter={pattern}", "Leave --filter out to run all rows")
-    print(f"{'row':30} {'ours':>9} {'copy':>8} {'graph':>9} {'stock jit':>9} {'jax':>9}  vs jit  vs best  GF/s",
-          flush=True)
+    print(
+        f"{'row':30} {'ours':>9} {'copy':>8} {'graph':>9} {'stock jit':>9} {'jax':>9}  vs jit  vs best  GF/s",
+        flush=True,
+    )
     results = []
     for row in chosen:
         calls, moved = contenders.make(row)
@@ -71,10 +81,18 @@ def describe(row: Any, timings: dict[str, Any], moved: int, dropped: int) -> dic
     ours = timings["ours"].median
     peers = {name: timings[name].median for name in row.peers}
     return {
-        "case": row.case, "family": row.family, "ours_ms": ours, "floor_ms": timings["copy"].median, "peers": peers,
-        "spread": {name: [t.low, t.high] for name, t in timings.items()}, "bytes": moved, "flops": row.flops,
-        "rounds": timings["ours"].rounds, "rounds_dropped": dropped,
-        "vs_stock_jit": peers["stock jit"] / ours, "vs_best_peer": min(peers.values()) / ours,
+        "case": row.case,
+        "family": row.family,
+        "ours_ms": ours,
+        "floor_ms": timings["copy"].median,
+        "peers": peers,
+        "spread": {name: [t.low, t.high] for name, t in timings.items()},
+        "bytes": moved,
+        "flops": row.flops,
+        "rounds": timings["ours"].rounds,
+        "rounds_dropped": dropped,
+        "vs_stock_jit": peers["stock jit"] / ours,
+        "vs_best_peer": min(peers.values()) / ours,
     }
 
 
@@ -83,17 +101,24 @@ def print_row(row: dict[str, Any], flush: bool = False) -> None:
     rate = f"{row['flops'] / row['ours_ms'] / 1e6:5.0f}" if row["flops"] else ""
     peers = " ".join(f"{row['peers'][name]:9.3f}" for name in ("graph", "stock jit", "jax"))
     noisy = "  (noisy: other processes ran)" if row["rounds_dropped"] < 0 else ""
-    print(f"{row['case']:30} {row['ours_ms']:9.3f} {row['floor_ms']:8.3f} {peers}  {row['vs_stock_jit']:6.2f}  "
-          f"{row['vs_best_peer']:7.2f} {rate}{noisy}", flush=flush)
+    print(
+        f"{row['case']:30} {row['ours_ms']:9.3f} {row['floor_ms']:8.3f} {peers}  {row['vs_stock_jit']:6.2f}  "
+        f"{row['vs_best_peer']:7.2f} {rate}{noisy}",
+        flush=flush,
+    )
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, float]:
     """Geometric means over the rows, and the worst ratio to the best peer."""
+
     def mean(key: str) -> float:
         return math.exp(sum(math.log(r[key]) for r in rows) / len(rows))
 
-    return {"geomean_vs_stock_jit": mean("vs_stock_jit"), "geomean_vs_best_peer": mean("vs_best_peer"),
-            "worst_vs_best_peer": min(r["vs_best_peer"] for r in rows)}
+    return {
+        "geomean_vs_stock_jit": mean("vs_stock_jit"),
+        "geomean_vs_best_peer": mean("vs_best_peer"),
+        "worst_vs_best_peer": min(r["vs_best_peer"] for r in rows),
+    }
 
 
 def _write(path: str, data: dict[str, Any]) -> None:

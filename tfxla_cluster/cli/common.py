@@ -1,4 +1,5 @@
 """What all command-line tools share: one-line errors, exit codes, quiet end of a closed pipe."""
+
 from __future__ import annotations
 
 import os

@@ -3,6 +3,7 @@
 Three processes run the same program: stock TensorFlow, stock with jit_compile=True, and this package
 switched on by TFXLA_FLAGS alone. Then the dump directory and its HTML report are written.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -42,8 +43,12 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("tfxla-demo", description=__doc__, epilog=common.EXIT_CODES,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        "tfxla-demo",
+        description=__doc__,
+        epilog=common.EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--image-size", type=int, default=8, help="side of the images, 8 (as shipped) or more")
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--rounds", type=int, default=7, help="interleaved timing rounds")
@@ -61,11 +66,17 @@ class _Process:
         environment.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
         if mode == "ours":
             environment["TFXLA_FLAGS"] = FLAGS.format(directory=dump)
-        command = [sys.executable, "-m", "tfxla_cluster.demo.worker", str(image_size),
-                   "True" if mode == "jit" else "auto"]
+        command = [
+            sys.executable,
+            "-m",
+            "tfxla_cluster.demo.worker",
+            str(image_size),
+            "True" if mode == "jit" else "auto",
+        ]
         self.mode = mode
-        self.child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                      env=environment)
+        self.child = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        )
 
     def ask(self, command: str) -> dict[str, Any]:
         assert self.child.stdin is not None and self.child.stdout is not None
@@ -77,8 +88,10 @@ class _Process:
             pass  # The child ended: the missing answer below says so.
         line = self.child.stdout.readline()
         if not line:
-            raise TfxlaError(f"the {self.mode} process ended with code {self.child.wait()} at '{command}'",
-                             "Its own message stands above")
+            raise TfxlaError(
+                f"the {self.mode} process ended with code {self.child.wait()} at '{command}'",
+                "Its own message stands above",
+            )
         answer: dict[str, Any] = json.loads(line)
         return answer
 
@@ -109,12 +122,16 @@ def measure(options: argparse.Namespace, dump: Path) -> dict[str, Any]:
         "image_size": options.image_size,
         "accuracy": trained["ours"]["accuracy"],
         "reference_accuracy": trained["stock"]["accuracy"],
-        "max_loss_gap": gap["ours"], "jit_max_loss_gap": gap["jit"],
-        "step_ms": step["ours"], "reference_step_ms": step["stock"], "jit_step_ms": step["jit"],
+        "max_loss_gap": gap["ours"],
+        "jit_max_loss_gap": gap["jit"],
+        "step_ms": step["ours"],
+        "reference_step_ms": step["stock"],
+        "jit_step_ms": step["jit"],
         "compile_s": stats["compile_s"],
         "clusters": stats["clusters"],
         "clustered_share": stats["ops_clustered"] / max(stats["ops_total"], 1),
-        "kernels": stats["kernels"], "native_kernels": stats["native_kernels"],
+        "kernels": stats["kernels"],
+        "native_kernels": stats["native_kernels"],
         "dump_dir": str(dump),
     }
 
@@ -132,13 +149,19 @@ def print_table(result: dict[str, Any]) -> None:
     """The figures, a line each."""
     print(f"handwritten digits, {result['image_size']}x{result['image_size']} pixels, Keras CNN, batch 64")
     print(f"  test accuracy        {result['accuracy']:.4f}   (stock {result['reference_accuracy']:.4f})")
-    print(f"  largest loss gap     {result['max_loss_gap']:.2e} relative, first epoch, dropout off   "
-          f"(stock jit_compile {result['jit_max_loss_gap']:.2e})")
-    print(f"  step                 {result['step_ms']:.2f} ms   (stock {result['reference_step_ms']:.2f}, "
-          f"stock jit_compile {result['jit_step_ms']:.2f})")
+    print(
+        f"  largest loss gap     {result['max_loss_gap']:.2e} relative, first epoch, dropout off   "
+        f"(stock jit_compile {result['jit_max_loss_gap']:.2e})"
+    )
+    print(
+        f"  step                 {result['step_ms']:.2f} ms   (stock {result['reference_step_ms']:.2f}, "
+        f"stock jit_compile {result['jit_step_ms']:.2f})"
+    )
     print(f"  compile time         {result['compile_s']:.2f} s")
-    print(f"  clusters             {result['clusters']}, holding {result['clustered_share']:.1%} of compilable op "
-          "executions")
+    print(
+        f"  clusters             {result['clusters']}, holding {result['clustered_share']:.1%} of compilable op "
+        "executions"
+    )
     print(f"  kernels              {result['kernels']}, native {result['native_kernels']}")
     print(f"  dump                 {result['dump_dir']}")
     print(f"  report               {result['report']}")

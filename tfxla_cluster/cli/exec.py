@@ -5,6 +5,7 @@ the same for the same --seed, unless given. With --json the last line on standar
 module, ok, outputs (shape, dtype, sha256, nans, infs, minimum, maximum), phases (ms), run_ms, steps, and
 with a reference compared (max_abs, max_rel, mismatches per output); where it failed: error, exit_code.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -43,8 +44,9 @@ def main(argv: Sequence[str]) -> int:
         report, code = execute(options)
     except TfxlaError as error:
         if options.json:
-            print(json.dumps({"module": options.module, "ok": False, "error": str(error),
-                              "exit_code": error.exit_code}))
+            print(
+                json.dumps({"module": options.module, "ok": False, "error": str(error), "exit_code": error.exit_code})
+            )
         raise
     print(json.dumps(report) if options.json else _lines(report))
     return code
@@ -52,17 +54,25 @@ def main(argv: Sequence[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        "tfxla-exec", description=__doc__, epilog=common.EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
+        "tfxla-exec",
+        description=__doc__,
+        epilog=common.EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("module", metavar="MODULE")
-    parser.add_argument("--input", action="append", default=[], metavar="FILE.npy",
-                        help="an input, in the order of the parameters; give it once a parameter")
+    parser.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="FILE.npy",
+        help="an input, in the order of the parameters; give it once a parameter",
+    )
     parser.add_argument("--seed", type=int, default=0, help="of random inputs (default 0)")
-    parser.add_argument("--until", metavar="PASS",
-                        help=f"stop the passes after the last run of PASS ('{NO_PASSES}': run none)")
+    parser.add_argument(
+        "--until", metavar="PASS", help=f"stop the passes after the last run of PASS ('{NO_PASSES}': run none)"
+    )
     parser.add_argument("--no-fusion", action="store_true", help="each instruction is a kernel of its own")
-    parser.add_argument("--reference", choices=["evaluator"],
-                        help="compare with the NumPy meaning of the module")
+    parser.add_argument("--reference", choices=["evaluator"], help="compare with the NumPy meaning of the module")
     parser.add_argument("--rtol", type=float, help="relative tolerance (default by dtype)")
     parser.add_argument("--repeat", type=int, default=1, help="runs; run_ms is the fastest (default 1)")
     parser.add_argument("--save", metavar="DIR", help="write inputs and outputs as .npy")
@@ -82,9 +92,13 @@ def execute(options: argparse.Namespace) -> tuple[dict[str, Any], int]:
     made = compiler.compile_module(staged, target, dump, fusion=not options.no_fusion)
     outputs, fastest = _timed_runs(made.executable, inputs, options.repeat)
     report: dict[str, Any] = {
-        "module": module.name, "ok": True, "outputs": [describe(o) for o in outputs],
-        "phases": {k: round(v, 3) for k, v in made.phases.items()}, "run_ms": round(fastest * 1e3, 4),
-        "steps": len(made.plan.steps), "kernels": made.kernels,
+        "module": module.name,
+        "ok": True,
+        "outputs": [describe(o) for o in outputs],
+        "phases": {k: round(v, 3) for k, v in made.phases.items()},
+        "run_ms": round(fastest * 1e3, 4),
+        "steps": len(made.plan.steps),
+        "kernels": made.kernels,
     }
     if options.save:
         _save(Path(options.save), inputs, outputs)
@@ -149,7 +163,7 @@ def _until(module: Module, name: str | None) -> Module:
     if not positions:
         known = ", ".join(dict.fromkeys(p.name for p in passes))
         raise UsageError(f"no pass is called '{name}'", f"Passes in order: {known}")
-    return pipeline.run(module, "optimize", passes[:positions[-1] + 1], None)
+    return pipeline.run(module, "optimize", passes[: positions[-1] + 1], None)
 
 
 # --- running and reporting ---
@@ -167,8 +181,10 @@ def _timed_runs(executable: Any, inputs: list[np.ndarray], repeat: int) -> tuple
 def describe(array: np.ndarray) -> dict[str, Any]:
     """An output in a few numbers."""
     row: dict[str, Any] = {
-        "shape": list(array.shape), "dtype": array.dtype.name,
-        "sha256": hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:16]}
+        "shape": list(array.shape),
+        "dtype": array.dtype.name,
+        "sha256": hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:16],
+    }
     if array.size and array.dtype.kind != "c":
         wide = array.astype(np.float64)
         finite = wide[np.isfinite(wide)]
@@ -181,8 +197,12 @@ def describe(array: np.ndarray) -> dict[str, Any]:
 def compare(mine: np.ndarray, expected: np.ndarray, rtol: float | None = None) -> dict[str, Any]:
     """Largest errors among finite elements, and how many elements are outside the tolerance."""
     if mine.shape != expected.shape or mine.dtype != expected.dtype:
-        return {"mismatches": max(mine.size, 1), "max_abs": None, "max_rel": None,
-                "reason": f"{mine.dtype}{list(mine.shape)} against {expected.dtype}{list(expected.shape)}"}
+        return {
+            "mismatches": max(mine.size, 1),
+            "max_abs": None,
+            "max_rel": None,
+            "reason": f"{mine.dtype}{list(mine.shape)} against {expected.dtype}{list(expected.shape)}",
+        }
     kind = np.complex128 if mine.dtype.kind == "c" else np.float64
     exact = mine.dtype.kind in "biu"
     a, b = mine.astype(kind), expected.astype(kind)
@@ -196,8 +216,11 @@ def compare(mine: np.ndarray, expected: np.ndarray, rtol: float | None = None) -
         error = np.where(finite, np.abs(a - b), 0.0)
     scale = np.where(finite, np.abs(b), 1.0)
     ratio = error / np.where(scale == 0, 1.0, scale)
-    return {"mismatches": int((~close).sum()), "max_abs": float(np.max(error, initial=0.0)),
-            "max_rel": float(np.max(ratio, initial=0.0))}
+    return {
+        "mismatches": int((~close).sum()),
+        "max_abs": float(np.max(error, initial=0.0)),
+        "max_rel": float(np.max(ratio, initial=0.0)),
+    }
 
 
 def _flat(values: Sequence[Any]) -> list[np.ndarray]:
@@ -217,8 +240,9 @@ def _save(directory: Path, inputs: Sequence[np.ndarray], outputs: Sequence[np.nd
 def _lines(report: dict[str, Any]) -> str:
     """The report for people."""
     total = sum(report["phases"].values())
-    lines = [f"{report['module']}: compiled in {total:.1f} ms, ran in {report['run_ms']:.3f} ms, "
-             f"{report['steps']} steps"]
+    lines = [
+        f"{report['module']}: compiled in {total:.1f} ms, ran in {report['run_ms']:.3f} ms, {report['steps']} steps"
+    ]
     compared = report.get("compared") or [None] * len(report["outputs"])
     for number, (row, found) in enumerate(zip(report["outputs"], compared)):
         extent = f", {row['minimum']:.6g} to {row['maximum']:.6g}" if "minimum" in row else ""

@@ -1,4 +1,5 @@
 """Reading the module that a command names."""
+
 from __future__ import annotations
 
 import gzip

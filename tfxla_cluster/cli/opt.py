@@ -1,8 +1,9 @@
 """tfxla-opt: HLO text (or a proto) in, named passes, HLO text out.
 
-    tfxla-opt module.txt --passes=algebraic-simplifier,cse -o out.txt
-    tfxla-opt module.hlo.pb            # the whole pipeline; '-' reads HLO text from standard input
+tfxla-opt module.txt --passes=algebraic-simplifier,cse -o out.txt
+tfxla-opt module.hlo.pb            # the whole pipeline; '-' reads HLO text from standard input
 """
+
 from __future__ import annotations
 
 import argparse
@@ -42,10 +43,11 @@ def main(argv: Sequence[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        "tfxla-opt", description=__doc__, epilog=common.EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("module", nargs="?", metavar="MODULE",
-                        help="HLO text, or a proto (.pb, .pb.gz); - for standard input")
+        "tfxla-opt", description=__doc__, epilog=common.EXIT_CODES, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "module", nargs="?", metavar="MODULE", help="HLO text, or a proto (.pb, .pb.gz); - for standard input"
+    )
     parser.add_argument("--passes", metavar="A,B", help="passes in order; default: all that run before fusion")
     parser.add_argument("--list-passes", action="store_true", help="print the names of all passes")
     parser.add_argument("-o", "--output", default="-", metavar="FILE", help="default: standard output")

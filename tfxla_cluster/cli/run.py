@@ -3,6 +3,7 @@
 The flags that concern this package move to TFXLA_FLAGS, so that stock XLA does not also cluster; the others stay where
 they are, for stock XLA to take or refuse.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -25,8 +26,8 @@ def entry() -> int:
 def main(argv: Sequence[str]) -> int:
     """Replace this process by the program; returns only for --help-flags."""
     parser = argparse.ArgumentParser(
-        "tfxla-run", description=__doc__, epilog=common.EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
+        "tfxla-run", description=__doc__, epilog=common.EXIT_CODES, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--help-flags", action="store_true", help="list every flag and end")
     parser.add_argument("program", nargs=argparse.REMAINDER, help="the program and its arguments")
     options = parser.parse_args(argv)

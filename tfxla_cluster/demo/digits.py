@@ -2,6 +2,7 @@
 
 Knows nothing of this package; `python -m tfxla_cluster.demo.digits` runs it alone.
 """
+
 from __future__ import annotations
 
 import keras
@@ -30,19 +31,21 @@ def build(image_size: int = 8, dropout: float = 0.3, jit_compile: bool | str = "
     """The compiled model; the same seed gives the same weights."""
     keras.utils.set_random_seed(seed)
     layers = keras.layers
-    model = keras.Sequential([
-        layers.Input((image_size, image_size, 1)),
-        layers.Conv2D(32, 3, padding="same", activation="relu"),
-        layers.BatchNormalization(momentum=0.9),
-        layers.MaxPooling2D(),
-        layers.Conv2D(64, 3, padding="same", activation="relu"),
-        layers.BatchNormalization(momentum=0.9),
-        layers.MaxPooling2D(),
-        layers.Flatten(),
-        layers.Dropout(dropout),
-        layers.Dense(128, activation="relu"),
-        layers.Dense(10),
-    ])
+    model = keras.Sequential(
+        [
+            layers.Input((image_size, image_size, 1)),
+            layers.Conv2D(32, 3, padding="same", activation="relu"),
+            layers.BatchNormalization(momentum=0.9),
+            layers.MaxPooling2D(),
+            layers.Conv2D(64, 3, padding="same", activation="relu"),
+            layers.BatchNormalization(momentum=0.9),
+            layers.MaxPooling2D(),
+            layers.Flatten(),
+            layers.Dropout(dropout),
+            layers.Dense(128, activation="relu"),
+            layers.Dense(10),
+        ]
+    )
     model.compile(
         optimizer=keras.optimizers.Adam(1e-3),
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),

@@ -3,6 +3,7 @@
 Commands: `losses` (losses of one epoch's batches, dropout off), `train EPOCHS`, `time STEPS` (ms a
 step of fit), `quit`. The mode (stock or this package) is decided by the environment alone.
 """
+
 from __future__ import annotations
 
 import json
@@ -66,8 +67,11 @@ class Worker:
         images, labels = self.test_data
         _, accuracy = self.model.evaluate(images, labels, verbose=0)
         predicted = self.model.predict(images, verbose=0).argmax(-1)
-        return {"accuracy": float(accuracy), "predict_accuracy": float(np.mean(predicted == labels)),
-                "first_epoch_s": first}
+        return {
+            "accuracy": float(accuracy),
+            "predict_accuracy": float(np.mean(predicted == labels)),
+            "first_epoch_s": first,
+        }
 
     def time(self, steps: int) -> dict[str, Any]:
         """Median milliseconds from the end of one training batch of `fit` to the end of the next."""

@@ -1,4 +1,5 @@
 """A launch plan's buffers as XLA's buffer assignment text."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -32,8 +33,10 @@ def buffer_assignment(plan: Any, module: Module) -> str:
     for number, (kind, index, size, what) in enumerate(_allocations(plan)):
         lines.append(f"allocation {number}: size {size}, {what}:")
         for value in sorted(groups.get((kind, index), ()), key=lambda v: (v.offset, v.name)):
-            lines.append(f" value: <{numbered[value]} {value.name} @0> "
-                         f"(size={_size(value)},offset={value.offset}): {value.shape or '?'}")
+            lines.append(
+                f" value: <{numbered[value]} {value.name} @0> "
+                f"(size={_size(value)},offset={value.offset}): {value.shape or '?'}"
+            )
     total = sum(size for _, _, size, _ in _allocations(plan))
     return "\n".join([*lines, "", f"Total bytes used: {total}", ""])
 

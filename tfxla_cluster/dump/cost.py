@@ -1,4 +1,5 @@
 """Bytes and scalar operations of an instruction, counted from shapes: facts for the dump, not choices."""
+
 from __future__ import annotations
 
 import math

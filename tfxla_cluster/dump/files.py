@@ -1,4 +1,5 @@
 """Writing one file of a dump: all of it or nothing, and a failure said once instead of raised."""
+
 from __future__ import annotations
 
 import fcntl

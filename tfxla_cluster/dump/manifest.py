@@ -3,6 +3,7 @@
 Nothing is kept in it that is not elsewhere, so a program killed before it was written loses nothing:
 `build` gives the same again.
 """
+
 from __future__ import annotations
 
 import json

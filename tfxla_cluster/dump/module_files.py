@@ -1,5 +1,6 @@
 """The files of one compiled module: each function writes one stage's, as soon as the stage is done,
 so that a program killed in the middle of a compilation leaves what led there."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -41,9 +42,14 @@ class KernelFiles:
         """The kernel's row in kernels.json and the fields of its trace record."""
         row: dict[str, Any] = {"symbol": self.symbol}
         if self.instr is not None:
-            row |= {"instr": self.instr.name, "opcode": self.instr.opcode, "instrs": fused_names(self.instr),
-                    "sources": sorted(self.instr.sources), "bytes": bytes_of(self.instr),
-                    "flops": flops_of(self.instr)}
+            row |= {
+                "instr": self.instr.name,
+                "opcode": self.instr.opcode,
+                "instrs": fused_names(self.instr),
+                "sources": sorted(self.instr.sources),
+                "bytes": bytes_of(self.instr),
+                "flops": flops_of(self.instr),
+            }
         row.update((name, plain(value)) for name, value in self.facts.items())
         return row
 
@@ -70,8 +76,11 @@ def after(dump: ModuleDump, module: Module, target: Target) -> None:
 
 def hlo_text(module: Module) -> str:
     """HLO text, literals as --xla_dump_large_constants says."""
-    return text.render(module, elide_literals=not flags.get("xla_dump_large_constants"),
-                       metadata=not flags.get("xla_dump_disable_metadata"))
+    return text.render(
+        module,
+        elide_literals=not flags.get("xla_dump_large_constants"),
+        metadata=not flags.get("xla_dump_disable_metadata"),
+    )
 
 
 def fusion_decisions(dump: ModuleDump, decisions: Iterable[Mapping[str, Any]]) -> None:
@@ -85,8 +94,9 @@ def launch_plan(dump: ModuleDump, plan: Any, module: Module, target: Target) -> 
     buffer assignment it stands for as XLA's text."""
     if dump:
         _json(dump, "launch_plan.json", plan)
-        dump.text(f"{target.dump_name}_after_optimizations-buffer-assignment.txt",
-                  lambda: buffer_assignment(plan, module))
+        dump.text(
+            f"{target.dump_name}_after_optimizations-buffer-assignment.txt", lambda: buffer_assignment(plan, module)
+        )
 
 
 def kernels(dump: ModuleDump, parts: Sequence[KernelFiles]) -> None:
@@ -108,8 +118,7 @@ def _joined(comment: str, parts: Sequence[tuple[str, Text]]) -> str:
     return "\n".join(lines)
 
 
-def timings(dump: ModuleDump, phases: Mapping[str, float], total_ms: float, target: Target,
-            **facts: Any) -> None:
+def timings(dump: ModuleDump, phases: Mapping[str, float], total_ms: float, target: Target, **facts: Any) -> None:
     """Milliseconds of each phase of this module's compilation."""
     if dump:
         _json(dump, "timings.json", {"phases": phases, "total_ms": total_ms, "target": target, **facts})

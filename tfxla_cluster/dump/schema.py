@@ -51,9 +51,7 @@ FILE_KINDS: tuple[FileKind, ...] = (
     FileKind("ptx", "PTX."),
     FileKind("before_mark_for_compilation*.pbtxt", "GraphDef before clustering.", False),
     FileKind("mark_for_compilation*.pbtxt", "GraphDef with attribute _XlaCluster on clustered nodes.", False),
-    FileKind(
-        "mark_for_compilation_annotated*.pbtxt", "The same, node names prefixed with their cluster.", False
-    ),
+    FileKind("mark_for_compilation_annotated*.pbtxt", "The same, node names prefixed with their cluster.", False),
     FileKind("trace.*.jsonl", "One JSON record a line, one file a process (RECORD_KINDS).", False),
     FileKind(MANIFEST_NAME, "Index derived from the traces and the directory (dump.manifest).", False),
 )
@@ -229,16 +227,9 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
     ),
     "cache": RecordKind(
         "A look into a cache.",
-        {
-            "cache": "'memory' or 'disk'.",
-            "hit": "Boolean.",
-            "reason": "Why not.",
-            "key": "Key text.",
-        },
+        {"cache": "'memory' or 'disk'.", "hit": "Boolean.", "reason": "Why not.", "key": "Key text."},
     ),
-    "stats": RecordKind(
-        "Counters at exit.", {"stats": "Map name -> number or list, as `tfxla_cluster.stats()`."}
-    ),
+    "stats": RecordKind("Counters at exit.", {"stats": "Map name -> number or list, as `tfxla_cluster.stats()`."}),
     "error": RecordKind(
         "An error was raised or swallowed.",
         {

@@ -3,6 +3,7 @@
 A `Sink` holds no state that a fork or a second thread could spoil: files are written whole and
 renamed, module numbers come from a locked counter in the directory.
 """
+
 from __future__ import annotations
 
 import gzip

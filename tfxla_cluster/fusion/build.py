@@ -1,4 +1,5 @@
 """Turns planned groups into `fusion` instructions with their fused computations."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -101,17 +102,28 @@ class _Builder:
         comp = fused_computation(name.replace("fusion", "fused_computation"), inside, leaves, outputs)
         main = outputs[-1]
         fusion = Instr(
-            name, "fusion", comp.root.shape, tuple(self._value(x) for x in leaves),
-            {"kind": kind_of(inside), "calls": comp}, frozenset().union(*(i.sources for i in inside)),
-            main.metadata)
+            name,
+            "fusion",
+            comp.root.shape,
+            tuple(self._value(x) for x in leaves),
+            {"kind": kind_of(inside), "calls": comp},
+            frozenset().union(*(i.sources for i in inside)),
+            main.metadata,
+        )
         self.instrs.append(fusion)
         if len(outputs) == 1:
             self.done[main] = fusion
             return
         for number, output in enumerate(outputs):
             element = Instr(
-                output.name, "get-tuple-element", output.shape, (fusion,), {"index": number}, output.sources,
-                output.metadata)
+                output.name,
+                "get-tuple-element",
+                output.shape,
+                (fusion,),
+                {"index": number},
+                output.sources,
+                output.metadata,
+            )
             self.instrs.append(element)
             self.done[output] = element
 

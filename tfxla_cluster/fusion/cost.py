@@ -1,4 +1,5 @@
 """What fusing is worth: estimates from sample sizes, per target. Never a matter of correctness."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -13,11 +14,37 @@ from .program import Program, extent_of
 MAX_INSTRS = 120  # of one kernel: beyond, registers spill and compile time grows
 MAX_BUFFERS = 40
 LONG_COLUMN = 512  # reduced elements up to which rows in lanes may be passed over several times
-_COSTLY = frozenset((
-    "exponential", "log", "tanh", "logistic", "erf", "exponential-minus-one", "log-plus-one", "sine",
-    "cosine", "power", "tan", "atan2", "cbrt", "acos", "acosh", "asin", "asinh", "atan", "atanh", "sinh",
-    "cosh", "divide", "sqrt", "rsqrt", "remainder", "gather", "dynamic-slice",
-))
+_COSTLY = frozenset(
+    (
+        "exponential",
+        "log",
+        "tanh",
+        "logistic",
+        "erf",
+        "exponential-minus-one",
+        "log-plus-one",
+        "sine",
+        "cosine",
+        "power",
+        "tan",
+        "atan2",
+        "cbrt",
+        "acos",
+        "acosh",
+        "asin",
+        "asinh",
+        "atan",
+        "atanh",
+        "sinh",
+        "cosh",
+        "divide",
+        "sqrt",
+        "rsqrt",
+        "remainder",
+        "gather",
+        "dynamic-slice",
+    )
+)
 
 
 def costly(instr: Instr) -> bool:

@@ -1,4 +1,5 @@
 """Algebra of extents: are two dims equal, does one divide another, whatever sizes symbols take."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -28,7 +29,7 @@ def divide(a: Dim, b: Dim) -> Dim | None:
     divisor = polynomial(b)
     if len(divisor) != 1:
         return 1 if same(a, b) else None
-    (factors, scale), = divisor.items()
+    ((factors, scale),) = divisor.items()
     quotient: Polynomial = {}
     for monomial, coefficient in polynomial(a).items():
         rest = _without(monomial, factors)

@@ -1,4 +1,5 @@
 """A computation as fusion sees it: what must be materialised, who really uses what."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -104,8 +105,12 @@ class Graph:
 
 def _paired(instr: Instr, users: Sequence[Instr]) -> bool:
     """A fusible variadic reduce whose elements are taken one by one."""
-    return (instr.opcode == "reduce" and instr.shape.is_tuple and bool(fusible(instr))
-            and all(u.opcode == "get-tuple-element" for u in users))
+    return (
+        instr.opcode == "reduce"
+        and instr.shape.is_tuple
+        and bool(fusible(instr))
+        and all(u.opcode == "get-tuple-element" for u in users)
+    )
 
 
 def order_of(graph: Graph) -> Order:

@@ -3,6 +3,7 @@
 Each group has a key; every edge goes from a smaller key to a larger one. Merging two groups asks for
 a path between them that leaves both: it only visits groups whose keys lie between theirs.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence

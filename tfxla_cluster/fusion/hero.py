@@ -10,6 +10,7 @@ The rule, which `check` holds and a lowering of contractions may rely on:
 * prologue: operands of the hero are parameters, or cheap work on them (`PROLOGUE`): an element may be
   computed several times, once each time its block is packed. Nothing in it depends on the hero.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -162,6 +163,6 @@ class _Walk:
         last = [run for run in self.runs if set(run) & set(minor)]
         if len(found[own.index(minor)]) > 1 if minor else False:
             raise UnsupportedError(f"the minor dimension of {self.hero.name} would be cut")
-        if any(run[-len(minor):] != minor for run in last):
+        if any(run[-len(minor) :] != minor for run in last):
             raise UnsupportedError(f"the minor dimension of {self.hero.name} would lie across memory")
         return found

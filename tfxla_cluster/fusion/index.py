@@ -5,6 +5,7 @@ variables (`Digit`) or computed numbers (`Computed`). Moves of elements only rea
 (transpose, broadcast, most reshapes) or wrap them (slice, pad, gather), so that neither planning
 nor generated code needs a division unless a reshape truly mixes dimensions.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -75,10 +76,7 @@ class Splitter:
 
     def split(self, atom: Atom, high: Dim, low: Dim) -> tuple[Atom, Atom]:
         """Atoms (q, r) with atom = q * low + r and extents (high, low)."""
-        return (
-            Computed("quotient", (atom,), high, offset=low),
-            Computed("remainder", (atom,), low, offset=low),
-        )
+        return (Computed("quotient", (atom,), high, offset=low), Computed("remainder", (atom,), low, offset=low))
 
 
 class Refiner(Splitter):
@@ -135,7 +133,7 @@ def regroup(seq: Seq, dims: tuple[Dim, ...], splitter: Splitter) -> Index:
         return found
     result: list[Seq] = []
     for axis, dim in enumerate(dims):
-        inner, part = product(dims[axis + 1:]), seq
+        inner, part = product(dims[axis + 1 :]), seq
         if dim != 1 and any(d != 1 for d in dims[:axis]):
             part = (Computed("remainder", seq, make("mul", dim, inner), offset=make("mul", dim, inner)),)
         if dim != 1 and inner != 1:

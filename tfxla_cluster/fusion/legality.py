@@ -1,4 +1,5 @@
 """What may stand in one kernel at all: rules of meaning, the same for every target."""
+
 from __future__ import annotations
 
 from ..decision import YES, Decision, no

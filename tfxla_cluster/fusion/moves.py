@@ -1,4 +1,5 @@
 """Which operand elements an instruction's element needs: one function an opcode, in MOVES."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -49,7 +50,8 @@ def _reverse(access: Access, _: Splitter) -> tuple[Access, ...]:
     dims, flipped = instr.shape.dims, instr.attrs["dimensions"]
     source = tuple(
         affine(seq, -1, _minus(dim, 1), dim) if axis in flipped else seq
-        for axis, (seq, dim) in enumerate(zip(index, dims)))
+        for axis, (seq, dim) in enumerate(zip(index, dims))
+    )
     return (Access(instr.operands[0], source, mask),)
 
 
@@ -58,7 +60,8 @@ def _slice(access: Access, _: Splitter) -> tuple[Access, ...]:
     operand = instr.operands[0]
     source = tuple(
         affine(seq, stride, start, dim)
-        for seq, (start, _limit, stride), dim in zip(index, instr.attrs["slice"], operand.shape.dims))
+        for seq, (start, _limit, stride), dim in zip(index, instr.attrs["slice"], operand.shape.dims)
+    )
     return (Access(operand, source, mask),)
 
 
@@ -109,7 +112,7 @@ def _concatenate(access: Access, _: Splitter) -> tuple[Access, ...]:
     for operand, conds in zip(instr.operands, concat_conds(instr, index)):
         dim = operand.shape.dims[axis]
         part = affine(index[axis], 1, make("mul", start, -1), dim)
-        found.append(Access(operand, (*index[:axis], part, *index[axis + 1:]), mask + conds))
+        found.append(Access(operand, (*index[:axis], part, *index[axis + 1 :]), mask + conds))
         start = make("add", start, dim)
     return tuple(found)
 
@@ -136,7 +139,8 @@ def _dynamic_slice(access: Access, _: Splitter) -> tuple[Access, ...]:
     operand = instr.operands[0]
     source = tuple(
         _shifted(seq, _starts(instr, 1, axis), size, dim, 1)
-        for axis, (seq, size, dim) in enumerate(zip(index, instr.shape.dims, operand.shape.dims)))
+        for axis, (seq, size, dim) in enumerate(zip(index, instr.shape.dims, operand.shape.dims))
+    )
     return (Access(operand, source, mask),)
 
 
@@ -158,7 +162,8 @@ def update_target(instr: Instr, index: Index) -> Index:
     update = instr.operands[1].shape.dims
     return tuple(
         _shifted(seq, _starts(instr, 2, axis), size, dim, 1)
-        for axis, (seq, size, dim) in enumerate(zip(index, update, instr.shape.dims)))
+        for axis, (seq, size, dim) in enumerate(zip(index, update, instr.shape.dims))
+    )
 
 
 def _dynamic_update_slice(access: Access, _: Splitter) -> tuple[Access, ...]:
@@ -202,7 +207,7 @@ def _bitcast_convert(access: Access, _: Splitter) -> tuple[Access, ...]:
     operand = instr.operands[0]
     extra = operand.shape.rank - instr.shape.rank
     if extra <= 0:
-        return (Access(operand, index[:operand.shape.rank], mask),)
+        return (Access(operand, index[: operand.shape.rank], mask),)
     parts = operand.shape.dims[-1]
     assert isinstance(parts, int)
     return tuple(Access(operand, (*index, affine((), 1, part, parts)), mask) for part in range(parts))

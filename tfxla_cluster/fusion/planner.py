@@ -5,6 +5,7 @@ Every computation that runs as steps is planned: first each instruction is joine
 the same large value, then scalar work, then cheap values are computed again in the kernels that read them where that
 moves fewer bytes. Each yes and no is recorded.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -135,9 +136,15 @@ class _Planner:
             return False
         between = self.order.between(a, b)
         decision = no("cycle", "a value would go out and come back in") if between is None else self._may(a, b)
-        self.record({
-            "a": first.name, "b": second.name, "ok": decision.ok, "rule": decision.rule,
-            "reason": decision.reason or "one kernel reads and writes less"})
+        self.record(
+            {
+                "a": first.name,
+                "b": second.name,
+                "ok": decision.ok,
+                "rule": decision.rule,
+                "reason": decision.reason or "one kernel reads and writes less",
+            }
+        )
         if not decision or between is None:
             self.refused.add(key)
             return False
@@ -152,8 +159,7 @@ class _Planner:
         """Elementwise work on arrays of the same dims, with at most a contraction before all of it."""
         if a.plain is None or b.plain is None or not same_all(a.plain, b.plain) or b.kind == "hero":
             return False
-        return a.kind != "hero" or any(
-            user in b.members for member in a.members for user in self.graph.users[member])
+        return a.kind != "hero" or any(user in b.members for member in a.members for user in self.graph.users[member])
 
     def _may(self, a: Group, b: Group) -> Decision:
         """Legality and worth of one kernel for both."""
@@ -183,17 +189,13 @@ class _Planner:
             return no("index-map", error.message)
         return pays(program, outputs, self.target)
 
-    def _hero(
-        self, members: Mapping[Instr, None], outputs: Sequence[Instr], inside: Sequence[Instr]
-    ) -> Decision:
+    def _hero(self, members: Mapping[Instr, None], outputs: Sequence[Instr], inside: Sequence[Instr]) -> Decision:
         heroes = [i for i in members if i.opcode in HEROES]
         if len(heroes) > 1:
             return no("two-heroes", "two contractions in one kernel")
         return hero.check(heroes[0], outputs, inside)
 
-    def _update(
-        self, updates: Sequence[Instr], outputs: Sequence[Instr], inside: Sequence[Instr]
-    ) -> Decision:
+    def _update(self, updates: Sequence[Instr], outputs: Sequence[Instr], inside: Sequence[Instr]) -> Decision:
         """An update in place: the one output, and nothing else reads the array it updates."""
         update = updates[0]
         if len(updates) > 1 or tuple(outputs) != (update,):
@@ -205,9 +207,7 @@ class _Planner:
     def _outputs(self, members: Mapping[Instr, None]) -> list[Instr]:
         """Members whose value is used outside."""
         users, root = self.graph.users, self.comp.root
-        return [
-            m for m in members
-            if m.shape.is_array and (m is root or any(u not in members for u in users[m]))]
+        return [m for m in members if m.shape.is_array and (m is root or any(u not in members for u in users[m]))]
 
     # --- computing again ---
     def _spread(self, value: Instr, group: Group, readers: Sequence[Group]) -> None:
@@ -237,9 +237,15 @@ class _Planner:
         self.handed[group] = handed
         for reader in readers:
             reader.recomputed.update(chain)
-            self.record({
-                "a": value.name, "b": next(reversed(reader.members)).name, "ok": True, "rule": "recompute",
-                "reason": f"{value.name} is cheaper to compute again than to write and read"})
+            self.record(
+                {
+                    "a": value.name,
+                    "b": next(reversed(reader.members)).name,
+                    "ok": True,
+                    "rule": "recompute",
+                    "reason": f"{value.name} is cheaper to compute again than to write and read",
+                }
+            )
 
     def _chain(self, value: Instr, group: Group) -> tuple[dict[Instr, None], list[Instr]]:
         """Cheap members of `group` that `value` needs, and what they read."""

@@ -8,6 +8,7 @@
 * groups of digits that always stand together, each of which becomes one long loop.
 It raises UnsupportedError with the reason where the computation is no such program.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -61,7 +62,7 @@ class Program:
         position = 0
         while position < len(seq):
             group = heads.get(seq[position])
-            if group is None or tuple(seq[position:position + len(group)]) != group:
+            if group is None or tuple(seq[position : position + len(group)]) != group:
                 raise UnsupportedError("an output's index is not made of whole loops")
             found.append(group)
             position += len(group)
@@ -113,8 +114,7 @@ class _Analysis(Refiner):
     """Walks until no digit needs splitting any more."""
 
     def __init__(
-        self, outputs: tuple[Instr, ...], inside: tuple[Instr, ...], params: tuple[Instr, ...],
-        update: Instr | None,
+        self, outputs: tuple[Instr, ...], inside: tuple[Instr, ...], params: tuple[Instr, ...], update: Instr | None
     ) -> None:
         self.outputs, self.instrs, self.params, self.update = outputs, inside, params, update
         self.inside = set(inside)
@@ -253,8 +253,18 @@ class _Analysis(Refiner):
         every = dict.fromkeys((*space, *(d for r in roots for d in flatten(r.index))))
         groups = tuple(runs_together(every, self.runs))
         return Program(
-            self.params, self.instrs, roots, stores, space, self.kept, self.reduced, self._levels(), groups,
-            tuple(self.accesses), tuple(a for a in self.accesses if a.instr not in self.inside))
+            self.params,
+            self.instrs,
+            roots,
+            stores,
+            space,
+            self.kept,
+            self.reduced,
+            self._levels(),
+            groups,
+            tuple(self.accesses),
+            tuple(a for a in self.accesses if a.instr not in self.inside),
+        )
 
     def _levels(self) -> tuple[tuple[Instr, ...], ...]:
         level: dict[Instr, int] = {}

@@ -3,6 +3,7 @@
 Readers (text, proto, builder) complete an instruction's attributes with the defaults here, so that
 later code may index `attrs[...]` for everything the table lists; printers leave defaults out.
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -93,34 +94,53 @@ KINDS: dict[str, str] = {
 COMMON = frozenset(("frontend_attributes", "backend_config", "sharding", "operand_precision", "result_accuracy"))
 
 # XLA's parser insists on these even where the value is the table's default.
-_ALWAYS_WRITTEN = frozenset((
-    "fft_type", "fft_length", "offset_dims", "collapsed_slice_dims", "start_index_map", "index_vector_dim",
-    "slice_sizes", "update_window_dims", "inserted_window_dims", "scatter_dims_to_operand_dims", "algorithm",
-    "padding", "dynamic_slice_sizes", "dimensions", "left_side", "lower", "transpose_a", "kind", "k", "largest",
-    "replica_groups",
-))
+_ALWAYS_WRITTEN = frozenset(
+    (
+        "fft_type",
+        "fft_length",
+        "offset_dims",
+        "collapsed_slice_dims",
+        "start_index_map",
+        "index_vector_dim",
+        "slice_sizes",
+        "update_window_dims",
+        "inserted_window_dims",
+        "scatter_dims_to_operand_dims",
+        "algorithm",
+        "padding",
+        "dynamic_slice_sizes",
+        "dimensions",
+        "left_side",
+        "lower",
+        "transpose_a",
+        "kind",
+        "k",
+        "largest",
+        "replica_groups",
+    )
+)
 
 _DIMENSIONS = {"dimensions": REQUIRED}
 _REDUCER = {"to_apply": REQUIRED}
-_COLLECTIVE = {
-    "replica_groups": (), "channel_id": 0, "constrain_layout": False, "use_global_device_ids": False,
-}
+_COLLECTIVE = {"replica_groups": (), "channel_id": 0, "constrain_layout": False, "use_global_device_ids": False}
 _DOT = {
-    "lhs_batch_dims": (), "lhs_contracting_dims": (), "rhs_batch_dims": (), "rhs_contracting_dims": (),
+    "lhs_batch_dims": (),
+    "lhs_contracting_dims": (),
+    "rhs_batch_dims": (),
+    "rhs_contracting_dims": (),
     "algorithm": "",
 }
-_WINDOWED = {
-    "window": (), "dim_labels": REQUIRED, "feature_group_count": 1, "batch_group_count": 1,
-}
+_WINDOWED = {"window": (), "dim_labels": REQUIRED, "feature_group_count": 1, "batch_group_count": 1}
 
 # opcode -> attribute -> default (REQUIRED: none). An opcode that is not listed has no attributes of its own.
 BY_OPCODE: dict[str, dict[str, Any]] = {
     "parameter": {"parameter_number": REQUIRED},
     "constant": {"literal": REQUIRED},
     "iota": {"iota_dimension": REQUIRED},
-    **{op: dict(_DIMENSIONS) for op in (
-        "broadcast", "transpose", "reverse", "concatenate", "get-dimension-size", "set-dimension-size",
-    )},
+    **{
+        op: dict(_DIMENSIONS)
+        for op in ("broadcast", "transpose", "reverse", "concatenate", "get-dimension-size", "set-dimension-size")
+    },
     "map": {"dimensions": (), **_REDUCER},
     "reduce": {**_DIMENSIONS, **_REDUCER},
     "sort": {**_DIMENSIONS, "is_stable": False, **_REDUCER},
@@ -133,14 +153,25 @@ BY_OPCODE: dict[str, dict[str, Any]] = {
     "dot": _DOT,
     "ragged-dot": {**_DOT, "lhs_ragged_dims": (), "rhs_group_dims": ()},
     "gather": {
-        "offset_dims": (), "collapsed_slice_dims": (), "start_index_map": (), "operand_batching_dims": (),
-        "start_indices_batching_dims": (), "index_vector_dim": 0, "slice_sizes": (),
+        "offset_dims": (),
+        "collapsed_slice_dims": (),
+        "start_index_map": (),
+        "operand_batching_dims": (),
+        "start_indices_batching_dims": (),
+        "index_vector_dim": 0,
+        "slice_sizes": (),
         "indices_are_sorted": False,
     },
     "scatter": {
-        "update_window_dims": (), "inserted_window_dims": (), "scatter_dims_to_operand_dims": (),
-        "input_batching_dims": (), "scatter_indices_batching_dims": (), "index_vector_dim": 0,
-        "indices_are_sorted": False, "unique_indices": False, **_REDUCER,
+        "update_window_dims": (),
+        "inserted_window_dims": (),
+        "scatter_dims_to_operand_dims": (),
+        "input_batching_dims": (),
+        "scatter_indices_batching_dims": (),
+        "index_vector_dim": 0,
+        "indices_are_sorted": False,
+        "unique_indices": False,
+        **_REDUCER,
     },
     "compare": {"direction": REQUIRED, "type": REQUIRED},
     "get-tuple-element": {"index": REQUIRED},
@@ -153,9 +184,7 @@ BY_OPCODE: dict[str, dict[str, Any]] = {
     "rng-get-and-update-state": {"delta": REQUIRED},
     "fft": {"fft_type": "FFT", "fft_length": ()},
     "cholesky": {"lower": False},
-    "triangular-solve": {
-        "left_side": False, "lower": False, "unit_diagonal": False, "transpose_a": "NO_TRANSPOSE",
-    },
+    "triangular-solve": {"left_side": False, "lower": False, "unit_diagonal": False, "transpose_a": "NO_TRANSPOSE"},
     "topk": {"k": REQUIRED, "largest": True},
     "fusion": {"kind": "kLoop", "calls": REQUIRED},
     "call": _REDUCER,
@@ -163,9 +192,15 @@ BY_OPCODE: dict[str, dict[str, Any]] = {
     # Either the pair (pred operand) or the tuple (s32 operand).
     "conditional": {"true_computation": None, "false_computation": None, "branch_computations": None},
     "custom-call": {
-        "custom_call_target": REQUIRED, "custom_call_has_side_effect": False, "api_version": "",
-        "window": None, "dim_labels": None, "feature_group_count": 1, "batch_group_count": 1,
-        "called_computations": None, "to_apply": None,
+        "custom_call_target": REQUIRED,
+        "custom_call_has_side_effect": False,
+        "api_version": "",
+        "window": None,
+        "dim_labels": None,
+        "feature_group_count": 1,
+        "batch_group_count": 1,
+        "called_computations": None,
+        "to_apply": None,
     },
     "all-reduce": {**_COLLECTIVE, **_REDUCER},
     "all-reduce-start": {**_COLLECTIVE, **_REDUCER},

@@ -3,6 +3,7 @@
 A `Dim` is a plain `int` or a `DimExpr`. No stage after lowering may assume the former: use
 `evaluate(dim, env)` for a number at run time, `sample(dim)` where text or an estimate needs one.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping

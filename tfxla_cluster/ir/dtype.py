@@ -1,4 +1,5 @@
 """Element types of HLO: one table, keyed by the name the HLO text uses."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass

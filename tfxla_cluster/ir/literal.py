@@ -1,4 +1,5 @@
 """Helpers for literals: NumPy arrays (a tuple literal is a tuple of literals)."""
+
 from __future__ import annotations
 
 from typing import Any, Union

@@ -3,6 +3,7 @@
 Nodes compare by identity, so "changed" is `new is not old`. A pass builds new nodes for what it
 changes and for their users (`ir.rewrite`), and shares the rest.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -14,15 +15,39 @@ from .shape import Shape
 
 # Attributes that hold a Computation, or a tuple of them, in the order HLO protos list them.
 CALLED_ATTRS = (
-    "to_apply", "calls", "body", "condition", "true_computation", "false_computation",
-    "select", "scatter", "branch_computations", "called_computations",
+    "to_apply",
+    "calls",
+    "body",
+    "condition",
+    "true_computation",
+    "false_computation",
+    "select",
+    "scatter",
+    "branch_computations",
+    "called_computations",
 )
 # Opcodes that may have one of them: asking the others would cost a look-up for each attribute.
-_CALLING = frozenset((
-    "call", "map", "reduce", "reduce-window", "scatter", "select-and-scatter", "sort", "while", "conditional",
-    "fusion", "custom-call", "all-reduce", "all-reduce-start", "reduce-scatter", "async-start", "async-update",
-    "async-done",
-))
+_CALLING = frozenset(
+    (
+        "call",
+        "map",
+        "reduce",
+        "reduce-window",
+        "scatter",
+        "select-and-scatter",
+        "sort",
+        "while",
+        "conditional",
+        "fusion",
+        "custom-call",
+        "all-reduce",
+        "all-reduce-start",
+        "reduce-scatter",
+        "async-start",
+        "async-update",
+        "async-done",
+    )
+)
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 

@@ -1,4 +1,5 @@
 """The opcode table: every HLO opcode, its arity and what kind of operation it is."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -27,19 +28,31 @@ def _rows(category: str, arity: int | None, names: str, effect: bool = False) ->
 OPCODES: dict[str, Opcode] = {
     row.name: row
     for row in (
-        *_rows("elementwise", 1, """
+        *_rows(
+            "elementwise",
+            1,
+            """
             abs acos acosh asin asinh atan atanh bitcast-convert cbrt ceil convert cosh count-leading-zeros
             cosine erf exponential exponential-minus-one floor imag is-finite log log-plus-one logistic
             negate not popcnt real reduce-precision round-nearest-afz round-nearest-even rsqrt sign
-            sine sinh sqrt stochastic-convert tan tanh copy"""),
-        *_rows("elementwise", 2, """
+            sine sinh sqrt stochastic-convert tan tanh copy""",
+        ),
+        *_rows(
+            "elementwise",
+            2,
+            """
             add and atan2 compare complex divide maximum minimum multiply or power remainder
-            shift-left shift-right-arithmetic shift-right-logical subtract xor"""),
+            shift-left shift-right-arithmetic shift-right-logical subtract xor""",
+        ),
         *_rows("elementwise", 3, "clamp select"),
         *_rows("elementwise", None, "map"),
         *_rows("leaf", 0, "parameter constant iota partition-id replica-id"),
-        *_rows("move", 1, """
-            bitcast broadcast reshape reverse slice transpose opt-barrier"""),
+        *_rows(
+            "move",
+            1,
+            """
+            bitcast broadcast reshape reverse slice transpose opt-barrier""",
+        ),
         *_rows("move", 2, "pad"),
         *_rows("move", None, "concatenate dynamic-reshape dynamic-slice dynamic-update-slice"),
         *_rows("move", 2, "gather"),
@@ -63,12 +76,22 @@ OPCODES: dict[str, Opcode] = {
         *_rows("other", 5, "batch-norm-grad"),
         *_rows("other", None, "after-all add-dependency"),
         *_rows("other", None, "custom-call", effect=True),
-        *_rows("collective", None, """
+        *_rows(
+            "collective",
+            None,
+            """
             all-gather all-gather-done all-gather-start all-reduce all-reduce-done all-reduce-start
             all-to-all collective-broadcast collective-permute collective-permute-done
-            collective-permute-start partition-id ragged-all-to-all reduce-scatter""", effect=True),
-        *_rows("host", None, """
-            infeed outfeed recv recv-done send send-done copy-start copy-done""", effect=True),
+            collective-permute-start partition-id ragged-all-to-all reduce-scatter""",
+            effect=True,
+        ),
+        *_rows(
+            "host",
+            None,
+            """
+            infeed outfeed recv recv-done send send-done copy-start copy-done""",
+            effect=True,
+        ),
     )
 }
 OPCODES["partition-id"] = Opcode("partition-id", 0, "leaf")

@@ -2,6 +2,7 @@
 
 `floordiv`, `mod`, `max` and `min` of anything are opaque atoms, as symbols are.
 """
+
 from __future__ import annotations
 
 from functools import lru_cache

@@ -2,6 +2,7 @@
 
 Sources are kept: what replaces an instruction takes over its sources.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,7 +34,10 @@ class Names:
 
 
 def rebuild(
-    comp: Computation, replace: Mapping[Instr, Instr], *, drop_dead: bool = False,
+    comp: Computation,
+    replace: Mapping[Instr, Instr],
+    *,
+    drop_dead: bool = False,
     called: Mapping[Computation, Computation] | None = None,
 ) -> Computation:
     """`comp` with each instruction in `replace` replaced by its value, users included.
@@ -60,8 +64,9 @@ def rebuild(
 class _Emitter:
     """Emits nodes, operands first, each once."""
 
-    def __init__(self, comp: Computation, replace: Mapping[Instr, Instr],
-                 called: Mapping[Computation, Computation]) -> None:
+    def __init__(
+        self, comp: Computation, replace: Mapping[Instr, Instr], called: Mapping[Computation, Computation]
+    ) -> None:
         self._replace, self._called = replace, called
         self._own = set(comp.instrs)
         self._kept_names = {i.name for i in comp.instrs if i not in replace}
@@ -186,5 +191,6 @@ def inline(comp: Computation, args: Sequence[Instr], sources: frozenset[str] = f
             copies[instr] = instr.replace(
                 operands=tuple([copies[o] for o in instr.operands]),
                 control=tuple([copies[c] for c in instr.control]),
-                sources=instr.sources | sources)
+                sources=instr.sources | sources,
+            )
     return copies[comp.root]

@@ -3,6 +3,7 @@
 S structure, A attributes, E elementwise, V moves of values, R reductions and windows, D contractions,
 F control flow, O other opcodes.
 """
+
 from __future__ import annotations
 
 from typing import NoReturn

@@ -1,4 +1,5 @@
 """Shapes: an array of a dtype, a tuple of shapes, a token, or an opaque value."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass, replace

@@ -1,4 +1,5 @@
 """The verifier: a module keeps the labelled rules of `rules.RULES`."""
+
 from __future__ import annotations
 
 from ..errors import VerifierError
@@ -106,8 +107,7 @@ def _verify_aliases(module: Module) -> None:
         out = _at(module.entry.root.shape, alias.output_index)
         param = _at(params[alias.parameter].shape, alias.parameter_index) if exists else None
         agree = out is not None and param is not None and same_shape(out, param)
-        check(agree, "S9",
-              f"output {alias.output_index} with parameter {alias.parameter} {alias.parameter_index}")
+        check(agree, "S9", f"output {alias.output_index} with parameter {alias.parameter} {alias.parameter_index}")
 
 
 def _at(shape: Shape, path: tuple[int, ...]) -> Shape | None:

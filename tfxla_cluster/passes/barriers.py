@@ -1,4 +1,5 @@
 """barrier-remover: opt-barrier(x) --> x. Runs last: nothing after it moves work across one."""
+
 from __future__ import annotations
 
 from ..ir.node import Instr

@@ -1,4 +1,5 @@
 """The contract of a pass, and the driver of passes made of local rules."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -41,8 +42,9 @@ def apply_rules(comp: Computation, rules: Mapping[str, Sequence[Rule]]) -> Compu
         node = instr
         if any(o in new for o in instr.operands):
             sources = carried(instr.operands, lambda o: new.get(o, o))
-            node = instr.replace(operands=tuple([new.get(o, o) for o in instr.operands]),
-                                 sources=instr.sources | sources)
+            node = instr.replace(
+                operands=tuple([new.get(o, o) for o in instr.operands]), sources=instr.sources | sources
+            )
         simple = simplify(node, rules)
         fired = fired or simple is not node
         if simple is not instr:

@@ -1,4 +1,5 @@
 """batch-norm-expander: batch-norm-training, -inference, -grad --> reductions and arithmetic."""
+
 from __future__ import annotations
 
 import functools
@@ -41,8 +42,14 @@ class _Norm:
 
     def sum(self, x: Instr) -> Instr:
         zero = splat(self.i, 0, array(self.dtype))
-        return make(self.i, "reduce", array(self.dtype, (self.dims[self.axis],)), (x, zero),
-                    dimensions=self.others, to_apply=_sum(self.dtype))
+        return make(
+            self.i,
+            "reduce",
+            array(self.dtype, (self.dims[self.axis],)),
+            (x, zero),
+            dimensions=self.others,
+            to_apply=_sum(self.dtype),
+        )
 
     def mean(self, x: Instr) -> Instr:
         total = self.sum(x)
@@ -66,8 +73,9 @@ class _Norm:
         return self.op("rsqrt", shifted)
 
     def normalised(self, x: Instr, mean: Instr, variance: Instr) -> Instr:
-        return self.op("multiply", self.op("subtract", self.wide(x), self.along(mean)),
-                       self.along(self.inverse(variance)))
+        return self.op(
+            "multiply", self.op("subtract", self.wide(x), self.along(mean)), self.along(self.inverse(variance))
+        )
 
 
 def training(i: Instr) -> Instr | None:
@@ -101,6 +109,7 @@ def grad(i: Instr) -> Instr | None:
     return make(i, "tuple", tuple_of(*(p.shape for p in parts)), parts)
 
 
-PASS = of_rules("batch-norm-expander", {
-    "batch-norm-training": [training], "batch-norm-inference": [inference], "batch-norm-grad": [grad],
-})
+PASS = of_rules(
+    "batch-norm-expander",
+    {"batch-norm-training": [training], "batch-norm-inference": [inference], "batch-norm-grad": [grad]},
+)

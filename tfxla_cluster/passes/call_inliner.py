@@ -1,4 +1,5 @@
 """call-inliner: `call(args), to_apply=f` --> the instructions of f on args."""
+
 from __future__ import annotations
 
 from ..ir.node import Computation

@@ -3,6 +3,7 @@
 Only opcodes whose result is exact or correctly rounded (so that no target computes another one), and
 no subnormal numbers (kernels flush them, NumPy does not).
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -19,14 +20,45 @@ from .base import of_computations
 from .match import make
 
 LIMIT = 1024
-_INEXACT = frozenset((
-    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "cosine", "cosh", "erf", "exponential",
-    "exponential-minus-one", "log", "log-plus-one", "logistic", "power", "rsqrt", "sine", "sinh", "tan", "tanh",
-    "stochastic-convert", "map", "copy",
-))
-_FOLDED = frozenset(
-    op.name for op in OPCODES.values() if op.category == "elementwise" and op.name not in _INEXACT
-) | {"reshape", "transpose", "slice", "reverse", "concatenate", "pad", "dynamic-slice", "dynamic-update-slice"}
+_INEXACT = frozenset(
+    (
+        "acos",
+        "acosh",
+        "asin",
+        "asinh",
+        "atan",
+        "atan2",
+        "atanh",
+        "cbrt",
+        "cosine",
+        "cosh",
+        "erf",
+        "exponential",
+        "exponential-minus-one",
+        "log",
+        "log-plus-one",
+        "logistic",
+        "power",
+        "rsqrt",
+        "sine",
+        "sinh",
+        "tan",
+        "tanh",
+        "stochastic-convert",
+        "map",
+        "copy",
+    )
+)
+_FOLDED = frozenset(op.name for op in OPCODES.values() if op.category == "elementwise" and op.name not in _INEXACT) | {
+    "reshape",
+    "transpose",
+    "slice",
+    "reverse",
+    "concatenate",
+    "pad",
+    "dynamic-slice",
+    "dynamic-update-slice",
+}
 
 
 def run(comp: Computation) -> Computation:

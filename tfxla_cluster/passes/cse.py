@@ -3,6 +3,7 @@
 deduplicate-computations: of computations that combiners use (reduce, sort, ...) and that read the same,
 keep the first, so that cse sees equal reductions as equal.
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -25,8 +26,11 @@ def _literal_key(value: Literal) -> Any:
 
 def attributes_key(instr: Instr) -> Any:
     """The attributes that have a say in the value, hashable; called computations by identity."""
-    return tuple((name, _literal_key(value) if name == "literal" else value)
-                 for name, value in sorted(instr.attrs.items()) if name != "frontend_attributes")
+    return tuple(
+        (name, _literal_key(value) if name == "literal" else value)
+        for name, value in sorted(instr.attrs.items())
+        if name != "frontend_attributes"
+    )
 
 
 def run(comp: Computation) -> Computation:

@@ -1,4 +1,5 @@
 """dce: drop what neither the root nor an effect needs. Parameters stay."""
+
 from __future__ import annotations
 
 from ..ir.rewrite import rebuild

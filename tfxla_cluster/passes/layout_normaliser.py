@@ -2,6 +2,7 @@
 
 copy --> its operand; bitcast, which does depend on them --> transpose, reshape, transpose.
 """
+
 from __future__ import annotations
 
 from dataclasses import replace as replace_fields

@@ -1,4 +1,5 @@
 """map-inliner: `map(x, y), to_apply=f` --> the instructions of f on arrays, where they are elementwise."""
+
 from __future__ import annotations
 
 from ..ir.node import Instr

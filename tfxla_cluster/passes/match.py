@@ -1,4 +1,5 @@
 """What rules ask of an instruction, and how they make new ones."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -115,8 +116,11 @@ def lift(comp: Computation, args: Sequence[Instr], dims: tuple[Dim, ...], like: 
             copies[instr] = instr.replace(shape=shape, operands=tuple(parts), sources=sources)
         elif is_elementwise(instr.opcode) and instr.opcode not in ("map", "bitcast-convert"):
             copies[instr] = instr.replace(
-                shape=array(dtype_of(instr), dims), operands=tuple([copies[o] for o in instr.operands]),
-                sources=sources, metadata=like.metadata)
+                shape=array(dtype_of(instr), dims),
+                operands=tuple([copies[o] for o in instr.operands]),
+                sources=sources,
+                metadata=like.metadata,
+            )
         else:
             return None
     return copies[comp.root]

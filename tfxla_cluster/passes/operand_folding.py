@@ -2,6 +2,7 @@
 
 Kernels of both take any dimension numbers, so the moved copy need not exist.
 """
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -22,8 +23,10 @@ def _fold_side(i: Instr, side: int, name: str) -> Instr | None:
         return None
     operands = list(i.operands)
     operands[side] = moved.operands[0]
-    numbers = {f"{name}_batch_dims": tuple(order[d] for d in batch),
-               f"{name}_contracting_dims": tuple(order[d] for d in summed)}
+    numbers = {
+        f"{name}_batch_dims": tuple(order[d] for d in batch),
+        f"{name}_contracting_dims": tuple(order[d] for d in summed),
+    }
     return i.replace(operands=tuple(operands), attrs={**i.attrs, **numbers}, sources=i.sources | moved.sources)
 
 
@@ -41,17 +44,26 @@ def convolution_of_transpose(i: Instr) -> Instr | None:
             operands = list(i.operands)
             operands[side] = moved.operands[0]
             labels = _relabelled(i.attrs["dim_labels"], side, order)
-            return i.replace(operands=tuple(operands), attrs={**i.attrs, "dim_labels": labels},
-                             sources=i.sources | moved.sources)
+            return i.replace(
+                operands=tuple(operands), attrs={**i.attrs, "dim_labels": labels}, sources=i.sources | moved.sources
+            )
     return None
 
 
 def _relabelled(n: ConvDims, side: int, order: tuple[int, ...]) -> ConvDims:
     if side == 0:
-        return replace(n, lhs_batch=order[n.lhs_batch], lhs_feature=order[n.lhs_feature],
-                       lhs_spatial=tuple(order[d] for d in n.lhs_spatial))
-    return replace(n, rhs_input=order[n.rhs_input], rhs_output=order[n.rhs_output],
-                   rhs_spatial=tuple(order[d] for d in n.rhs_spatial))
+        return replace(
+            n,
+            lhs_batch=order[n.lhs_batch],
+            lhs_feature=order[n.lhs_feature],
+            lhs_spatial=tuple(order[d] for d in n.lhs_spatial),
+        )
+    return replace(
+        n,
+        rhs_input=order[n.rhs_input],
+        rhs_output=order[n.rhs_output],
+        rhs_spatial=tuple(order[d] for d in n.rhs_spatial),
+    )
 
 
 def convolution_of_reverse(i: Instr) -> Instr | None:
@@ -61,12 +73,15 @@ def convolution_of_reverse(i: Instr) -> Instr | None:
     if moved.opcode != "reverse" or not set(moved.attrs["dimensions"]) <= set(spatial):
         return None
     window: tuple[WindowDim, ...] = tuple(
-        replace(w, reversal=w.reversal != (d in moved.attrs["dimensions"]))
-        for w, d in zip(i.attrs["window"], spatial))
-    return i.replace(operands=(i.operands[0], moved.operands[0]), attrs={**i.attrs, "window": window},
-                     sources=i.sources | moved.sources)
+        replace(w, reversal=w.reversal != (d in moved.attrs["dimensions"])) for w, d in zip(i.attrs["window"], spatial)
+    )
+    return i.replace(
+        operands=(i.operands[0], moved.operands[0]),
+        attrs={**i.attrs, "window": window},
+        sources=i.sources | moved.sources,
+    )
 
 
-PASS = of_rules("operand-folding", {
-    "dot": [dot_of_transpose], "convolution": [convolution_of_transpose, convolution_of_reverse],
-})
+PASS = of_rules(
+    "operand-folding", {"dot": [dot_of_transpose], "convolution": [convolution_of_transpose, convolution_of_reverse]}
+)

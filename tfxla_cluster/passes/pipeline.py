@@ -1,4 +1,5 @@
 """The pass runner: runs, verifies, times and shows each pass, and catches one that lies."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -14,8 +15,9 @@ from .base import Pass
 Observer = Callable[[Module, str, str, str], None]
 
 
-def run(module: Module, name: str, passes: Sequence[Pass], observer: Observer | None = None,
-        *, strict: bool = False) -> Module:
+def run(
+    module: Module, name: str, passes: Sequence[Pass], observer: Observer | None = None, *, strict: bool = False
+) -> Module:
     """The module after `passes` in order; verified after each change.
 
     `observer` sees the module at the start and after each pass that changed it. `strict` (tests) also
@@ -43,8 +45,9 @@ def _run(module: Module, name: str, passes: Sequence[Pass], observer: Observer |
         try:
             verifier.verify(module)
         except VerifierError as error:
-            raise InternalError(f"pass {step.name} of {name} made an invalid module: {error}",
-                                "Report it with the dump directory") from error
+            raise InternalError(
+                f"pass {step.name} of {name} made an invalid module: {error}", "Report it with the dump directory"
+            ) from error
         if observer is not None:
             observer(module, name, words[index], words[index + 1])
     return module

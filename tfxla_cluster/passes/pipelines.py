@@ -1,4 +1,5 @@
 """Named pipelines: which passes, in which order."""
+
 from __future__ import annotations
 
 from ..target import Target
@@ -21,11 +22,27 @@ from . import (
 )
 from .base import Pass
 
-PASSES: dict[str, Pass] = {p.name: p for p in (
-    algebraic.PASS, barriers.PASS, batch_norm.PASS, call_inliner.PASS, constant_folding.PASS, cse.PASS,
-    cse.DEDUPLICATE, dce.PASS, layout_normaliser.PASS, map_inliner.PASS, operand_folding.PASS, reshape_mover.PASS,
-    rng_expander.PASS, size_namer.PASS, sort_simplifier.PASS, while_simplifier.PASS,
-)}
+PASSES: dict[str, Pass] = {
+    p.name: p
+    for p in (
+        algebraic.PASS,
+        barriers.PASS,
+        batch_norm.PASS,
+        call_inliner.PASS,
+        constant_folding.PASS,
+        cse.PASS,
+        cse.DEDUPLICATE,
+        dce.PASS,
+        layout_normaliser.PASS,
+        map_inliner.PASS,
+        operand_folding.PASS,
+        reshape_mover.PASS,
+        rng_expander.PASS,
+        size_namer.PASS,
+        sort_simplifier.PASS,
+        while_simplifier.PASS,
+    )
+}
 
 
 def optimize(target: Target) -> list[Pass]:

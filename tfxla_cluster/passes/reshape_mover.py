@@ -2,6 +2,7 @@
 
 Elementwise work then sits next to what made x and y, and chains of reshapes meet and vanish.
 """
+
 from __future__ import annotations
 
 from ..ir.node import Computation, Instr

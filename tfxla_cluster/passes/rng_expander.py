@@ -3,6 +3,7 @@
 The generator's state comes from `rng-get-and-update-state`, which reserves counters of the process's
 own state: no two executions of any two instructions see the same bits.
 """
+
 from __future__ import annotations
 
 from ..errors import UnsupportedError
@@ -28,12 +29,14 @@ class _Draw:
         blocks = -(-dims_.sample(self.shape.element_count) * dtype.bits // 128)
         known = isinstance(self.shape.element_count, int)
         state_shape, bits_shape = array(U64, (2,)), array(dtype, self.shape.dims)
-        state = make(self.instr, "rng-get-and-update-state", state_shape, (),
-                     delta=arrays * blocks if known else UNKNOWN_SIZE)
+        state = make(
+            self.instr, "rng-get-and-update-state", state_shape, (), delta=arrays * blocks if known else UNKNOWN_SIZE
+        )
         found = []
         for _ in range(arrays):
-            both = make(self.instr, "rng-bit-generator", tuple_of(state_shape, bits_shape), (state,),
-                        algorithm="rng_philox")
+            both = make(
+                self.instr, "rng-bit-generator", tuple_of(state_shape, bits_shape), (state,), algorithm="rng_philox"
+            )
             state = make(self.instr, "get-tuple-element", state_shape, (both,), index=0)
             found.append(make(self.instr, "get-tuple-element", bits_shape, (both,), index=1))
         return found

@@ -8,6 +8,7 @@ HLO text and protos know such a size by its bound alone, so two of one bound loo
 counts dims by name; this pass comes before it. Sizes run from operands to results as XLA's
 DynamicDimensionInference has them; a slice of less than the whole dimension has a fixed size.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,14 +30,19 @@ from . import match
 from .base import Pass
 
 S32 = DTYPES["s32"]
-_ARITHMETIC = {"add": "add", "mul": "multiply", "floordiv": "divide", "mod": "remainder", "max": "maximum",
-               "min": "minimum"}
+_ARITHMETIC = {
+    "add": "add",
+    "mul": "multiply",
+    "floordiv": "divide",
+    "mod": "remainder",
+    "max": "maximum",
+    "min": "minimum",
+}
 
 
 def run(module: Module) -> Module:
     """`module` itself where nothing in it has such a size; UnsupportedError where one cannot be followed."""
-    if not any(i.opcode in ("set-dimension-size", "dynamic-reshape") for c in module.computations()
-               for i in c.instrs):
+    if not any(i.opcode in ("set-dimension-size", "dynamic-reshape") for c in module.computations() for i in c.instrs):
         return module
     names = Names(i.name for c in module.computations() for i in c.instrs)
     entry = _Namer(names).computation(module.entry, [p.shape for p in module.entry.params])
@@ -122,9 +128,14 @@ class _Namer:
         back = tuple(order.index(d) for d in range(len(dims)))
         out = _transposed(instr, x, x.shape.dims, order)
         out = scope.add(out.replace(name=self.names.unique(instr.name)))
-        kept = scope.add(instr.replace(
-            name=self.names.unique(instr.name), operands=(out, size), attrs={**instr.attrs, "dimensions": (0,)},
-            shape=array(x.shape.element_type, tuple(dims[d] for d in order))))
+        kept = scope.add(
+            instr.replace(
+                name=self.names.unique(instr.name),
+                operands=(out, size),
+                attrs={**instr.attrs, "dimensions": (0,)},
+                shape=array(x.shape.element_type, tuple(dims[d] for d in order)),
+            )
+        )
         return scope.add(_transposed(instr, kept, kept.shape.dims, back))
 
     def _get_size(self, scope: _Scope, instr: Instr) -> Instr:
@@ -155,8 +166,9 @@ class _Namer:
             return scope.add(instr)
         dims = _reshaped(x.shape.dims, instr.shape.dims)
         if dims is None:
-            raise UnsupportedError(f"{instr.name}: reshape of {x.shape} to {instr.shape} does not say which size is "
-                                   "which")
+            raise UnsupportedError(
+                f"{instr.name}: reshape of {x.shape} to {instr.shape} does not say which size is which"
+            )
         return scope.add(match.make(instr, "reshape", array(x.shape.element_type, tuple(dims)), (x,)))
 
     def _while(self, scope: _Scope, instr: Instr) -> Instr:
@@ -196,8 +208,12 @@ def _transposed(like: Instr, x: Instr, dims: Sequence[Dim], order: Sequence[int]
 
 
 _HANDLERS: dict[str, Callable[[_Namer, _Scope, Instr], Instr]] = {
-    "set-dimension-size": _Namer._set_size, "get-dimension-size": _Namer._get_size, "reshape": _Namer._reshape,
-    "dynamic-reshape": _Namer._reshape, "while": _Namer._while, "conditional": _Namer._conditional,
+    "set-dimension-size": _Namer._set_size,
+    "get-dimension-size": _Namer._get_size,
+    "reshape": _Namer._reshape,
+    "dynamic-reshape": _Namer._reshape,
+    "while": _Namer._while,
+    "conditional": _Namer._conditional,
     "call": _Namer._called,
 }
 _WINDOWS = {"slice": "slice", "gather": "slice_sizes", "dynamic-slice": "dynamic_slice_sizes"}
@@ -280,8 +296,9 @@ def _check_part(instr: Instr, only_sized: bool) -> None:
 
 def _only_sized(instr: Instr, users: Mapping[Instr, Sequence[Instr]]) -> bool:
     """Does nothing use the instruction before its size is set?"""
-    return all(u.opcode == "set-dimension-size" or u.opcode == "reshape" and _only_sized(u, users)
-               for u in users[instr])
+    return all(
+        u.opcode == "set-dimension-size" or u.opcode == "reshape" and _only_sized(u, users) for u in users[instr]
+    )
 
 
 def _follows(shape: Shape, operands: Sequence[Shape]) -> bool:

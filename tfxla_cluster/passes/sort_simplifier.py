@@ -3,6 +3,7 @@
 An operand that the comparator does not look at and nobody reads goes. A stable sort of values with their
 positions, of which only the first few are read, becomes topk.
 """
+
 from __future__ import annotations
 
 from ..ir.dim import Dim, sample
@@ -50,11 +51,13 @@ class _Comparators:
         return self._made[comparator, kept]
 
     def _narrowed(self, comparator: Computation, kept: tuple[int, ...]) -> Computation:
-        numbers = {comparator.params[2 * n + side]: 2 * place + side
-                   for place, n in enumerate(kept) for side in (0, 1)}
+        numbers = {comparator.params[2 * n + side]: 2 * place + side for place, n in enumerate(kept) for side in (0, 1)}
         dropped = set(comparator.params) - set(numbers)
-        renumbered = {p: p.replace(attrs={**p.attrs, "parameter_number": number}) for p, number in numbers.items()
-                      if p.attrs["parameter_number"] != number}
+        renumbered = {
+            p: p.replace(attrs={**p.attrs, "parameter_number": number})
+            for p, number in numbers.items()
+            if p.attrs["parameter_number"] != number
+        }
         instrs = tuple(i for i in comparator.instrs if i not in dropped)
         return rebuild(Computation(self._names.unique(comparator.name), instrs, comparator.root), renumbered)
 
@@ -75,19 +78,26 @@ def _unread(sort: Instr, users: dict[Instr, list[Instr]], comparators: _Comparat
     if parts is None:
         return {}
     used = {o for i in comparator.instrs for o in i.operands} | {comparator.root}
-    kept = tuple(n for n in range(len(sort.operands))
-                 if n in parts or comparator.params[2 * n] in used or comparator.params[2 * n + 1] in used)
+    kept = tuple(
+        n
+        for n in range(len(sort.operands))
+        if n in parts or comparator.params[2 * n] in used or comparator.params[2 * n + 1] in used
+    )
     if len(kept) == len(sort.operands) or not kept:
         return {}
     shapes = tuple(sort.shape.elements[n] for n in kept)
     new = sort.replace(
         operands=tuple(sort.operands[n] for n in kept),
         shape=shapes[0] if len(kept) == 1 else Shape("tuple", elements=shapes),
-        attrs={**sort.attrs, "to_apply": comparators.narrowed(comparator, kept)})
+        attrs={**sort.attrs, "to_apply": comparators.narrowed(comparator, kept)},
+    )
     if len(kept) == 1:
         return dict.fromkeys(parts.get(kept[0], ()), new)
-    return {gte: make(gte, "get-tuple-element", gte.shape, (new,), index=kept.index(n))
-            for n, found in parts.items() for gte in found}
+    return {
+        gte: make(gte, "get-tuple-element", gte.shape, (new,), index=kept.index(n))
+        for n, found in parts.items()
+        for gte in found
+    }
 
 
 def _top_k(sort: Instr, users: dict[Instr, list[Instr]]) -> dict[Instr, Instr]:
@@ -113,8 +123,11 @@ def _top_k(sort: Instr, users: dict[Instr, list[Instr]]) -> dict[Instr, Instr]:
             part = make(gte, "get-tuple-element", outs[index], (best,), index=index)
             for old, limit in zip(slices, reads):
                 if old.operands[0] is gte:
-                    found[old] = part if limit == k else old.replace(operands=(part,), attrs={
-                        "slice": (*old.attrs["slice"][:-1], (0, limit, 1))})
+                    found[old] = (
+                        part
+                        if limit == k
+                        else old.replace(operands=(part,), attrs={"slice": (*old.attrs["slice"][:-1], (0, limit, 1))})
+                    )
     return found
 
 

@@ -3,6 +3,7 @@
 An element that the body hands on unchanged is its initial value after the loop, and, where that is a
 literal, a literal inside. An element that neither the condition, nor a result that is used, depends on goes.
 """
+
 from __future__ import annotations
 
 from ..ir.literal import freeze
@@ -54,8 +55,7 @@ def _is_element(x: Instr, comp: Computation, number: int) -> bool:
 def _elements_only(comp: Computation) -> bool:
     """The state is only taken apart, never used whole."""
     state = comp.params[0]
-    return comp.root is not state and all(
-        i.opcode == "get-tuple-element" for i in comp.instrs if state in i.operands)
+    return comp.root is not state and all(i.opcode == "get-tuple-element" for i in comp.instrs if state in i.operands)
 
 
 def _needed(body: Computation, condition: Computation, wanted: set[int]) -> set[int]:
@@ -87,8 +87,9 @@ def _reads(comp: Computation, roots: list[Instr]) -> set[int]:
     return found
 
 
-def _rebuilt(loop: Instr, results: list[Instr], kept: list[int], invariant: set[int],
-             sunk: dict[int, Instr]) -> dict[Instr, Instr]:
+def _rebuilt(
+    loop: Instr, results: list[Instr], kept: list[int], invariant: set[int], sunk: dict[int, Instr]
+) -> dict[Instr, Instr]:
     initial = loop.operands[0]
     parts = [initial.operands[n] for n in kept]
     state = tuple_of(*(p.shape for p in parts))
@@ -106,8 +107,9 @@ def _rebuilt(loop: Instr, results: list[Instr], kept: list[int], invariant: set[
     return replaced
 
 
-def _narrowed(comp: Computation, state: Shape, kept: list[int], sunk: dict[int, Instr], *, is_body: bool
-              ) -> Computation:
+def _narrowed(
+    comp: Computation, state: Shape, kept: list[int], sunk: dict[int, Instr], *, is_body: bool
+) -> Computation:
     """`comp` on the state that is left; elements that went are literals, or nobody reads them."""
     old = comp.params[0]
     param = old.replace(shape=state)

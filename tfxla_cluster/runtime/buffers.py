@@ -4,6 +4,7 @@ The planner emits steps over numbered buffers (Ref kind 'virtual'). Here copies 
 source and target one place where their live ranges allow it, an elementwise result takes the place of
 an operand that dies, and what is left of temporaries is packed into an arena.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,8 +53,7 @@ class Assignment:
 
 
 def assign(
-    buffers: Sequence[Buffer], liveness: Liveness, affinities: Iterable[Affinity],
-    effects: Mapping[int, Effect],
+    buffers: Sequence[Buffer], liveness: Liveness, affinities: Iterable[Affinity], effects: Mapping[int, Effect]
 ) -> Assignment:
     """Merges buffers along `affinities`, most promising first, then packs what remains into the arena."""
     groups = _Groups(buffers, liveness, effects)

@@ -1,4 +1,5 @@
 """Executables in memory: a bounded table, least recently used out first, keyed by named guards."""
+
 from __future__ import annotations
 
 from collections import OrderedDict
@@ -24,8 +25,12 @@ class Cache(Generic[T]):
     so far: a value used since it was last up for eviction stays.
     """
 
-    def __init__(self, capacity: int | Callable[[], int], on_evict: Callable[[Key, T], None] | None = None,
-                 usage: Callable[[], Mapping[int, int]] | None = None) -> None:
+    def __init__(
+        self,
+        capacity: int | Callable[[], int],
+        on_evict: Callable[[Key, T], None] | None = None,
+        usage: Callable[[], Mapping[int, int]] | None = None,
+    ) -> None:
         self._capacity = capacity if callable(capacity) else lambda: capacity
         self._on_evict, self._usage = on_evict, usage
         self._entries: OrderedDict[Key, T] = OrderedDict()
@@ -101,5 +106,8 @@ def explain_difference(old: Key, new: Key) -> list[str]:
     """`name: was X, now Y` for each guard that differs."""
     before, after = dict(old), dict(new)
     names = [*after, *(n for n in before if n not in after)]
-    return [f"{n}: was {before.get(n, 'absent')}, now {after.get(n, 'absent')}" for n in names
-            if n not in before or n not in after or before[n] != after[n]]
+    return [
+        f"{n}: was {before.get(n, 'absent')}, now {after.get(n, 'absent')}"
+        for n in names
+        if n not in before or n not in after or before[n] != after[n]
+    ]

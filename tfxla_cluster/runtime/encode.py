@@ -1,4 +1,5 @@
 """Launch plan -> the words that the interpreter reads (layout.py)."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
@@ -50,9 +51,15 @@ def encode(plan: LaunchPlan, address: Callable[[str], int]) -> Encoded:
     kernels = [s for s in walk(plan.steps) if isinstance(s, (KernelStep, LibraryStep))]
     most = max((len(k.inputs) + len(k.outputs) + len(k.sizes) for k in kernels), default=0)
     return Encoded(
-        np.array(writer.words, np.int64), np.array(values.template, np.int64), values.rows(),
-        values.stage_start(1), values.slot(plan.arena_bytes), max(most, 4),
-        max((k.scratch_bytes for k in kernels if isinstance(k, KernelStep)), default=0), tuple(writer.timed))
+        np.array(writer.words, np.int64),
+        np.array(values.template, np.int64),
+        values.rows(),
+        values.stage_start(1),
+        values.slot(plan.arena_bytes),
+        max(most, 4),
+        max((k.scratch_bytes for k in kernels if isinstance(k, KernelStep)), default=0),
+        tuple(writer.timed),
+    )
 
 
 class _Values:
@@ -145,9 +152,7 @@ class _Writer:
     def _library(self, step: LibraryStep) -> None:
         self._launch(step.routine, step, 1, 1, 0)
 
-    def _launch(
-        self, symbol: str, step: KernelStep | LibraryStep, tasks: Dim, cost: Dim, scratch: int
-    ) -> None:
+    def _launch(self, symbol: str, step: KernelStep | LibraryStep, tasks: Dim, cost: Dim, scratch: int) -> None:
         address = self.address(symbol)
         if not address:
             raise InternalError(f"no machine code for '{symbol}', which {step.instr or 'a step'} calls")
@@ -204,6 +209,11 @@ class _Writer:
         return len(self.timed) - 1
 
     _WRITERS: ClassVar[dict[type, Callable[[_Writer, Any], None]]] = {
-        KernelStep: _kernel, LibraryStep: _library, CopyStep: _copy, SizeStep: _size, BranchStep: _branch,
-        LoopStep: _loop, TfOpStep: _tf_op,
+        KernelStep: _kernel,
+        LibraryStep: _library,
+        CopyStep: _copy,
+        SizeStep: _size,
+        BranchStep: _branch,
+        LoopStep: _loop,
+        TfOpStep: _tf_op,
     }

@@ -1,4 +1,5 @@
 """An executable: a launch plan and its machine code, laid out for `tfxla_execute`."""
+
 from __future__ import annotations
 
 import atexit
@@ -73,8 +74,7 @@ class Executable:
 
     def call(self, inputs: Sequence[int], outputs: Sequence[int], sizes: np.ndarray) -> None:
         """Run on addresses; raises as `run`."""
-        status = _entry_function()(
-            self.record, _pointers(inputs), _pointers(outputs), sizes.ctypes.data)
+        status = _entry_function()(self.record, _pointers(inputs), _pointers(outputs), sizes.ctypes.data)
         if status:
             raise status_error(status, self.plan.name)
 
@@ -100,8 +100,7 @@ def bind_sizes(plan: LaunchPlan, inputs: Sequence[np.ndarray]) -> np.ndarray:
     for number, (given, shape) in enumerate(zip(inputs, plan.inputs)):
         wanted = tuple(evaluate(d, env) for d in shape.dims)
         if given.shape != wanted:
-            raise UsageError(
-                f"input {number} of {plan.name} must have shape {list(wanted)}, got {list(given.shape)}")
+            raise UsageError(f"input {number} of {plan.name} must have shape {list(wanted)}, got {list(given.shape)}")
     return np.array(sizes or [0], np.int64)
 
 
@@ -134,14 +133,20 @@ class _Body:
         argument_word = len(e.values)
         scratch_word = -(-(argument_word + e.argument_words) // 8) * 8  # 64-byte aligned
         return {
-            "program": e.program.ctypes.data, "values": e.values.ctypes.data, "value_count": len(e.values),
-            "size_count": len(plan.sizes), "expressions": e.expressions.ctypes.data,
+            "program": e.program.ctypes.data,
+            "values": e.values.ctypes.data,
+            "value_count": len(e.values),
+            "size_count": len(plan.sizes),
+            "expressions": e.expressions.ctypes.data,
             "expression_count": e.initial_expressions,
             "front_words": scratch_word + -(-e.scratch_bytes // ALIGN) * 8,
-            "arguments_word": argument_word, "scratch_word": scratch_word, "arena_value": e.arena_value,
+            "arguments_word": argument_word,
+            "scratch_word": scratch_word,
+            "arena_value": e.arena_value,
             "constants": self.constant_table.ctypes.data,
             "timings": 0 if self.timings is None else self.timings.ctypes.data,
-            "parallel": int(may_share(plan)), "writes_sizes": int(any(s.is_produced for s in plan.sizes)),
+            "parallel": int(may_share(plan)),
+            "writes_sizes": int(any(s.is_produced for s in plan.sizes)),
         }
 
 
@@ -233,7 +238,7 @@ def _fill(data: bytes) -> np.ndarray:
 def _aligned_bytes(count: int) -> np.ndarray:
     raw = np.empty(count + ALIGN, np.uint8)
     start = -raw.ctypes.data % ALIGN
-    return raw[start:start + count]
+    return raw[start : start + count]
 
 
 def _aligned(shape: tuple[int, ...], kind: Shape) -> np.ndarray:
@@ -263,5 +268,4 @@ def _entry_function() -> ctypes._FuncPointer:
     return _ENTRY_TYPE(entry())
 
 
-_ENTRY_TYPE = ctypes.CFUNCTYPE(
-    ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+_ENTRY_TYPE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)

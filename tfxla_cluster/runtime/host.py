@@ -1,4 +1,5 @@
 """This machine, as a Target: the only place that probes it."""
+
 from __future__ import annotations
 
 import functools
@@ -20,8 +21,14 @@ def target() -> Target:
     features = llvm.get_host_cpu_features()
     caches = _cache_sizes()
     return Target(
-        "cpu", llvm.get_host_cpu_name(), features.flatten(), _vector_bits(features), usable_cores(),
-        caches.get(2, _DEFAULT_L2), caches.get(3, _DEFAULT_L3))
+        "cpu",
+        llvm.get_host_cpu_name(),
+        features.flatten(),
+        _vector_bits(features),
+        usable_cores(),
+        caches.get(2, _DEFAULT_L2),
+        caches.get(3, _DEFAULT_L3),
+    )
 
 
 def usable_cores() -> int:

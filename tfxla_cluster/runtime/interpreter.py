@@ -6,6 +6,7 @@ values, argument arrays, the caller's scratch; then the arena of temporaries). B
 process-wide slots, taken and put back by an atomic exchange, lowest slot first: a program that runs
 one executable after another touches the same warm memory, and a block grows, it is not given back.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -207,8 +208,12 @@ class _Interpreter:
             f.call("memcpy", values, template, words * 8)
             with f.if_(count.compare(">", 0)):
                 f.call("memcpy", values, sizes, count * 8)
-                f.call(self.evaluate, f.load(record, RECORD["expressions"]),
-                       f.load(record, RECORD["expression_count"]), values)
+                f.call(
+                    self.evaluate,
+                    f.load(record, RECORD["expressions"]),
+                    f.load(record, RECORD["expression_count"]),
+                    values,
+                )
             need.set(front_bytes + f.load(values, f.load(record, RECORD["arena_value"])))
             f.break_if(need.get().compare("<=", f.load(block.get())))
             f.store(record, RECORD["hint"], need.get())

@@ -1,4 +1,5 @@
 """How a kernel uses its buffers, read off its statements: what the buffer assigner may do with them."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
@@ -63,7 +64,8 @@ class _Use:
         return (
             (self.blocks, self.offsets) == (output.blocks, output.offsets)
             and self.buffer.dtype.itemsize == output.buffer.dtype.itemsize
-            and self.last < output.first)
+            and self.last < output.first
+        )
 
 
 def _positions(body: Iterable[Stmt]) -> Iterator[tuple[int, int, Stmt]]:

@@ -4,6 +4,7 @@ Steps are numbered as they stand in the tree. Step n reads at tick 2n and writes
 range is a list of half-open tick intervals: a buffer that a loop overwrites each time round is dead
 between the last read and the next write, and may share memory there.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,5 @@
 """The runtime's machine code: compiled once a process, never freed, set up for this machine."""
+
 from __future__ import annotations
 
 import ctypes
@@ -24,8 +25,16 @@ from .store import from_flags
 
 # Functions of the process that the runtime's code calls.
 _EXTERNALS = (
-    "syscall", "pthread_create", "pthread_detach", "pthread_sigmask", "sigfillset", "clock_gettime",
-    "aligned_alloc", "free", "madvise", "memcpy",
+    "syscall",
+    "pthread_create",
+    "pthread_detach",
+    "pthread_sigmask",
+    "sigfillset",
+    "clock_gettime",
+    "aligned_alloc",
+    "free",
+    "madvise",
+    "memcpy",
 )
 
 
@@ -100,7 +109,8 @@ def _compile(target: Target) -> bytes:
     llvm.initialize_native_asmprinter()
     # The large model has no 32-bit relocations, which overflow where LLVM's loader maps parts far apart.
     machine = llvm.Target.from_default_triple().create_target_machine(
-        cpu=target.arch, features=target.features, opt=0, reloc="static", codemodel="large")
+        cpu=target.arch, features=target.features, opt=0, reloc="static", codemodel="large"
+    )
     module = llvm.parse_assembly(str(build(llvm.get_default_triple())))
     module.verify()
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options())
@@ -124,8 +134,14 @@ def _load(code: bytes) -> Runtime:
     address = engine.get_function_address
     pool, random = (ctypes.CFUNCTYPE(ctypes.c_int64)(address(f))() for f in ("pool_address", "random_words"))
     loaded = Runtime(
-        address("tfxla_execute"), address("pool_launch"), address("block_trim"), address("record_retire"),
-        pool, random, {random_state.ROUTINE: address(random_state.ROUTINE)})
+        address("tfxla_execute"),
+        address("pool_launch"),
+        address("block_trim"),
+        address("record_retire"),
+        pool,
+        random,
+        {random_state.ROUTINE: address(random_state.ROUTINE)},
+    )
     random_state.attach(random)
     for name, value in DEFAULTS.items():
         loaded.setting(name).value = value

@@ -1,4 +1,5 @@
 """Executables as store entries: plan JSON, constants and object code; loading needs no LLVM IR."""
+
 from __future__ import annotations
 
 import json

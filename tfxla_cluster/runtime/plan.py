@@ -3,6 +3,7 @@
 A plan names buffers, never pointers; sizes are Dims over the module's sizes. `runtime.executable`
 lays it out for the interpreter; `dump` writes it; the store keeps it beside the machine code.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -4,6 +4,7 @@ The emitter walks a computation and keeps, for each instruction, the buffers its
 reshapes and their like name their operands' buffers; a unit gets new ones; a loop carries its state in
 buffers of its own. Every hand-over is first written as a copy, and `buffers.assign` removes those it can.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -72,12 +73,19 @@ def build(module: Module, units: Mapping[Instr, Unit], symbols: Mapping[Kernel, 
     live = Liveness(steps, emitter.effects, emitter.outputs)
     assignment = assign(emitter.buffers, live, emitter.affinities, emitter.effects)
     plan = LaunchPlan(
-        module.name, inputs, outputs, _sizes(inputs, emitter.produced),
-        _place_steps(steps, assignment), tuple(emitter.constants), assignment.arena_bytes,
-        _safe_aliases(module, emitter, live, assignment))
+        module.name,
+        inputs,
+        outputs,
+        _sizes(inputs, emitter.produced),
+        _place_steps(steps, assignment),
+        tuple(emitter.constants),
+        assignment.arena_bytes,
+        _safe_aliases(module, emitter, live, assignment),
+    )
     placed = tuple(
         Placed(b.name, b.bytes, place, tuple(live.segments.get(n, ())))
-        for n, (b, place) in enumerate(zip(emitter.buffers, assignment.places)))
+        for n, (b, place) in enumerate(zip(emitter.buffers, assignment.places))
+    )
     return Planned(plan, placed)
 
 
@@ -129,11 +137,11 @@ class _Emitter:
         numbers = iter(range(len(self.input_shapes)))
         arguments = [
             tuple(self.new(s.byte_size, p.name, Ref("input", next(numbers))) for s in found)
-            for p, found in zip(params, shapes)]
+            for p, found in zip(params, shapes)
+        ]
         roots = self.computation(module.entry, arguments)
         name = module.entry.root.name
-        self.outputs = tuple(
-            self.new(s.byte_size, name, Ref("output", n)) for n, s in enumerate(self.output_shapes))
+        self.outputs = tuple(self.new(s.byte_size, name, Ref("output", n)) for n, s in enumerate(self.output_shapes))
         for source, target, shape in zip(roots, self.outputs, self.output_shapes):
             self.copy(source, target, shape.byte_size, name)
         return tuple(self._steps)
@@ -177,10 +185,9 @@ class _Emitter:
                 written.add(target)
         return results
 
-    def _kernel(
-        self, step: UnitKernel, instr: Instr, lookup: Mapping[str, Buffers], written: set[int]
-    ) -> None:
+    def _kernel(self, step: UnitKernel, instr: Instr, lookup: Mapping[str, Buffers], written: set[int]) -> None:
         """`written` grows: the first step of a unit that writes a buffer overwrites it, later ones update."""
+
         def numbers(refs: Sequence[UnitRef]) -> Buffers:
             return tuple(lookup[r.kind][r.index] for r in refs)
 
@@ -188,8 +195,15 @@ class _Emitter:
         used = read_inputs(kernel)
         reads = tuple(b for n, b in enumerate(inputs) if n in used)
         emitted = KernelStep(
-            self.symbols[kernel], tuple(map(_virtual, inputs)), tuple(map(_virtual, writes)), kernel.sizes,
-            kernel.tasks, kernel.cost, scratch_layout(kernel)[1], instr.name)
+            self.symbols[kernel],
+            tuple(map(_virtual, inputs)),
+            tuple(map(_virtual, writes)),
+            kernel.sizes,
+            kernel.tasks,
+            kernel.cost,
+            scratch_layout(kernel)[1],
+            instr.name,
+        )
         self._steps.append(emitted)
         kills = tuple(b for b in writes if b not in written)
         updates = tuple(b for b in writes if b in written)
@@ -197,8 +211,7 @@ class _Emitter:
         written.update(writes)
         for number, result in sorted(overwritable(kernel)):
             if inputs.count(inputs[number]) == 1 and writes[result] in kills:
-                self.affinities.append(
-                    Affinity(inputs[number], writes[result], id(emitted), self.depth, inplace=True))
+                self.affinities.append(Affinity(inputs[number], writes[result], id(emitted), self.depth, inplace=True))
 
     def _view(self, instr: Instr, operands: Sequence[Buffers]) -> Buffers:
         return operands[0]
@@ -228,8 +241,8 @@ class _Emitter:
         start, shapes = operands[0], leaves(instr.shape)
         kept = unchanged(body)
         state = tuple(
-            b if n in kept else self.new(shape.byte_size, instr.name)
-            for n, (b, shape) in enumerate(zip(start, shapes)))
+            b if n in kept else self.new(shape.byte_size, instr.name) for n, (b, shape) in enumerate(zip(start, shapes))
+        )
         for source, target, shape in zip(start, state, shapes):
             self.copy(source, target, shape.byte_size, instr.name)
         self.depth += 1
@@ -258,18 +271,22 @@ class _Emitter:
         selector, shapes = operands[0][0], leaves(instr.shape)
         is_pred = "branch_computations" not in instr.attrs or instr.operands[0].shape.element_type.kind == "pred"
         branches = instr.attrs.get("branch_computations") or (
-            instr.attrs["true_computation"], instr.attrs["false_computation"])
+            instr.attrs["true_computation"],
+            instr.attrs["false_computation"],
+        )
         parts = [self.nested(comp, [given]) for comp, given in zip(branches, operands[1:])]
         results = tuple(
             found[0] if len(set(found)) == 1 else self.new(shape.byte_size, instr.name)
-            for shape, *found in zip(shapes, *(roots for _, roots in parts)))
+            for shape, *found in zip(shapes, *(roots for _, roots in parts))
+        )
         for steps, roots in parts:
             outer, self._steps = self._steps, steps
             for source, target, shape in zip(roots, results, shapes):
                 self.copy(source, target, shape.byte_size, instr.name)
             self._steps = outer
-        self._steps.append(BranchStep(
-            _virtual(selector), is_pred, tuple(tuple(steps) for steps, _ in parts), instr.name))
+        self._steps.append(
+            BranchStep(_virtual(selector), is_pred, tuple(tuple(steps) for steps, _ in parts), instr.name)
+        )
         return results
 
     def _random_state(self, instr: Instr, operands: Sequence[Buffers]) -> Buffers:
@@ -278,7 +295,8 @@ class _Emitter:
             raise UnsupportedError(f"{instr.name}: rng-get-and-update-state of {instr.shape}")
         results = self.results(instr)
         step = LibraryStep(
-            random_state.ROUTINE, (), tuple(map(_virtual, results)), (int(instr.attrs["delta"]),), instr.name)
+            random_state.ROUTINE, (), tuple(map(_virtual, results)), (int(instr.attrs["delta"]),), instr.name
+        )
         self._steps.append(step)
         self.effects[id(step)] = Effect((), results)
         return results
@@ -351,11 +369,16 @@ def _place_step(step: Step, assignment: Assignment) -> Step | None:
     if isinstance(step, (KernelStep, LibraryStep)):
         return replace(step, inputs=tuple(map(at, step.inputs)), outputs=tuple(map(at, step.outputs)))
     if isinstance(step, LoopStep):
-        return replace(step, condition=_place_steps(step.condition, assignment), flag=at(step.flag),
-                       body=_place_steps(step.body, assignment))
+        return replace(
+            step,
+            condition=_place_steps(step.condition, assignment),
+            flag=at(step.flag),
+            body=_place_steps(step.body, assignment),
+        )
     if isinstance(step, BranchStep):
-        return replace(step, selector=at(step.selector),
-                       branches=tuple(_place_steps(b, assignment) for b in step.branches))
+        return replace(
+            step, selector=at(step.selector), branches=tuple(_place_steps(b, assignment) for b in step.branches)
+        )
     assert isinstance(step, SizeStep), step
     return replace(step, source=at(step.source))
 
@@ -368,9 +391,7 @@ def _safe_aliases(
     ranges: dict[int, list[tuple[int, int]]] = {}
     for buffer, group in enumerate(assignment.group_of):
         ranges.setdefault(group, []).extend(live.segments.get(buffer, ()))
-    handed = {
-        (a.source, assignment.group_of[a.target]): live.ticks[a.step]
-        for a in emitter.affinities if a.inplace}
+    handed = {(a.source, assignment.group_of[a.target]): live.ticks[a.step] for a in emitter.affinities if a.inplace}
     first = {}
     for number in range(len(module.entry.params)):
         first[number] = sum(len(leaves(p.shape)) for p in module.entry.params[:number])

@@ -1,9 +1,10 @@
 """Launch plans as JSON, and back. Constants go beside it (as blobs) or inside it (base64).
 
-    step: {"step": "kernel", "symbol": ..., "inputs": [["temp", 0, 64], ...], ...}
-    place: [kind, index, offset]      shape: ["f32", [dims]]
-    dim: 5 | ["sym", "n", 100] | ["bounded", "k", 64] | ["mul", dim, dim]
+step: {"step": "kernel", "symbol": ..., "inputs": [["temp", 0, 64], ...], ...}
+place: [kind, index, offset]      shape: ["f32", [dims]]
+dim: 5 | ["sym", "n", 100] | ["bounded", "k", 64] | ["mul", dim, dim]
 """
+
 from __future__ import annotations
 
 import base64
@@ -32,8 +33,13 @@ from .plan import (
 
 FORMAT = 1
 _STEPS: dict[str, type] = {
-    "kernel": KernelStep, "library": LibraryStep, "tf_op": TfOpStep, "copy": CopyStep, "branch": BranchStep,
-    "loop": LoopStep, "size": SizeStep,
+    "kernel": KernelStep,
+    "library": LibraryStep,
+    "tf_op": TfOpStep,
+    "copy": CopyStep,
+    "branch": BranchStep,
+    "loop": LoopStep,
+    "size": SizeStep,
 }
 _STEP_NAMES = {kind: name for name, kind in _STEPS.items()}
 _DIM_ARITY = {"add", "mul", "floordiv", "mod", "max", "min"}
@@ -77,10 +83,15 @@ def from_data(data: dict[str, Any], constants: Sequence[bytes]) -> LaunchPlan:
     if [len(c) for c in constants] != data["constant_bytes"]:
         raise InputFileError("launch plan with other constants than it names")
     return LaunchPlan(
-        str(data["name"]), tuple(map(_read_shape, data["inputs"])), tuple(map(_read_shape, data["outputs"])),
+        str(data["name"]),
+        tuple(map(_read_shape, data["inputs"])),
+        tuple(map(_read_shape, data["outputs"])),
         tuple(SizeSource(str(s), int(i), int(a), int(b)) for s, i, a, b in data["sizes"]),
-        _read_steps(data["steps"]), tuple(constants), _read_dim(data["arena_bytes"]),
-        tuple((int(o), int(i)) for o, i in data["aliases"]))
+        _read_steps(data["steps"]),
+        tuple(constants),
+        _read_dim(data["arena_bytes"]),
+        tuple((int(o), int(i)) for o, i in data["aliases"]),
+    )
 
 
 def _dim(dim: Dim) -> Any:

@@ -9,6 +9,7 @@ Workers spin while executions run and a little after, then sleep on a futex. The
 parallel region, hold no lock ever, block all signals, and flush denormals as callers do. A forked
 child has no workers: `pool_after_fork` forgets them, and the next region starts new ones.
 """
+
 from __future__ import annotations
 
 from llvmlite import ir
@@ -20,19 +21,19 @@ LINE = 16  # words in two cache lines, what adjacent-line prefetch couples
 # Shared words, those written by different threads on lines of their own.
 FIELDS = {
     "ticket": 0,
-    "done": LINE,            # chunks finished; the caller may sleep on it
-    "waiting": LINE + 1,     # the caller sleeps on `done`
-    "lock": 2 * LINE,        # 1 while a caller uses the pool
-    "wake": 3 * LINE,        # the futex word of sleeping workers
+    "done": LINE,  # chunks finished; the caller may sleep on it
+    "waiting": LINE + 1,  # the caller sleeps on `done`
+    "lock": 2 * LINE,  # 1 while a caller uses the pool
+    "wake": 3 * LINE,  # the futex word of sleeping workers
     "sleepers": 3 * LINE + 1,
-    "executing": 4 * LINE,   # executions in progress that may use the pool
-    "workers": 5 * LINE,     # started workers
-    "threads": 5 * LINE + 1,        # wanted, callers included
+    "executing": 4 * LINE,  # executions in progress that may use the pool
+    "workers": 5 * LINE,  # started workers
+    "threads": 5 * LINE + 1,  # wanted, callers included
     "active_spin_ns": 5 * LINE + 2,  # spinning between regions of an execution
-    "idle_spin_ns": 5 * LINE + 3,    # spinning after the last execution
-    "parallel_cost": 5 * LINE + 4,   # smallest cost of a region that is shared
-    "chunk_cost": 5 * LINE + 5,      # smallest cost of a chunk
-    "region": 6 * LINE,      # the published region's fields (layout.REGION)
+    "idle_spin_ns": 5 * LINE + 3,  # spinning after the last execution
+    "parallel_cost": 5 * LINE + 4,  # smallest cost of a region that is shared
+    "chunk_cost": 5 * LINE + 5,  # smallest cost of a chunk
+    "region": 6 * LINE,  # the published region's fields (layout.REGION)
 }
 POOL_WORDS = 7 * LINE
 DEFAULTS = {"active_spin_ns": 200_000, "idle_spin_ns": 30_000, "parallel_cost": 80_000, "chunk_cost": 20_000}
@@ -82,8 +83,13 @@ class Pool:
         f.store(context, CONTEXT["task_end"], end)
         f.store(context, CONTEXT["runtime"], f.load(region, REGION["record"]))
         f.store(context, CONTEXT["status"], f.load(region, REGION["status"]))
-        f.call(f.load(region, REGION["code"]), context, f.load(region, REGION["inputs"]),
-               f.load(region, REGION["outputs"]), f.load(region, REGION["sizes"]))
+        f.call(
+            f.load(region, REGION["code"]),
+            context,
+            f.load(region, REGION["inputs"]),
+            f.load(region, REGION["outputs"]),
+            f.load(region, REGION["sizes"]),
+        )
         f.return_()
         return f
 

@@ -3,6 +3,7 @@
 Each execution of `rng-get-and-update-state` reserves counters of its own, by an atomic addition, so no two
 draws repeat. The key comes from the operating system until `seed` gives one.
 """
+
 from __future__ import annotations
 
 import ctypes

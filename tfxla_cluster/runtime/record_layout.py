@@ -1,4 +1,5 @@
 """Word layouts that Python encodes and machine code reads: one table each, offsets in 8-byte words."""
+
 from __future__ import annotations
 
 

@@ -1,4 +1,5 @@
 """The order in which a computation's instructions run: topological, with little memory alive at once."""
+
 from __future__ import annotations
 
 import heapq
@@ -13,7 +14,8 @@ from ..ir.shape import Shape
 SAME_BUFFERS = frozenset(["reshape", "bitcast", "copy", "opt-barrier", "domain", "add-dependency"])
 # Results that need no buffers of their own.
 VIEWS = SAME_BUFFERS | frozenset(
-    ["tuple", "get-tuple-element", "after-all", "parameter", "constant", "partition-id", "replica-id"])
+    ["tuple", "get-tuple-element", "after-all", "parameter", "constant", "partition-id", "replica-id"]
+)
 
 
 def leaves(shape: Shape) -> list[Shape]:
@@ -126,8 +128,7 @@ class _Greedy:
     """
 
     def __init__(
-        self, instrs: list[Instr], root: Instr, sizes: Mapping[Instr, int],
-        inplace: Callable[[Instr], Sequence[int]],
+        self, instrs: list[Instr], root: Instr, sizes: Mapping[Instr, int], inplace: Callable[[Instr], Sequence[int]]
     ) -> None:
         self.instrs, self.sizes, self.inplace = instrs, sizes, inplace
         self.place = {instr: n for n, instr in enumerate(instrs)}

@@ -5,6 +5,7 @@ half of one and two writers may race. It holds a checksum, a header (the key, na
 the sections. Anything wrong with it is a miss with a reason, never an exception; what cannot be written
 is said once. Nothing read here is executed before its checksum and key agree, or unpickled.
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -91,7 +92,7 @@ class Store:
         """The key an entry was written for, None where it cannot be read."""
         data = self._fs.cat_file(path)
         try:
-            header, _ = _header(data[len(MAGIC) + _DIGEST:])
+            header, _ = _header(data[len(MAGIC) + _DIGEST :])
             return tuple((str(n), str(v)) for n, v in header["key"])
         except (ValueError, KeyError, TypeError):
             return None
@@ -99,8 +100,10 @@ class Store:
     def clear(self) -> int:
         """Remove every entry and left-over temporary file of this prefix; how many."""
         try:
-            names = [*self._fs.glob(f"{self._root}/{self._prefix}_*.bin"),
-                     *self._fs.glob(f"{self._root}/.{self._prefix}_*.tmp")]
+            names = [
+                *self._fs.glob(f"{self._root}/{self._prefix}_*.bin"),
+                *self._fs.glob(f"{self._root}/.{self._prefix}_*.tmp"),
+            ]
         except Exception as error:  # noqa: BLE001 - as in `get`
             self._failed("listed", error)
             return 0
@@ -126,8 +129,11 @@ def from_flags() -> Store | None:
     devices = str(flags.get("tf_xla_persistent_cache_device_types"))
     if not directory or devices and "CPU" not in devices.split(","):
         return None
-    return Store(directory, str(flags.get("tf_xla_persistent_cache_prefix")),
-                 bool(flags.get("tf_xla_persistent_cache_read_only")))
+    return Store(
+        directory,
+        str(flags.get("tf_xla_persistent_cache_prefix")),
+        bool(flags.get("tf_xla_persistent_cache_read_only")),
+    )
 
 
 def pack(key: Key, sections: Mapping[str, bytes]) -> bytes:
@@ -140,17 +146,17 @@ def pack(key: Key, sections: Mapping[str, bytes]) -> bytes:
 
 def unpack(data: bytes, key: Key) -> dict[str, bytes]:
     """The sections of an entry; ValueError says what is wrong with it."""
-    rest = data[len(MAGIC) + _DIGEST:]
+    rest = data[len(MAGIC) + _DIGEST :]
     if not data.startswith(MAGIC):
         raise ValueError("another format or version")
-    if hashlib.sha256(rest).digest() != data[len(MAGIC):len(MAGIC) + _DIGEST]:
+    if hashlib.sha256(rest).digest() != data[len(MAGIC) : len(MAGIC) + _DIGEST]:
         raise ValueError("its checksum differs (cut short or corrupt)")
     header, at = _header(rest)
     if header["key"] != [[n, str(v)] for n, v in key]:
         raise ValueError("it was written for another key")
     found = {}
     for name, length in header["sections"]:
-        found[str(name)] = rest[at:at + length]
+        found[str(name)] = rest[at : at + length]
         at += length
     return found
 

@@ -3,6 +3,7 @@
 Addresses, counts and numbers are all i64 (a pointer and an i64 travel alike in every ABI used
 here), so the pool and the interpreter read like the C they stand for.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -150,8 +151,7 @@ class Function:
 
     def compare_swap(self, address: Word, old: Value, new: Value) -> Any:
         """An i1: whether `old` was there and is replaced."""
-        pair = self.b.cmpxchg(
-            self._address(address, 0), self.raw(old), self.raw(new), "seq_cst", "seq_cst")
+        pair = self.b.cmpxchg(self._address(address, 0), self.raw(old), self.raw(new), "seq_cst", "seq_cst")
         return self.b.extract_value(pair, 1)
 
     # --- calls ---

@@ -1,4 +1,5 @@
 """The seam to the compiler: what the TensorFlow side asks for and what it gets. `api` sets `compile_hlo`."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping

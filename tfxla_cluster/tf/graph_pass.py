@@ -3,6 +3,7 @@
 must-compile calls replaced -> random ops rewritten -> written variables forwarded -> effects deferred -> clusters
 -> dump and trace -> calls in their place. Registered with grappler by `enable`.
 """
+
 from __future__ import annotations
 
 import threading
@@ -50,8 +51,9 @@ def disable() -> None:
     whole_loops.remove()
 
 
-def transform(graph_def: graph_pb2.GraphDef, preserve: frozenset[str],
-              fetched: frozenset[str] = frozenset()) -> graph_pb2.GraphDef | None:
+def transform(
+    graph_def: graph_pb2.GraphDef, preserve: frozenset[str], fetched: frozenset[str] = frozenset()
+) -> graph_pb2.GraphDef | None:
     """One graph, its library included; None when nothing changes. `preserve`, `fetched`: as grappler gives them."""
     if any(CLUSTERED_ATTR in node.attr for node in graph_def.node):
         return None
@@ -76,8 +78,9 @@ def replace_must_compile_calls(graph_def: graph_pb2.GraphDef) -> graph_pb2.Graph
     return copy
 
 
-def _cluster(graph_def: graph_pb2.GraphDef, preserve: frozenset[str],
-             fetched: frozenset[str]) -> graph_pb2.GraphDef | None:
+def _cluster(
+    graph_def: graph_pb2.GraphDef, preserve: frozenset[str], fetched: frozenset[str]
+) -> graph_pb2.GraphDef | None:
     """Automatic clustering of one graph; None when nothing changes."""
     options = Options.from_flags()
     if not options.global_jit and not any("_XlaCompile" in node.attr for node in graph_def.node):
@@ -101,8 +104,11 @@ def _cluster(graph_def: graph_pb2.GraphDef, preserve: frozenset[str],
         programs[function.name] = make_program(function)
         return programs[function.name]
 
-    result, made = encapsulate(
-        deferred, graph, clustering, make, fetched, cluster_checks.from_flags()) if clustering.clusters else (None, [])
+    result, made = (
+        encapsulate(deferred, graph, clustering, make, fetched, cluster_checks.from_flags())
+        if clustering.clusters
+        else (None, [])
+    )
     if result is not None and not sortable(result):
         for function in made:
             fallen_back(function.name, "the graph with its clusters would have a cycle")
@@ -112,8 +118,10 @@ def _cluster(graph_def: graph_pb2.GraphDef, preserve: frozenset[str],
             coverage.add([], left_out(graph, clustering) + _op_count(graph, members))
         return None
     if first_time:
-        coverage.add([(_op_count(graph, names), programs[f.name]) for f in made for names in [frozenset(f.nodes)]],
-                     left_out(graph, clustering))
+        coverage.add(
+            [(_op_count(graph, names), programs[f.name]) for f in made for names in [frozenset(f.nodes)]],
+            left_out(graph, clustering),
+        )
     return result if made else None
 
 
@@ -162,8 +170,7 @@ def _asked_again(graph: Graph, clustering: Clustering) -> bool:
     return not clustering.clusters and nodes <= before
 
 
-def report(original: graph_pb2.GraphDef, graph_def: graph_pb2.GraphDef, graph: Graph,
-           clustering: Clustering) -> None:
+def report(original: graph_pb2.GraphDef, graph_def: graph_pb2.GraphDef, graph: Graph, clustering: Clustering) -> None:
     """Counters, trace records and graph files of one clustering. `graph` views `graph_def`."""
     count("functions")
     count("clusters", len(clustering.clusters))
@@ -186,10 +193,24 @@ def _record(graph: Graph, clustering: Clustering, file_name: str) -> None:
     trace.record("function", name=caller, graph=file_name, nodes=len(graph.nodes))
     for cluster in clustering.clusters:
         ops = Counter(graph.nodes[i].op for i in cluster.members)
-        trace.record("cluster", name=cluster.name, function=caller, graph=file_name,
-                     nodes=[graph.nodes[i].name for i in cluster.members], ops=dict(ops),
-                     constants=sorted(graph.nodes[s].name for s, _ in cluster.constants))
+        trace.record(
+            "cluster",
+            name=cluster.name,
+            function=caller,
+            graph=file_name,
+            nodes=[graph.nodes[i].name for i in cluster.members],
+            ops=dict(ops),
+            constants=sorted(graph.nodes[s].name for s, _ in cluster.constants),
+        )
     for i, decision in sorted(clustering.decisions.items()):
         node = graph.nodes[i]
-        trace.record("unclustered", node=node.name, op=node.op, rule=decision.rule, reason=decision.reason,
-                     where=sources.place(lines, node.name), function=caller, graph=file_name)
+        trace.record(
+            "unclustered",
+            node=node.name,
+            op=node.op,
+            rule=decision.rule,
+            reason=decision.reason,
+            where=sources.place(lines, node.name),
+            function=caller,
+            graph=file_name,
+        )

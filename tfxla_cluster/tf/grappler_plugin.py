@@ -10,6 +10,7 @@ them anew (functions that ran before are covered, no retracing) with those grapp
 would fuse or fold ops into forms the bridge has no kernel for. It works for running threads too, whose
 options TensorFlow caches.
 """
+
 from __future__ import annotations
 
 import _thread
@@ -41,10 +42,18 @@ _OFF = rewriter_config_pb2.RewriterConfig.OFF
 _PASSES_OFF = ("remapping", "layout_optimizer", "arithmetic_optimization", "shape_optimization", "constant_folding")
 _TRISTATES = 19
 CLUSTERING_FLAGS = (
-    "tf_xla_auto_jit", "tf_xla_cpu_global_jit", "tf_xla_min_cluster_size", "tf_xla_max_cluster_size",
-    "tf_xla_ops_to_cluster", "tf_xla_cluster_exclude_ops", "tf_xla_disable_deadness_safety_checks_for_debugging",
-    "tf_xla_clustering_fuel", "tf_xla_deterministic_cluster_names", "tf_xla_check_cluster_input_numerics",
-    "tf_xla_check_cluster_output_numerics", "tf_xla_print_cluster_outputs",
+    "tf_xla_auto_jit",
+    "tf_xla_cpu_global_jit",
+    "tf_xla_min_cluster_size",
+    "tf_xla_max_cluster_size",
+    "tf_xla_ops_to_cluster",
+    "tf_xla_cluster_exclude_ops",
+    "tf_xla_disable_deadness_safety_checks_for_debugging",
+    "tf_xla_clustering_fuel",
+    "tf_xla_deterministic_cluster_names",
+    "tf_xla_check_cluster_input_numerics",
+    "tf_xla_check_cluster_output_numerics",
+    "tf_xla_print_cluster_outputs",
 )
 """Flags whose value changes what a function becomes: a call under other values is instantiated anew."""
 
@@ -64,22 +73,35 @@ class _Configs(ctypes.Structure):
 class _Optimizer(ctypes.Structure):
     """TP_Optimizer."""
 
-    _fields_ = [("struct_size", ctypes.c_size_t), ("ext", ctypes.c_void_p), ("create", ctypes.c_void_p),
-                ("optimize", ctypes.c_void_p), ("destroy", ctypes.c_void_p)]
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("ext", ctypes.c_void_p),
+        ("create", ctypes.c_void_p),
+        ("optimize", ctypes.c_void_p),
+        ("destroy", ctypes.c_void_p),
+    ]
 
 
 class _Registration(ctypes.Structure):
     """TP_OptimizerRegistrationParams."""
 
-    _fields_ = [("struct_size", ctypes.c_size_t), ("ext", ctypes.c_void_p), ("major", ctypes.c_int32),
-                ("minor", ctypes.c_int32), ("patch", ctypes.c_int32), ("device_type", ctypes.c_char_p),
-                ("configs", ctypes.POINTER(_Configs)), ("optimizer", ctypes.POINTER(_Optimizer))]
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("ext", ctypes.c_void_p),
+        ("major", ctypes.c_int32),
+        ("minor", ctypes.c_int32),
+        ("patch", ctypes.c_int32),
+        ("device_type", ctypes.c_char_p),
+        ("configs", ctypes.POINTER(_Configs)),
+        ("optimizer", ctypes.POINTER(_Optimizer)),
+    ]
 
 
 _YES = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p)
 _INIT = ctypes.CFUNCTYPE(None, ctypes.POINTER(_Registration), ctypes.c_void_p)
-_OPTIMIZE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(_Buffer), ctypes.c_void_p,
-                             ctypes.POINTER(_Buffer), ctypes.c_void_p)
+_OPTIMIZE = ctypes.CFUNCTYPE(
+    None, ctypes.c_void_p, ctypes.POINTER(_Buffer), ctypes.c_void_p, ctypes.POINTER(_Buffer), ctypes.c_void_p
+)
 
 
 class _Plugin:
@@ -105,8 +127,9 @@ class _Plugin:
         try:
             register = getattr(self.cc, _SYMBOL)
         except AttributeError:
-            raise VersionError("this TensorFlow does not export grappler's InitGraphPlugin",
-                               "Install tensorflow>=2.21,<2.22") from None
+            raise VersionError(
+                "this TensorFlow does not export grappler's InitGraphPlugin", "Install tensorflow>=2.21,<2.22"
+            ) from None
         self._ask_for_library()
         register.restype = None
         register.argtypes = [ctypes.c_void_p, _INIT]
@@ -129,8 +152,10 @@ class _Plugin:
         size = ctypes.c_size_t(table + _VTABLE_WORDS * 8 - start)
         readable, writable = 1, 3
         if len(found) != 1 or self.libc.mprotect(ctypes.c_void_p(start), size, writable):
-            raise VersionError("this TensorFlow keeps the function library from graph optimizer plugins",
-                               "Install tensorflow>=2.21,<2.22")
+            raise VersionError(
+                "this TensorFlow keeps the function library from graph optimizer plugins",
+                "Install tensorflow>=2.21,<2.22",
+            )
         slots[found[0]] = ctypes.cast(self._yes, ctypes.c_void_p).value
         self.libc.mprotect(ctypes.c_void_p(start), size, readable)
 
@@ -201,8 +226,11 @@ def _report(error: BaseException) -> None:
 def _say_if_switched_off() -> None:
     # The dict itself: the public getter takes 30 us, and this is on the path of each call.
     if context.context()._optimizer_experimental_options.get("disable_meta_optimizer"):
-        trace.once("disable_meta_optimizer", "graphs are left to TensorFlow while its optimizer option "
-                                             "disable_meta_optimizer is set: clustering runs inside that optimizer")
+        trace.once(
+            "disable_meta_optimizer",
+            "graphs are left to TensorFlow while its optimizer option "
+            "disable_meta_optimizer is set: clustering runs inside that optimizer",
+        )
 
 
 _plugin: _Plugin | None = None

@@ -1,4 +1,5 @@
 """Edited copies of FunctionDefs for lowering: arguments turned into constants, arguments reordered."""
+
 from __future__ import annotations
 
 import itertools
@@ -90,7 +91,8 @@ def _known_variable(copy: Any, name: str, value: np.ndarray, dtype: int) -> dict
     if all(n.op == "ReadVariableOp" for n in users):
         return {f"{n.name}:value:0": f"{constant.name}:output:0" for n in users}
     assign = tf.compat.v1.NodeDef(
-        name=f"{name}/tfxla_assign", op="AssignVariableOp", input=[name, f"{constant.name}:output:0"])
+        name=f"{name}/tfxla_assign", op="AssignVariableOp", input=[name, f"{constant.name}:output:0"]
+    )
     assign.attr["dtype"].type = dtype
     for node in users:
         node.input.append(f"^{assign.name}")

@@ -1,4 +1,5 @@
 """Functions rewritten whole: a function and all that it calls, as copies that live as long as they are needed."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping

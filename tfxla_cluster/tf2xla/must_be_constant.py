@@ -3,6 +3,7 @@
 An argument is needed as a constant when some op takes a value computed from it as a shape, an axis or the
 like. Ops that read only a shape (Shape, Rank, Size) stop the walk: sizes are known anyway.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -93,10 +94,18 @@ def _parse(text: str) -> dict[str, frozenset[str]]:
 # Op -> names of its inputs that must be constants (TensorFlow 2.21: XlaOpRegistry::CompileTimeConstantInputArgNames).
 TABLE = _parse(_TABLE_TEXT)
 METADATA_OPS = frozenset({"Shape", "ShapeN", "Rank", "Size", "VariableShape", "VarIsInitializedOp"})
-_CALLS = {"PartitionedCall": ("f",), "StatefulPartitionedCall": ("f",), "If": ("then_branch", "else_branch"),
-          "StatelessIf": ("then_branch", "else_branch"), "Case": ("branches",), "StatelessCase": ("branches",),
-          "While": ("cond", "body"), "StatelessWhile": ("cond", "body"),
-          "SymbolicGradient": ("f",), "RemoteCall": ("f",)}
+_CALLS = {
+    "PartitionedCall": ("f",),
+    "StatefulPartitionedCall": ("f",),
+    "If": ("then_branch", "else_branch"),
+    "StatelessIf": ("then_branch", "else_branch"),
+    "Case": ("branches",),
+    "StatelessCase": ("branches",),
+    "While": ("cond", "body"),
+    "StatelessWhile": ("cond", "body"),
+    "SymbolicGradient": ("f",),
+    "RemoteCall": ("f",),
+}
 SELECTOR_FIRST = ("If", "StatelessIf", "Case", "StatelessCase")
 _LOOPS = ("While", "StatelessWhile")
 MAX_DEPTH = 50

@@ -1,4 +1,5 @@
 """The bridge's refusals, read: which op and node, where in the user's program, why, and a way out."""
+
 from __future__ import annotations
 
 import re
@@ -8,7 +9,8 @@ from ..errors import LoweringError
 from . import sources
 
 _UNSUPPORTED = re.compile(
-    r"(\w+) \(No registered '(\w+)' OpKernel for \w+ devices compatible with node \{\{node ([^}]+)\}\}")
+    r"(\w+) \(No registered '(\w+)' OpKernel for \w+ devices compatible with node \{\{node ([^}]+)\}\}"
+)
 _ATTRIBUTES = re.compile(r"Requested Attributes: ([^)]*)\)")
 _NODE = re.compile(r"\{\{node ([^}]+)\}\}")
 _CONSTANT = re.compile(r"Input (\d+) to node `([^`]+)` with op (\w+) must be a compile-time constant")
@@ -29,8 +31,7 @@ _WAYS_OUT = {
     "_Retval": "Keep string and variant values outside the compiled function",
     "UniqueWithCountsV2": "Use tf.unique and count with tf.math.unsorted_segment_sum",
 }
-_SHAPE_WAY_OUT = ("Compute the shape from Python numbers or from static shapes; a loop or a random op "
-                  "cannot give it")
+_SHAPE_WAY_OUT = "Compute the shape from Python numbers or from static shapes; a loop or a random op cannot give it"
 _DEFAULT_WAY_OUT = "Move that op out of the function, or drop jit_compile=True (the rest is then clustered)"
 
 

@@ -3,6 +3,7 @@
 HLO metadata names TensorFlow's own files only, and copies of functions lose their traces: lines are looked
 up by node name in the original function and the functions it calls.
 """
+
 from __future__ import annotations
 
 import functools

@@ -4,6 +4,7 @@
 has at most as many as `x`, and refuses the write. Its refusal names the write and both shapes; the write then takes
 a slice of the list's own element shape. Where the size is another, TensorFlow would raise: that write is not valid.
 """
+
 from __future__ import annotations
 
 import re
@@ -17,8 +18,10 @@ import tensorflow as tf
 from ..errors import LoweringError
 from .function_tree import Rewriting
 
-_REFUSED = re.compile(r"Invalid TensorList shape: \(\w+\[([\d,]*)\], s32\[\]\), expected: \(\w+\[([\d,<=]*)\], "
-                      r"s32\[\]\)\s*\[\[\{\{node ([^}]+)\}\}\]\]")
+_REFUSED = re.compile(
+    r"Invalid TensorList shape: \(\w+\[([\d,]*)\], s32\[\]\), expected: \(\w+\[([\d,<=]*)\], "
+    r"s32\[\]\)\s*\[\[\{\{node ([^}]+)\}\}\]\]"
+)
 _I32 = tf.int32.as_datatype_enum
 
 
@@ -62,14 +65,23 @@ def _sliced(node: Any, write: Write) -> list[Any]:
     nodes = []
     for axis in (k for k, (e, v) in enumerate(zip(write.element, write.value)) if e < v):
         index = _constant(f"{node.name}/tfxla_axis_{axis}", np.array(axis, np.int32))
-        whole = _node(f"{node.name}/tfxla_whole_{axis}", "XlaRemoveDynamicDimensionSize",
-                      [value, f"{index.name}:output:0"], T=kind)
+        whole = _node(
+            f"{node.name}/tfxla_whole_{axis}",
+            "XlaRemoveDynamicDimensionSize",
+            [value, f"{index.name}:output:0"],
+            T=kind,
+        )
         value = f"{whole.name}:output:0"
         nodes += [index, whole]
     begin = _constant(f"{node.name}/tfxla_begin", np.zeros(len(write.element), np.int32))
     size = _constant(f"{node.name}/tfxla_size", np.array(write.element, np.int32))
-    part = _node(f"{node.name}/tfxla_element", "Slice", [value, f"{begin.name}:output:0", f"{size.name}:output:0"],
-                 T=kind, Index=_I32)
+    part = _node(
+        f"{node.name}/tfxla_element",
+        "Slice",
+        [value, f"{begin.name}:output:0", f"{size.name}:output:0"],
+        T=kind,
+        Index=_I32,
+    )
     copy = type(node)()
     copy.CopyFrom(node)
     copy.input[2] = f"{part.name}:output:0"

@@ -1,4 +1,5 @@
 """The few fields of a serialised HloModuleProto that lowering itself needs, read without its message classes."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

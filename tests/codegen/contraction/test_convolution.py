@@ -1,4 +1,5 @@
 """`convolution` kernels against XLA: labels, strides, padding, dilation, reversal, groups, gradients."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -9,14 +10,12 @@ from tests.codegen import run_unit
 from tfxla_cluster.ir import dim, text
 
 
-def module(
-    lhs, rhs, window, labels, out, dtype="f32", groups=""
-) -> str:
+def module(lhs, rhs, window, labels, out, dtype="f32", groups="") -> str:
     return f"""HloModule conv
 
 ENTRY main {{
-  p0 = {dtype}[{','.join(map(str, lhs))}] parameter(0)
-  p1 = {dtype}[{','.join(map(str, rhs))}] parameter(1)
+  p0 = {dtype}[{",".join(map(str, lhs))}] parameter(0)
+  p1 = {dtype}[{",".join(map(str, rhs))}] parameter(1)
   ROOT conv = {out} convolution(p0, p1), window={{{window}}}, dim_labels={labels}{groups}
 }}
 """
@@ -60,10 +59,10 @@ def check(lhs, rhs, window, labels, dtype="f32", groups="") -> None:
         if kind == "complex":
             x = x + 1j * rng.standard_normal(dims)
         arrays.append(x.astype(operand.shape.dtype.numpy))
-    got, = run_unit.run(root, arrays)
-    want, = oracle.run(hlo, arrays)
+    (got,) = run_unit.run(root, arrays)
+    (want,) = oracle.run(hlo, arrays)
     depth = arrays[1].size / max(1, rhs[labels.split("_")[1].index("o")])
-    tolerance = TOLERANCE.get(dtype, 0) * (2 + depth ** 0.5)
+    tolerance = TOLERANCE.get(dtype, 0) * (2 + depth**0.5)
     wide = np.complex128 if kind == "complex" else np.float64
     np.testing.assert_allclose(got.astype(wide), want.astype(wide), rtol=tolerance, atol=tolerance)
 
@@ -122,8 +121,13 @@ GROUPS = [
     ((2, 9, 7, 12), (3, 3, 1, 12), "size=3x3 pad=1_1x1_1", "b01f_01io->b01f", ", feature_group_count=12"),
     ((2, 9, 7, 12), (3, 3, 1, 24), "size=3x3 stride=2x2 pad=1_1x1_1", "b01f_01io->b01f", ", feature_group_count=12"),
     ((2, 9, 7, 12), (3, 3, 4, 18), "size=3x3 pad=1_1x1_1", "b01f_01io->b01f", ", feature_group_count=3"),
-    ((2, 5, 5, 12), (3, 3, 1, 12), "size=3x3 pad=1_2x1_2 lhs_dilate=2x2 rhs_reversal=1x1", "b01f_01io->b01f",
-     ", feature_group_count=12"),
+    (
+        (2, 5, 5, 12),
+        (3, 3, 1, 12),
+        "size=3x3 pad=1_2x1_2 lhs_dilate=2x2 rhs_reversal=1x1",
+        "b01f_01io->b01f",
+        ", feature_group_count=12",
+    ),
     ((2, 9, 7, 12), (2, 9, 7, 12), "size=9x7 pad=1_1x1_1", "f01b_i01o->01bf", ", batch_group_count=12"),
     ((2, 9, 7, 12), (2, 9, 7, 18), "size=9x7 pad=1_1x1_1", "f01b_i01o->01bf", ", batch_group_count=6"),
     ((4, 6, 6, 5), (3, 3, 5, 8), "size=3x3 pad=1_1x1_1", "b01f_01io->b01f", ", batch_group_count=2"),
@@ -152,8 +156,8 @@ def test_padding_stays_zero_beside_infinities() -> None:
     image, taps = np.ones((1, 4, 4, 3), np.float32), np.ones((3, 3, 3, 5), np.float32)
     taps[0] = np.inf  # meets only padding in the first output row: 0 * inf is NaN there, and nowhere else
     image[0, 3, 3] = np.nan
-    got, = run_unit.run(text.parse(hlo).entry.root, [image, taps])
-    want, = oracle.run(hlo, [image, taps])
+    (got,) = run_unit.run(text.parse(hlo).entry.root, [image, taps])
+    (want,) = oracle.run(hlo, [image, taps])
     assert np.isnan(got[0, 0]).all() or (got[0, 0] == want[0, 0]).all()
     np.testing.assert_array_equal(got[0, 1:], want[0, 1:])
 
@@ -168,6 +172,6 @@ def test_one_kernel_serves_many_batch_sizes() -> None:
     taps = rng.standard_normal((3, 3, 5, 17), dtype=np.float32)
     for n in (1, 4, 11):
         x = rng.standard_normal((n, 9, 7, 5), dtype=np.float32)
-        got, = run_unit.run(symbolic, [x, taps], {"n": n})
-        want, = oracle.run(hlo.replace("[4,9", f"[{n},9"), [x, taps])
+        (got,) = run_unit.run(symbolic, [x, taps], {"n": n})
+        (want,) = oracle.run(hlo.replace("[4,9", f"[{n},9"), [x, taps])
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)

@@ -1,4 +1,5 @@
 """`dot` kernels against NumPy in wide precision: dimension numbers, dtypes, odd sizes, hostile values."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -18,19 +19,26 @@ from tfxla_cluster.target import Target
 def dot(lhs, rhs, lhs_depth, rhs_depth, lhs_batch=(), rhs_batch=(), dtype="f32", out=None) -> Instr:
     operands = [
         Instr(f"p{n}", "parameter", shape.array(DTYPES[dtype], dims), attrs={"parameter_number": n})
-        for n, dims in enumerate((lhs, rhs))]
-    free = [tuple(d for i, d in enumerate(dims) if i not in used)
-            for dims, used in ((lhs, lhs_batch + lhs_depth), (rhs, rhs_batch + rhs_depth))]
+        for n, dims in enumerate((lhs, rhs))
+    ]
+    free = [
+        tuple(d for i, d in enumerate(dims) if i not in used)
+        for dims, used in ((lhs, lhs_batch + lhs_depth), (rhs, rhs_batch + rhs_depth))
+    ]
     dims = (*(lhs[d] for d in lhs_batch), *free[0], *free[1])
-    attrs = {"lhs_contracting_dims": lhs_depth, "rhs_contracting_dims": rhs_depth,
-             "lhs_batch_dims": lhs_batch, "rhs_batch_dims": rhs_batch}
+    attrs = {
+        "lhs_contracting_dims": lhs_depth,
+        "rhs_contracting_dims": rhs_depth,
+        "lhs_batch_dims": lhs_batch,
+        "rhs_batch_dims": rhs_batch,
+    }
     return Instr("dot", "dot", shape.array(DTYPES[out or dtype], dims), tuple(operands), attrs)
 
 
 def expected(instr: Instr, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """einsum in f64 (c128 for complex); integers wrap as their dtype does."""
     at = instr.attrs
-    left, right = list("abcdefg"[:a.ndim]), list("mnopqrs"[:b.ndim])
+    left, right = list("abcdefg"[: a.ndim]), list("mnopqrs"[: b.ndim])
     for key in ("contracting", "batch"):
         for x, y in zip(at[f"lhs_{key}_dims"], at[f"rhs_{key}_dims"]):
             right[y] = left[x]
@@ -56,7 +64,7 @@ TOLERANCE = {"f32": 2e-6, "c64": 2e-6, "f64": 1e-14, "c128": 1e-14, "bf16": 8e-3
 def check(instr: Instr, seed: int = 0) -> None:
     dtype = instr.operands[0].shape.dtype.name
     a, b = (random(o.shape.dims, dtype, seed + n) for n, o in enumerate(instr.operands))
-    result, = run_unit.run(instr, [a, b])
+    (result,) = run_unit.run(instr, [a, b])
     want = expected(instr, a, b)
     depth = np.prod([a.shape[d] for d in instr.attrs["lhs_contracting_dims"]])
     tolerance = TOLERANCE.get(dtype, 0) * (2 + np.sqrt(depth))
@@ -65,8 +73,22 @@ def check(instr: Instr, seed: int = 0) -> None:
 
 
 SIZES = [
-    (1, 1, 1), (1, 3, 5), (2, 16, 7), (3, 17, 33), (5, 300, 2), (7, 32, 65), (17, 1, 33), (33, 48, 300),
-    (65, 65, 65), (97, 272, 257), (130, 5, 1), (200, 33, 7), (2, 2, 0), (0, 3, 2), (3, 0, 2), (193, 64, 520),
+    (1, 1, 1),
+    (1, 3, 5),
+    (2, 16, 7),
+    (3, 17, 33),
+    (5, 300, 2),
+    (7, 32, 65),
+    (17, 1, 33),
+    (33, 48, 300),
+    (65, 65, 65),
+    (97, 272, 257),
+    (130, 5, 1),
+    (200, 33, 7),
+    (2, 2, 0),
+    (0, 3, 2),
+    (3, 0, 2),
+    (193, 64, 520),
 ]
 
 
@@ -103,8 +125,16 @@ def test_dimension_numbers(case, dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", ("f64", "f16", "bf16", "s8", "u32", "s64", "c64", "c128"))
-@pytest.mark.parametrize("case", [((33, 65), (65, 17), (1,), (0,)), ((65, 33), (17, 65), (0,), (1,)),
-                                  ((9, 70), (70,), (1,), (0,)), ((9, 7), (5, 7), (1,), (1,))], ids=str)
+@pytest.mark.parametrize(
+    "case",
+    [
+        ((33, 65), (65, 17), (1,), (0,)),
+        ((65, 33), (17, 65), (0,), (1,)),
+        ((9, 70), (70,), (1,), (0,)),
+        ((9, 7), (5, 7), (1,), (1,)),
+    ],
+    ids=str,
+)
 def test_dtypes(case, dtype) -> None:
     if dtype == "s8":
         check(dot(*case, dtype="s8", out="s32"))
@@ -121,7 +151,7 @@ def test_hostile_values_stay_in_their_row_and_column(size) -> None:
     m, n, k = size
     a, b = random((m, k), "f32", 0), random((k, n), "f32", 1)
     a[2, 3], b[1, 4] = np.inf, np.nan
-    result, = run_unit.run(dot((m, k), (k, n), (1,), (0,)), [a, b])
+    (result,) = run_unit.run(dot((m, k), (k, n), (1,), (0,)), [a, b])
     assert np.isnan(result[:, 4]).all()
     assert not np.isfinite(result[2]).any()
     rest = np.delete(np.delete(result, 4, axis=1), 2, axis=0)
@@ -133,7 +163,7 @@ def test_bits_do_not_depend_on_how_tasks_are_shared_out(size) -> None:
     m, n, k = size
     instr = dot((m, k), (k, n), (1,), (0,))
     a, b = random((m, k), "f32", 0), random((k, n), "f32", 1)
-    whole, = run_unit.run(instr, [a, b])
+    (whole,) = run_unit.run(instr, [a, b])
     unit = lower.lower(instr, run_kernel.host_target())
     temps = [np.zeros(dim.evaluate(t, {}), np.uint8) for t in unit.temps]
     split = np.zeros((m, n), np.float32)
@@ -151,7 +181,7 @@ def test_one_kernel_serves_many_sizes() -> None:
     instr = dot((n, 40), (40, 33), (1,), (0,))
     for rows in (1, 7, 64, 301):
         a, b = random((rows, 40), "f32", 0), random((40, 33), "f32", 1)
-        result, = run_unit.run(instr, [a, b], {"n": rows})
+        (result,) = run_unit.run(instr, [a, b], {"n": rows})
         np.testing.assert_allclose(result, a @ b, rtol=1e-4, atol=1e-4)
 
 
@@ -160,7 +190,7 @@ def test_avx512_code_keeps_its_accumulators_in_registers() -> None:
     unit = build(describe(dot((256, 256), (256, 256), (1,), (0,))), target)
     code = compile_kernel(unit.steps[-1].kernel, target, "kernel", assembly=True).assembly
     assert "zmm" in code
-    tile = code[code.index(".t12:"):]
-    loop = tile[:tile.index("retq")]
+    tile = code[code.index(".t12:") :]
+    loop = tile[: tile.index("retq")]
     assert loop.count("vfmadd") == 24
     assert "(%rsp), %zmm" not in loop

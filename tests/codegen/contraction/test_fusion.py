@@ -1,4 +1,5 @@
 """Fusions around a dot or a convolution, as the planner makes them, against XLA on the unfused module."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,4 +1,5 @@
 """Kernels of one operation, their HLO text, and inputs that hurt."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

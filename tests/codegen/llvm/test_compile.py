@@ -1,4 +1,5 @@
 """Text, keys, machine code for other machines, threads, loading."""
+
 from __future__ import annotations
 
 import subprocess
@@ -34,13 +35,20 @@ def softmax(name: str = "softmax", rows: Dim = ROWS, cols: Dim = COLS, scale: fl
     x, out = b.input(F32), b.output(F32)
     n, zero = b.size(cols), b.index(0)
     base = b.mul(b.task, n)
-    (top,) = b.reduce(zero, n, [b.const(-np.inf, F32)], [-np.inf], lambda i: [b.load(x, b.add(base, i))],
-                      lambda a, v: [b.op("maximum", a, v)])
+    (top,) = b.reduce(
+        zero,
+        n,
+        [b.const(-np.inf, F32)],
+        [-np.inf],
+        lambda i: [b.load(x, b.add(base, i))],
+        lambda a, v: [b.op("maximum", a, v)],
+    )
     with b.loop(zero, n, "vector") as i:
         shifted = b.op("subtract", b.load(x, b.add(base, i)), top)
         b.store(out, b.add(base, i), b.op("exponential", b.op("multiply", shifted, b.const(scale, F32))))
-    (total,) = b.reduce(zero, n, [b.const(0.0, F32)], [0.0], lambda i: [b.load(out, b.add(base, i))],
-                        lambda a, v: [b.op("add", a, v)])
+    (total,) = b.reduce(
+        zero, n, [b.const(0.0, F32)], [0.0], lambda i: [b.load(out, b.add(base, i))], lambda a, v: [b.op("add", a, v)]
+    )
     with b.loop(zero, n, "vector") as i:
         b.store(out, b.add(base, i), b.op("divide", b.load(out, b.add(base, i)), total))
     return b.finish(rows, 10 * cols)

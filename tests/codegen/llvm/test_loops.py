@@ -1,4 +1,5 @@
 """Reductions, carried values, branches and loops inside loops."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -26,8 +27,9 @@ def reduction(
         loaded = b.load(x, i)
         return [b.op("log", b.op("exponential", loaded)) if heavy else loaded]
 
-    (total,) = b.reduce(b.index(0), b.size(N), [b.const(init, dtype)], [identity], value,
-                        lambda a, v: [b.op(opcode, a, v)], kind)
+    (total,) = b.reduce(
+        b.index(0), b.size(N), [b.const(init, dtype)], [identity], value, lambda a, v: [b.op(opcode, a, v)], kind
+    )
     b.store(out, b.index(0), total)
     return b.finish(1)
 
@@ -66,15 +68,17 @@ def test_order_depends_on_the_extent_alone() -> None:
     results = []
     for shift in range(9):
         buffer = np.zeros(2100, np.float32)
-        buffer[shift:shift + 1001] = x[:1001]
+        buffer[shift : shift + 1001] = x[:1001]
         out = np.zeros(1, np.float32)
         loaded([buffer[shift:]], [out], {"n": 1001})
         results.append(out[0])
     assert len(set(results)) == 1
 
 
-@pytest.mark.parametrize("opcode, function, identity", [
-    ("maximum", np.max, -np.inf), ("minimum", np.min, np.inf), ("multiply", np.prod, 1.0)])
+@pytest.mark.parametrize(
+    "opcode, function, identity",
+    [("maximum", np.max, -np.inf), ("minimum", np.min, np.inf), ("multiply", np.prod, 1.0)],
+)
 def test_other_monoids(opcode: str, function: np.ufunc, identity: float) -> None:
     loaded = Loaded(reduction(F32, opcode, identity, identity))
     for extent in EXTENTS[1:]:
@@ -103,9 +107,13 @@ def test_argmax(known: bool, index: DType) -> None:
         return [b.op("select", better, v, a, dtype=F32), b.op("select", better, vi, ai, dtype=index)]
 
     value, position = b.reduce(
-        b.index(0), b.size(N), [b.const(-np.inf, F32), b.const(last, index)],
+        b.index(0),
+        b.size(N),
+        [b.const(-np.inf, F32), b.const(last, index)],
         [-np.inf, last] if known else [None, None],
-        lambda i: [b.load(x, i), i if index is S64 else b.op("convert", i, dtype=S32)], combine)
+        lambda i: [b.load(x, i), i if index is S64 else b.op("convert", i, dtype=S32)],
+        combine,
+    )
     b.store(best, b.index(0), value)
     b.store(where, b.index(0), position)
     loaded = Loaded(b.finish(1))
@@ -119,8 +127,14 @@ def test_argmax(known: bool, index: DType) -> None:
 def test_any_of_pred() -> None:
     b = KernelBuilder("any")
     x, out = b.input(PRED), b.output(PRED)
-    (found,) = b.reduce(b.index(0), b.size(N), [b.const(False, PRED)], [False], lambda i: [b.load(x, i)],
-                        lambda a, v: [b.op("or", a, v)])
+    (found,) = b.reduce(
+        b.index(0),
+        b.size(N),
+        [b.const(False, PRED)],
+        [False],
+        lambda i: [b.load(x, i)],
+        lambda a, v: [b.op("or", a, v)],
+    )
     b.store(out, b.index(0), found)
     loaded = Loaded(b.finish(1))
     for extent in EXTENTS:
@@ -138,8 +152,14 @@ def test_reduce_inside_lanes() -> None:
     x, out = b.input(F32), b.output(F32)
     rows, cols = b.size(M), b.size(N)
     with b.loop(b.index(0), cols, "vector") as j:
-        (total,) = b.reduce(b.index(0), rows, [b.const(0.0, F32)], [0.0],
-                            lambda i: [b.load(x, b.add(b.mul(i, cols), j))], lambda a, v: [b.op("add", a, v)])
+        (total,) = b.reduce(
+            b.index(0),
+            rows,
+            [b.const(0.0, F32)],
+            [0.0],
+            lambda i: [b.load(x, b.add(b.mul(i, cols), j))],
+            lambda a, v: [b.op("add", a, v)],
+        )
         b.store(out, j, total)
     loaded = Loaded(b.finish(1))
     for m, n in ((0, 5), (3, 1), (4, 29), (17, 64)):
@@ -173,8 +193,12 @@ def test_fold_inside_lanes_carries_vectors() -> None:
     x, out = b.input(F32), b.output(F32)
     with b.loop(b.index(0), b.size(N), "vector") as i:
         value = b.load(x, i)
-        (result, _) = b.fold(b.index(0), b.size(M), [b.const(1.0, F32), b.index(0)],
-                             lambda k, p, c: [b.op("multiply", p, value), b.add(c, b.index(1))])
+        (result, _) = b.fold(
+            b.index(0),
+            b.size(M),
+            [b.const(1.0, F32), b.index(0)],
+            lambda k, p, c: [b.op("multiply", p, value), b.add(c, b.index(1))],
+        )
         b.store(out, i, result)
     values = np.linspace(-2, 2, 21).astype(np.float32)
     (got,) = run(b.finish(1), [values], [((21,), np.float32)], {"n": 21, "m": 3})
@@ -187,6 +211,7 @@ def test_while_that_differs_between_lanes() -> None:
     x, out = b.input(S64), b.output(S32)
     one = b.const(1, S64)
     with b.loop(b.index(0), b.size(N), "vector") as i:
+
         def body(v: Var, steps: Var) -> Sequence[Var]:
             odd = b.compare(b.op("and", v, one), one, "EQ")
             up = b.op("add", b.op("multiply", v, b.const(3, S64)), one)
@@ -205,8 +230,9 @@ def test_branches() -> None:
     n = b.size(N)
     with b.loop(b.index(0), n, "vector") as i:
         value = b.load(x, i)
-        (chosen,) = b.cond(b.compare(n, b.index(10), "GT"), lambda: [b.op("exponential", value)],
-                           lambda: [b.op("negate", value)])
+        (chosen,) = b.cond(
+            b.compare(n, b.index(10), "GT"), lambda: [b.op("exponential", value)], lambda: [b.op("negate", value)]
+        )
         b.store(out, i, chosen)
     b.cond(b.compare(n, b.index(5), "EQ"), lambda: _store(b, out, b.const(7.0, F32)), lambda: [])
     loaded = Loaded(b.finish(1))
@@ -234,8 +260,8 @@ def test_loop_with_bounds_of_its_own() -> None:
     for extent in (0, 3, 6, 7, 8, 30):
         got = np.full(40, -1)
         loaded([], [got], {"n": extent})
-        assert got[4:max(4, extent - 3)].tolist() == list(range(4, extent - 3))
-        assert (got[:4] == -1).all() and (got[max(4, extent - 3):] == -1).all()
+        assert got[4 : max(4, extent - 3)].tolist() == list(range(4, extent - 3))
+        assert (got[:4] == -1).all() and (got[max(4, extent - 3) :] == -1).all()
 
 
 @pytest.mark.parametrize("opcode", ["divide", "remainder"])

@@ -1,4 +1,5 @@
 """How far functions are from the truth, in units of the last place, and their special values."""
+
 from __future__ import annotations
 
 import mpmath
@@ -10,25 +11,74 @@ from tests.codegen.llvm.programs import apply
 INF, NAN = float("inf"), float("nan")
 # opcode: (function of a longdouble array, most ulp in f32, in f64).
 FUNCTIONS = {
-    "exponential": (np.exp, 1.5, 1.0), "exponential-minus-one": (np.expm1, 1.5, 2.0),
-    "log": (np.log, 1.0, 1.0), "log-plus-one": (np.log1p, 1.6, 1.6), "sqrt": (np.sqrt, 0.5, 0.5),
-    "rsqrt": (lambda x: 1 / np.sqrt(x), 1.6, 1.6), "logistic": (lambda x: 1 / (1 + np.exp(-x)), 2.0, 2.0),
-    "tanh": (np.tanh, 5.0, 2.6), "sinh": (np.sinh, 0.51, 2.5), "cosh": (np.cosh, 0.51, 1.6),
-    "asinh": (np.arcsinh, 0.51, 2.0), "acosh": (np.arccosh, 0.51, 2.0), "atanh": (np.arctanh, 0.51, 2.0),
-    "sine": (np.sin, 1.6, 1.0), "cosine": (np.cos, 1.6, 1.0), "tan": (np.tan, 0.51, 1.0),
-    "asin": (np.arcsin, 0.51, 3.0), "acos": (np.arccos, 0.51, 3.0), "atan": (np.arctan, 0.51, 2.5),
+    "exponential": (np.exp, 1.5, 1.0),
+    "exponential-minus-one": (np.expm1, 1.5, 2.0),
+    "log": (np.log, 1.0, 1.0),
+    "log-plus-one": (np.log1p, 1.6, 1.6),
+    "sqrt": (np.sqrt, 0.5, 0.5),
+    "rsqrt": (lambda x: 1 / np.sqrt(x), 1.6, 1.6),
+    "logistic": (lambda x: 1 / (1 + np.exp(-x)), 2.0, 2.0),
+    "tanh": (np.tanh, 5.0, 2.6),
+    "sinh": (np.sinh, 0.51, 2.5),
+    "cosh": (np.cosh, 0.51, 1.6),
+    "asinh": (np.arcsinh, 0.51, 2.0),
+    "acosh": (np.arccosh, 0.51, 2.0),
+    "atanh": (np.arctanh, 0.51, 2.0),
+    "sine": (np.sin, 1.6, 1.0),
+    "cosine": (np.cos, 1.6, 1.0),
+    "tan": (np.tan, 0.51, 1.0),
+    "asin": (np.arcsin, 0.51, 3.0),
+    "acos": (np.arccos, 0.51, 3.0),
+    "atan": (np.arctan, 0.51, 2.5),
     "cbrt": (np.cbrt, 0.51, 1.0),
 }
 
 
 def _points(dtype: type) -> np.ndarray:
     rng = np.random.default_rng(0)
-    special = [0.0, -0.0, NAN, INF, -INF, 1, -1, 1e-30, -1e-30, 1e30, -1e30, 88.7, 89, -88, -104, 709.7, 710.2,
-               710.6, -745, 0.5, -0.5, 3e38, 9, 9.02, 9.1, 3.92, 1 - 2**-24, 1 + 2**-23]
+    special = [
+        0.0,
+        -0.0,
+        NAN,
+        INF,
+        -INF,
+        1,
+        -1,
+        1e-30,
+        -1e-30,
+        1e30,
+        -1e30,
+        88.7,
+        89,
+        -88,
+        -104,
+        709.7,
+        710.2,
+        710.6,
+        -745,
+        0.5,
+        -0.5,
+        3e38,
+        9,
+        9.02,
+        9.1,
+        3.92,
+        1 - 2**-24,
+        1 + 2**-23,
+    ]
     wide = 2.0 ** rng.uniform(-100, 100, 8000)
-    x = np.concatenate([special, rng.standard_normal(8000), rng.uniform(-100, 100, 8000), wide, -wide,
-                        rng.uniform(-750, 750, 2000), 1 + rng.standard_normal(2000) * 1e-3,
-                        np.pi / 2 * np.arange(-500, 500)])
+    x = np.concatenate(
+        [
+            special,
+            rng.standard_normal(8000),
+            rng.uniform(-100, 100, 8000),
+            wide,
+            -wide,
+            rng.uniform(-750, 750, 2000),
+            1 + rng.standard_normal(2000) * 1e-3,
+            np.pi / 2 * np.arange(-500, 500),
+        ]
+    )
     with np.errstate(over="ignore"):
         x = x.astype(dtype)
     return np.where(np.abs(x) < np.finfo(dtype).tiny, dtype(0), x)
@@ -77,8 +127,13 @@ def test_huge_angles(opcode: str, name: str) -> None:
     """Arguments of any size are reduced exactly, near multiples of pi/2 too."""
     dtype = np.float32 if name == "f32" else np.float64
     top = 38 if name == "f32" else 308
-    x = np.concatenate([10.0 ** np.linspace(3, top, 200), np.float32([6.2831855e15, 16367173e24]),
-                        6381956970095103.0 * 2.0 ** np.arange(-40, 60)]).astype(dtype)
+    x = np.concatenate(
+        [
+            10.0 ** np.linspace(3, top, 200),
+            np.float32([6.2831855e15, 16367173e24]),
+            6381956970095103.0 * 2.0 ** np.arange(-40, 60),
+        ]
+    ).astype(dtype)
     with mpmath.workprec(1400):
         function = {"sine": mpmath.sin, "cosine": mpmath.cos, "tan": mpmath.tan}[opcode]
         exact = np.array([np.longdouble(mpmath.nstr(function(mpmath.mpf(float(v))), 25)) for v in x])

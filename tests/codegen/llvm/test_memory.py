@@ -1,4 +1,5 @@
 """How loads and stores of a vector loop find their elements, and that they touch no others."""
+
 from __future__ import annotations
 
 import ctypes
@@ -109,7 +110,7 @@ def _fenced(count: int, dtype: np.dtype) -> tuple[mmap.mmap, np.ndarray]:
     memory = mmap.mmap(-1, 2 * page)
     address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
     assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(address + page), page, 0) == 0
-    return memory, np.frombuffer(memory, np.uint8)[page - count * dtype.itemsize:page].view(dtype)
+    return memory, np.frombuffer(memory, np.uint8)[page - count * dtype.itemsize : page].view(dtype)
 
 
 @pytest.mark.parametrize("dtype", ["pred", "bf16", "f32", "f64", "c64"])
@@ -184,6 +185,6 @@ def test_streamed_store(dtype: str, start: int, heavy: bool) -> None:
         source, result = values(dtype, extent), values(dtype, extent + 20)
         guard = result.copy()
         loaded([source], [result], {"n": extent})
-        np.testing.assert_array_equal(result[start:start + extent], source)
+        np.testing.assert_array_equal(result[start : start + extent], source)
         np.testing.assert_array_equal(result[:start], guard[:start])
-        np.testing.assert_array_equal(result[start + extent:], guard[start + extent:])
+        np.testing.assert_array_equal(result[start + extent :], guard[start + extent :])

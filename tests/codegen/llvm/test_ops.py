@@ -1,4 +1,5 @@
 """Each opcode on each dtype against XLA, on values that hurt. How exact functions are: test_math."""
+
 from __future__ import annotations
 
 import ml_dtypes  # noqa: F401  (NumPy learns its dtypes)
@@ -62,7 +63,7 @@ def test_integer_power_wraps(dtype: str) -> None:
     base = hostile(DTYPES[dtype], COUNT)
     exponent = np.resize(np.arange(6), COUNT).astype(base.dtype)
     with np.errstate(over="ignore"):
-        np.testing.assert_array_equal(apply("power", dtype, base, exponent), base ** exponent)
+        np.testing.assert_array_equal(apply("power", dtype, base, exponent), base**exponent)
 
 
 def test_integer_power_of_a_negative_exponent() -> None:
@@ -100,10 +101,21 @@ def test_convert(source: str) -> None:
     check(*(Case("convert", target, (source,)) for target in targets if target != source))
 
 
-@pytest.mark.parametrize("source, target", [
-    ("f32", "s32"), ("u32", "f32"), ("f16", "u16"), ("u16", "bf16"), ("bf16", "s16"), ("f64", "s64"),
-    ("u64", "f64"), ("s8", "u8"), ("u8", "f8e5m2"), ("f8e4m3fn", "s8"),
-])
+@pytest.mark.parametrize(
+    "source, target",
+    [
+        ("f32", "s32"),
+        ("u32", "f32"),
+        ("f16", "u16"),
+        ("u16", "bf16"),
+        ("bf16", "s16"),
+        ("f64", "s64"),
+        ("u64", "f64"),
+        ("s8", "u8"),
+        ("u8", "f8e5m2"),
+        ("f8e4m3fn", "s8"),
+    ],
+)
 def test_bitcast(source: str, target: str) -> None:
     raw = np.random.default_rng(1).bytes(COUNT * DTYPES[source].itemsize)
     values = np.frombuffer(raw, DTYPES[source].numpy)
@@ -119,16 +131,26 @@ def test_bitcast(source: str, target: str) -> None:
 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_reduce_precision(dtype: str) -> None:
-    check(*(Case("reduce-precision", dtype, (dtype,), (("exponent_bits", e), ("mantissa_bits", m)))
-            for e, m in ((5, 10), (8, 7), (5, 2), (8, 23), (11, 52), (4, 3))))
+    check(
+        *(
+            Case("reduce-precision", dtype, (dtype,), (("exponent_bits", e), ("mantissa_bits", m)))
+            for e, m in ((5, 10), (8, 7), (5, 2), (8, 23), (11, 52), (4, 3))
+        )
+    )
 
 
 @pytest.mark.parametrize("dtype, part", [("c64", "f32"), ("c128", "f64")])
 def test_complex(dtype: str, part: str) -> None:
-    check(*(Case(opcode, dtype, (dtype, dtype)) for opcode in ("add", "subtract", "multiply", "divide")),
-          _compare(dtype, "EQ"), _compare(dtype, "NE"))
-    check(*(Case(opcode, dtype, (dtype,)) for opcode in COMPLEX_UNARY.split()),
-          Case("real", part, (dtype,)), Case("imag", part, (dtype,)))
+    check(
+        *(Case(opcode, dtype, (dtype, dtype)) for opcode in ("add", "subtract", "multiply", "divide")),
+        _compare(dtype, "EQ"),
+        _compare(dtype, "NE"),
+    )
+    check(
+        *(Case(opcode, dtype, (dtype,)) for opcode in COMPLEX_UNARY.split()),
+        Case("real", part, (dtype,)),
+        Case("imag", part, (dtype,)),
+    )
     check(Case("complex", dtype, (part, part)))
 
 

@@ -4,6 +4,7 @@
 elementwise work before, between and after. Both give (module text, inputs); the entry computation is one
 fusion of all parameters.
 """
+
 from __future__ import annotations
 
 import random
@@ -77,8 +78,10 @@ class Draft:
         params = [x for x in self.lines if " parameter(" in x]
         names = ", ".join(x.split(" =")[0] for x in params)
         body, entry = "\n  ".join(lines), "\n  ".join(params)
-        return (f"HloModule m\n{COMBINERS}\nfused {{\n  {body}\n}}\nENTRY main {{\n  {entry}\n"
-                f"  ROOT r = {result} fusion({names}), kind=kLoop, calls=fused\n}}\n")
+        return (
+            f"HloModule m\n{COMBINERS}\nfused {{\n  {body}\n}}\nENTRY main {{\n  {entry}\n"
+            f"  ROOT r = {result} fusion({names}), kind=kLoop, calls=fused\n}}\n"
+        )
 
 
 def as_call(module: str) -> str:
@@ -159,7 +162,7 @@ def _pad(d: Draft) -> None:
     name, dtype, shape = d.pick()
     if not shape:
         return
-    value = d.add(dtype, (), f"constant({ {'pred': 'true'}.get(dtype, '3')})")
+    value = d.add(dtype, (), f"constant({ {'pred': 'true'}.get(dtype, '3') })")
     parts, new = [], []
     for dim in shape:
         low, high, interior = d.rng.choice([-1, 0, 1, 2]), d.rng.choice([-1, 0, 2]), d.rng.choice([0, 0, 1])
@@ -176,11 +179,16 @@ def _concatenate(d: Draft) -> None:
     if not shape:
         return
     axis = d.rng.randrange(len(shape))
-    fits = [v for v in d.values if v[1] == dtype and len(v[2]) == len(shape)
-            and all(a == b for n, (a, b) in enumerate(zip(v[2], shape)) if n != axis)]
+    fits = [
+        v
+        for v in d.values
+        if v[1] == dtype
+        and len(v[2]) == len(shape)
+        and all(a == b for n, (a, b) in enumerate(zip(v[2], shape)) if n != axis)
+    ]
     parts = [d.rng.choice(fits) for _ in range(d.rng.randint(1, 3))]
     total = sum(p[2][axis] for p in parts)
-    new = (*shape[:axis], total, *shape[axis + 1:])
+    new = (*shape[:axis], total, *shape[axis + 1 :])
     d.add(dtype, new, f"concatenate({', '.join(p[0] for p in parts)}), dimensions={{{axis}}}")
 
 
@@ -205,8 +213,9 @@ def _dynamic_slice(d: Draft) -> None:
 
 def _dynamic_update(d: Draft) -> None:
     name, dtype, shape = d.pick()
-    fits = [v for v in d.values if v[1] == dtype and len(v[2]) == len(shape)
-            and all(a <= b for a, b in zip(v[2], shape))]
+    fits = [
+        v for v in d.values if v[1] == dtype and len(v[2]) == len(shape) and all(a <= b for a, b in zip(v[2], shape))
+    ]
     if shape:
         starts = ", ".join(_start(d) for _ in shape)
         d.add(dtype, shape, f"dynamic-update-slice({name}, {d.rng.choice(fits)[0]}, {starts})")
@@ -221,14 +230,31 @@ def _gather(d: Draft) -> None:
     axis, (index, _, (count,)) = d.rng.randrange(len(shape)), d.rng.choice(ids)
     sizes = tuple(1 if a == axis else dim for a, dim in enumerate(shape))
     new = (count, *(dim for a, dim in enumerate(shape) if a != axis))
-    d.add(dtype, new, f"gather({name}, {index}), offset_dims={braces(range(1, len(shape)))}, "
-          f"collapsed_slice_dims={{{axis}}}, start_index_map={{{axis}}}, index_vector_dim=1, "
-          f"slice_sizes={braces(sizes)}")
+    d.add(
+        dtype,
+        new,
+        f"gather({name}, {index}), offset_dims={braces(range(1, len(shape)))}, "
+        f"collapsed_slice_dims={{{axis}}}, start_index_map={{{axis}}}, index_vector_dim=1, "
+        f"slice_sizes={braces(sizes)}",
+    )
 
 
 LOOP_STEPS = (
-    _elementwise, _elementwise, _elementwise, _broadcast, _reshape, _reshape, _transpose, _reverse, _slice, _pad,
-    _concatenate, _iota, _dynamic_slice, _dynamic_update, _gather,
+    _elementwise,
+    _elementwise,
+    _elementwise,
+    _broadcast,
+    _reshape,
+    _reshape,
+    _transpose,
+    _reverse,
+    _slice,
+    _pad,
+    _concatenate,
+    _iota,
+    _dynamic_slice,
+    _dynamic_update,
+    _gather,
 )
 
 
@@ -271,15 +297,18 @@ def row_program(rng: random.Random) -> tuple[str, list[np.ndarray]]:
     rows: list[str] = []
     for _ in range(rng.randint(1, 3)):
         for _ in range(rng.randint(0, 2)):
-            d.add("f32", shape, f"{rng.choice(['add', 'maximum'])}"
-                  f"({d.pick('f32', shape)[0]}, {d.pick('f32', shape)[0]})")
+            d.add(
+                "f32", shape, f"{rng.choice(['add', 'maximum'])}({d.pick('f32', shape)[0]}, {d.pick('f32', shape)[0]})"
+            )
         source = d.pick("f32", shape)[0]
         kind = rng.randrange(4)
         if kind == 0:
             number = d.add("s32", shape, f"iota(), iota_dimension={axes[-1]}")
             both = f"({form('f32', row)}, {form('s32', row)})"
-            d.lines.append(f"p{len(d.lines)} = {both} reduce({source}, {number}, {low}, {none}), "
-                           f"dimensions={braces(axes)}, to_apply=argmax")
+            d.lines.append(
+                f"p{len(d.lines)} = {both} reduce({source}, {number}, {low}, {none}), "
+                f"dimensions={braces(axes)}, to_apply=argmax"
+            )
             pair = d.lines[-1].split(" =")[0]
             rows.append(d.add("f32", row, f"get-tuple-element({pair}), index=0"))
             rows.append(d.add("s32", row, f"get-tuple-element({pair}), index=1"))

@@ -1,4 +1,5 @@
 """Empty arrays, rank 0, NaN and infinity, narrow floats, widths of bitcasts, masks: against the evaluator."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -160,7 +161,8 @@ def test_case(name: str) -> None:
     whole = text.parse(f"HloModule m\n{programs.COMBINERS}{MORE}\nENTRY fused {{{CASES[name]}\n}}\n").entry
     args = [values(p.shape.dims, p.shape.dtype.numpy) for p in module.entry.params]
     fusion = module.entry.root.replace(
-        name="f", opcode="fusion", operands=whole.params, attrs={"kind": "kLoop", "calls": whole})
+        name="f", opcode="fusion", operands=whole.params, attrs={"kind": "kLoop", "calls": whole}
+    )
     for got, want in zip(run_unit.run(fusion, args), evaluate(module, args)):
         kind = np.uint8 if got.dtype.itemsize == 1 else np.dtype(f"u{got.dtype.itemsize}")
         same = (got == want) | ((got != got) & (want != want))

@@ -1,4 +1,5 @@
 """Random fused computations, compiled, against XLA."""
+
 from __future__ import annotations
 
 import random

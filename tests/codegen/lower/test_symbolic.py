@@ -1,4 +1,5 @@
 """Kernels made once for a symbolic size, run at several sizes, against the evaluator at each."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -88,7 +89,8 @@ def module_text(body: str, size: int) -> str:
 def test_sizes(name: str) -> None:
     body = PROGRAMS[name]
     generic = substitute(
-        text.parse(module_text(body, SAMPLE)).entry, {f * SAMPLE: dim.make("mul", B, f) for f in (1, 2, 3, 8)})
+        text.parse(module_text(body, SAMPLE)).entry, {f * SAMPLE: dim.make("mul", B, f) for f in (1, 2, 3, 8)}
+    )
     fusion = Instr("f", "fusion", generic.root.shape, generic.params, {"kind": "kLoop", "calls": generic})
     for size in (1, 2, 7, 101, 300):
         module = text.parse(module_text(body, size))

@@ -1,4 +1,5 @@
 """reduce-window, select-and-scatter, scatter and sort against XLA, from HLO text."""
+
 from __future__ import annotations
 
 import ml_dtypes
@@ -52,12 +53,19 @@ WINDOWS = [
 def test_reduce_window(source, result, window, op):
     dims = [int(d) for d in source[4:-1].split(",")]
     start = np.array(-np.inf if op == "max" else 1.0 if op == "mul" else 0.0, np.float32)
-    check(f"{source}; f32[]", f"{result} reduce-window(p0, p1), window={{{window}}}, to_apply={op}",
-          [normal(*dims), start], 1e-5)
+    check(
+        f"{source}; f32[]",
+        f"{result} reduce-window(p0, p1), window={{{window}}}, to_apply={op}",
+        [normal(*dims), start],
+        1e-5,
+    )
 
 
-SCANS = [(shape, axis, reverse) for shape, axis in [((4, 33), 1), ((33, 4), 0), ((3, 17, 5), 1), ((7,), 0)]
-         for reverse in (False, True)]
+SCANS = [
+    (shape, axis, reverse)
+    for shape, axis in [((4, 33), 1), ((33, 4), 0), ((3, 17, 5), 1), ((7,), 0)]
+    for reverse in (False, True)
+]
 
 
 @pytest.mark.parametrize("shape,axis,reverse", SCANS)
@@ -66,8 +74,12 @@ def test_cumulative_sum(shape, axis, reverse):
     ends = [(0, shape[axis] - 1) if reverse else (shape[axis] - 1, 0)]
     pad = "x".join("{}_{}".format(*(ends[0] if i == axis else (0, 0))) for i in range(len(shape)))
     kind = f"f32[{','.join(map(str, shape))}]"
-    check(f"{kind}; f32[]", f"{kind} reduce-window(p0, p1), window={{size={size} pad={pad}}}, to_apply=add",
-          [normal(*shape), np.float32(0)], 1e-5)
+    check(
+        f"{kind}; f32[]",
+        f"{kind} reduce-window(p0, p1), window={{size={size} pad={pad}}}, to_apply=add",
+        [normal(*shape), np.float32(0)],
+        1e-5,
+    )
 
 
 SELECTS = [
@@ -83,35 +95,46 @@ SELECTS = [
 def test_select_and_scatter(operand, source, window):
     full, small = ([int(d) for d in s[4:-1].split(",")] for s in (operand, source))
     ties = np.round(normal(*full) * 2) / 2  # equal values: the first in the window wins
-    check(f"{operand}; {source}; f32[]",
-          f"{operand} select-and-scatter(p0, p1, p2), window={{{window}}}, select=ge, scatter=add",
-          [ties, normal(*small, seed=1), np.float32(0)])
+    check(
+        f"{operand}; {source}; f32[]",
+        f"{operand} select-and-scatter(p0, p1, p2), window={{{window}}}, select=ge, scatter=add",
+        [ties, normal(*small, seed=1), np.float32(0)],
+    )
 
 
 def test_scatter_add_rows_with_repeats_and_out_of_range():
     rows = np.array([[3], [0], [3], [9], [-1], [2]], np.int32)
-    check("f32[7,70]; s32[6,1]; f32[6,70]",
-          "f32[7,70] scatter(p0, p1, p2), update_window_dims={1}, inserted_window_dims={0}, "
-          "scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add",
-          [normal(7, 70), rows, normal(6, 70, seed=2)], 1e-5)
+    check(
+        "f32[7,70]; s32[6,1]; f32[6,70]",
+        "f32[7,70] scatter(p0, p1, p2), update_window_dims={1}, inserted_window_dims={0}, "
+        "scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add",
+        [normal(7, 70), rows, normal(6, 70, seed=2)],
+        1e-5,
+    )
 
 
 def test_scatter_points_and_index_dim_beyond_rank():
-    check("f32[6]; s32[4]; f32[4]",
-          "f32[6] scatter(p0, p1, p2), update_window_dims={}, inserted_window_dims={0}, "
-          "scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=mul",
-          [normal(6), np.array([5, 0, 5, 2], np.int32), normal(4, seed=3)])
+    check(
+        "f32[6]; s32[4]; f32[4]",
+        "f32[6] scatter(p0, p1, p2), update_window_dims={}, inserted_window_dims={0}, "
+        "scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=mul",
+        [normal(6), np.array([5, 0, 5, 2], np.int32), normal(4, seed=3)],
+    )
 
 
 def test_scatter_windows_inside_larger_dims():
-    check("f32[9,8]; s32[3,2]; f32[3,2,5]",
-          "f32[9,8] scatter(p0, p1, p2), update_window_dims={1,2}, inserted_window_dims={}, "
-          "scatter_dims_to_operand_dims={0,1}, index_vector_dim=1, to_apply=add",
-          [normal(9, 8), np.array([[0, 0], [7, 3], [8, 1]], np.int32), normal(3, 2, 5, seed=4)])
+    check(
+        "f32[9,8]; s32[3,2]; f32[3,2,5]",
+        "f32[9,8] scatter(p0, p1, p2), update_window_dims={1,2}, inserted_window_dims={}, "
+        "scatter_dims_to_operand_dims={0,1}, index_vector_dim=1, to_apply=add",
+        [normal(9, 8), np.array([[0, 0], [7, 3], [8, 1]], np.int32), normal(3, 2, 5, seed=4)],
+    )
 
 
-@pytest.mark.parametrize("shape,axis", [((1,), 0), ((5,), 0), ((100,), 0), ((7, 33), 1), ((33, 7), 0), ((3, 50, 2), 1),
-                                        ((70001,), 0), ((0,), 0)])
+@pytest.mark.parametrize(
+    "shape,axis",
+    [((1,), 0), ((5,), 0), ((100,), 0), ((7, 33), 1), ((33, 7), 0), ((3, 50, 2), 1), ((70001,), 0), ((0,), 0)],
+)
 def test_sort(shape, axis):
     kind = f"f32[{','.join(map(str, shape))}]"
     check(kind, f"{kind} sort(p0), dimensions={{{axis}}}, is_stable=true, to_apply=lt", [normal(*shape)])
@@ -124,16 +147,21 @@ pair { a = f32[] parameter(0) b = f32[] parameter(1) i = s32[] parameter(2) j = 
 """
     values = np.round(normal(3, 200))
     numbers = np.broadcast_to(np.arange(200, dtype=np.int32), (3, 200)).copy()
-    check("f32[3,200]; s32[3,200]",
-          "(f32[3,200], s32[3,200]) sort(p0, p1), dimensions={1}, is_stable=true, to_apply=pair",
-          [values, numbers], extra=less)
+    check(
+        "f32[3,200]; s32[3,200]",
+        "(f32[3,200], s32[3,200]) sort(p0, p1), dimensions={1}, is_stable=true, to_apply=pair",
+        [values, numbers],
+        extra=less,
+    )
 
 
 @pytest.mark.parametrize("kind,state", [("u32[5]", 3), ("u32[4,33]", 3), ("u64[7]", 3), ("u32[9000]", 3)])
 def test_philox(kind, state):
     words = np.array([0x0123456789ABCDEF, 2**64 - 2, 5][:state], np.uint64)
-    text = (f"HloModule m\nENTRY e {{\np0 = u64[{state}] parameter(0)\n"
-            f"ROOT r = (u64[{state}], {kind}) rng-bit-generator(p0), algorithm=rng_philox\n}}")
+    text = (
+        f"HloModule m\nENTRY e {{\np0 = u64[{state}] parameter(0)\n"
+        f"ROOT r = (u64[{state}], {kind}) rng-bit-generator(p0), algorithm=rng_philox\n}}"
+    )
     expected = oracle.run(text, [words])
     for ours, theirs in zip(run_unit.run(parse(text).entry.root, [words]), expected):
         np.testing.assert_array_equal(ours, theirs)
@@ -167,21 +195,29 @@ def test_sort_by_bytes_of_the_key(kind, args, direction, shape, axis):
     values = hostile(kind, *shape)
     numbers = np.arange(values.size, dtype=np.int32).reshape(shape)
     dims = ",".join(map(str, shape))
-    check(f"{kind}[{dims}]; s32[{dims}]",
-          f"({kind}[{dims}], s32[{dims}]) sort(p0, p1), dimensions={{{axis}}}, is_stable=true, to_apply=total",
-          [values, numbers], 0, extra=total)
+    check(
+        f"{kind}[{dims}]; s32[{dims}]",
+        f"({kind}[{dims}], s32[{dims}]) sort(p0, p1), dimensions={{{axis}}}, is_stable=true, to_apply=total",
+        [values, numbers],
+        0,
+        extra=total,
+    )
 
 
 @pytest.mark.parametrize("kind", ["f32", "f64", "f16", "bf16", "s32", "u32", "s64", "u8"])
-@pytest.mark.parametrize("shape,k,largest", [((5, 300), 8, "true"), ((5, 300), 8, "false"), ((17,), 17, "true"),
-                                             ((2, 3, 40), 1, "true"), ((4, 9), 0, "false")])
+@pytest.mark.parametrize(
+    "shape,k,largest",
+    [((5, 300), 8, "true"), ((5, 300), 8, "false"), ((17,), 17, "true"), ((2, 3, 40), 1, "true"), ((4, 9), 0, "false")],
+)
 def test_topk(kind, shape, k, largest):
     values = hostile("f32" if kind == "bf16" else kind, *shape)
     if kind == "bf16":
         values = values.astype(ml_dtypes.bfloat16)
     dims, short = ",".join(map(str, shape)), ",".join(map(str, (*shape[:-1], k)))
-    text = (f"HloModule m\nENTRY e {{ p = {kind}[{dims}] parameter(0)\n"
-            f"ROOT r = ({kind}[{short}], s32[{short}]) topk(p), k={k}, largest={largest} }}")
+    text = (
+        f"HloModule m\nENTRY e {{ p = {kind}[{dims}] parameter(0)\n"
+        f"ROOT r = ({kind}[{short}], s32[{short}]) topk(p), k={k}, largest={largest} }}"
+    )
     module = parse(text)
     expected = evaluate(module, [values])
     for ours, theirs in zip(run_unit.run(module.entry.root, [values]), expected):

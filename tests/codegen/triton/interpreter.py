@@ -1,5 +1,6 @@
 """Runs generated Triton source on NumPy arrays in Triton's interpreter (its own process: the switch is
 an environment variable read at import)."""
+
 from __future__ import annotations
 
 import os
@@ -78,7 +79,7 @@ def main(path: str) -> None:
     tensors = [_Tensor(a.copy()) for a in (*inputs, *outputs)]
     load(source)[source.function][(tasks,)](*tensors, *sizes, BLOCK=source.block)
     with open(path, "wb") as file:
-        pickle.dump([t.array for t in tensors[len(inputs):]], file)
+        pickle.dump([t.array for t in tensors[len(inputs) :]], file)
 
 
 if __name__ == "__main__":

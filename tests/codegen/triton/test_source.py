@@ -1,4 +1,5 @@
 """Kernel IR as Triton source: right in Triton's interpreter, and compiled to PTX with no GPU."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -40,8 +41,9 @@ def softmax():
     def at(i):
         return b.add(base, i)
 
-    (top,) = b.reduce(zero, stop, [low], [float("-inf")], lambda i: [b.load(x, at(i))],
-                      lambda a, v: [b.op("maximum", a, v)])
+    (top,) = b.reduce(
+        zero, stop, [low], [float("-inf")], lambda i: [b.load(x, at(i))], lambda a, v: [b.op("maximum", a, v)]
+    )
 
     def power(i):
         return b.op("exponential", b.op("subtract", b.load(x, at(i)), top))
@@ -65,8 +67,13 @@ def argmax():
 
     init = [b.const(float("-inf"), F32), b.const(2**31 - 1, S32)]
     values = b.reduce(
-        b.index(0), b.size(COLUMNS), init, [float("-inf"), 2**31 - 1],
-        lambda i: [b.load(x, b.add(base, i)), b.op("convert", i, dtype=S32)], better)
+        b.index(0),
+        b.size(COLUMNS),
+        init,
+        [float("-inf"), 2**31 - 1],
+        lambda i: [b.load(x, b.add(base, i)), b.op("convert", i, dtype=S32)],
+        better,
+    )
     b.store(out, b.task, values[1])
     return b.finish(ROWS)
 
@@ -90,20 +97,21 @@ def test_right_in_the_interpreter(make, arity, dtype, reference, shape):
     inputs = [rng.standard_normal(shape).astype(np.float32) for _ in range(arity)]
     expected = reference(*inputs)
     source = render(make(), block=64)
-    (found,) = interpreter.run(source, inputs, [np.zeros(expected.shape, dtype)],
-                               _sizes(make(), shape), shape[0])
+    (found,) = interpreter.run(source, inputs, [np.zeros(expected.shape, dtype)], _sizes(make(), shape), shape[0])
     np.testing.assert_allclose(found, expected, rtol=2e-6, atol=1e-6)
 
 
 def _sizes(kernel, shape):
     from tfxla_cluster.ir.dim import evaluate
+
     return [evaluate(s, {"rows": shape[0], "columns": shape[1]}) for s in kernel.sizes]
 
 
 def test_maximum_keeps_nan_in_the_interpreter():
     x = np.array([[1.0, np.nan, 3.0]], np.float32)
-    (found,) = interpreter.run(render(elementwise(), 64), [x, x * 0, x * 0], [np.zeros_like(x)],
-                               _sizes(elementwise(), x.shape), 1)
+    (found,) = interpreter.run(
+        render(elementwise(), 64), [x, x * 0, x * 0], [np.zeros_like(x)], _sizes(elementwise(), x.shape), 1
+    )
     assert np.isnan(found[0, 1]) and not np.isnan(found[0, 0])
 
 

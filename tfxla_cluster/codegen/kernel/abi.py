@@ -1,4 +1,5 @@
 """The calling convention of kernels: the context's fields and how a task's scratch memory is laid out."""
+
 from __future__ import annotations
 
 from .ir import Kernel

@@ -1,4 +1,5 @@
 """Builds kernel IR: methods append statements and return the values they define."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
@@ -63,9 +64,7 @@ class KernelBuilder:
     def load(self, buffer: Buffer, offset: Var, mask: Var | None = None, other: Var | None = None) -> Var:
         return self._define(Var(buffer.dtype), lambda out: Load(out, buffer, offset, mask, other))
 
-    def load_once(
-        self, buffer: Buffer, offset: Var, mask: Var | None = None, other: Var | None = None
-    ) -> Var:
+    def load_once(self, buffer: Buffer, offset: Var, mask: Var | None = None, other: Var | None = None) -> Var:
         """A load of a buffer that this kernel never writes: shared and hoisted like a pure op.
 
         The offset must be in bounds (or masked) wherever its operands are defined, even if the loop
@@ -73,8 +72,7 @@ class KernelBuilder:
         """
         operands = tuple(v for v in (offset, mask, other) if v is not None)
         key = ("load", buffer, offset, mask, other)
-        return self._shared(
-            key, buffer.dtype, lambda out: Load(out, buffer, offset, mask, other), operands)
+        return self._shared(key, buffer.dtype, lambda out: Load(out, buffer, offset, mask, other), operands)
 
     def recall(self, key: object) -> Var | None:
         """What `remember` was told in this block or one around it."""
@@ -87,9 +85,7 @@ class KernelBuilder:
         """Lets `recall` find `value` (of the innermost block) until the block ends."""
         self._memo[-1][key] = value
 
-    def store(
-        self, buffer: Buffer, offset: Var, value: Var, mask: Var | None = None, stream: bool = False
-    ) -> None:
+    def store(self, buffer: Buffer, offset: Var, value: Var, mask: Var | None = None, stream: bool = False) -> None:
         self._append(Store(buffer, offset, value, mask, stream))
 
     # --- index arithmetic, folding what is known ---
@@ -115,9 +111,7 @@ class KernelBuilder:
             yield var
         self._append(For(var, start, stop, tuple(body), kind))
 
-    def fold(
-        self, start: Var, stop: Var, init: Sequence[Var], step: Callable[..., Sequence[Var]]
-    ) -> tuple[Var, ...]:
+    def fold(self, start: Var, stop: Var, init: Sequence[Var], step: Callable[..., Sequence[Var]]) -> tuple[Var, ...]:
         """A serial loop with carried values: `step(i, *carried)` gives the next ones."""
         var, args = Var(S64, "i"), tuple(Var(v.dtype) for v in init)
         with self._block(var, *args) as body:
@@ -142,8 +136,7 @@ class KernelBuilder:
             values = tuple(value(var))
         region = self.region([v.dtype for v in (*init, *values)], combine)
         outs = self._outs([v.dtype for v in init])
-        self._append(Reduce(
-            var, start, stop, tuple(body), values, tuple(init), tuple(identity), region, outs, kind))
+        self._append(Reduce(var, start, stop, tuple(body), values, tuple(init), tuple(identity), region, outs, kind))
         return outs
 
     def cond(
@@ -179,8 +172,16 @@ class KernelBuilder:
 
     def finish(self, tasks: Dim, cost: Dim = 1) -> Kernel:
         return Kernel(
-            self.name, tuple(self.inputs), tuple(self.outputs), tuple(self.scratch),
-            tuple(self._slots), tasks, self.task, tuple(self._blocks[0]), cost)
+            self.name,
+            tuple(self.inputs),
+            tuple(self.outputs),
+            tuple(self.scratch),
+            tuple(self._slots),
+            tasks,
+            self.task,
+            tuple(self._blocks[0]),
+            cost,
+        )
 
     # --- internals ---
     @contextmanager
@@ -209,9 +210,7 @@ class KernelBuilder:
         self._depth.update(dict.fromkeys(outs, len(self._blocks) - 1))
         return outs
 
-    def _shared(
-        self, key: object, dtype: DType, make: Callable[[Var], Stmt], operands: Sequence[Var]
-    ) -> Var:
+    def _shared(self, key: object, dtype: DType, make: Callable[[Var], Stmt], operands: Sequence[Var]) -> Var:
         for memo in reversed(self._memo):
             if key in memo:
                 return memo[key]

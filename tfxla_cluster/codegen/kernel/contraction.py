@@ -4,6 +4,7 @@ A contraction is out[g, m, n] = finish(sum over k of lhs[g, m, k] * rhs[g, k, n]
 each an index of several dims. `dot` and `convolution` differ only in how an index reaches an element.
 Each operand may cut the same flat index into dims of its own.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -92,11 +93,7 @@ class Tile:
 
 # Register tile by vector width: accumulators, one row of b and a broadcast fit the register file
 # (16 registers up to 256 bits, 32 at 512). Any even height from 4 on is a sum of the two highest.
-_REGISTERS = {
-    128: ((6, 4, 2, 1), 2),
-    256: ((6, 4, 2, 1), 2),
-    512: ((12, 8, 4, 2, 1), 2),
-}
+_REGISTERS = {128: ((6, 4, 2, 1), 2), 256: ((6, 4, 2, 1), 2), 512: ((12, 8, 4, 2, 1), 2)}
 
 
 def tile(dtype: DType, target: Target) -> Tile:

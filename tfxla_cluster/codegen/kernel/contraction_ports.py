@@ -1,4 +1,5 @@
 """A kernel under construction together with what its buffers stand for in the unit."""
+
 from __future__ import annotations
 
 from ...ir.dim import Dim

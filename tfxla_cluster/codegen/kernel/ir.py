@@ -11,6 +11,7 @@ from the sizes given at run time, so that one kernel serves many shapes.
 Meaning of an `Op` is that of the HLO instruction of the same opcode (`ir.evaluator`). 'divide' and
 'remainder' on s64 index values are floor division and floor modulo of non-negative numbers.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,4 +1,5 @@
 """When two kernels are the same machine code."""
+
 from __future__ import annotations
 
 from .ir import Kernel

@@ -1,4 +1,5 @@
 """Kernel IR as text, for dumps and people; the body is also the kernel's key."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
@@ -26,8 +27,8 @@ class _Printer:
     def kernel(self, kernel: Kernel) -> list[str]:
         buffers = (*kernel.inputs, *kernel.outputs, *kernel.scratch)
         declared = ", ".join(
-            f"{_buffer(b)}: {b.dtype.name}" + (f"[{b.elements}]" if b.role == "scratch" else "")
-            for b in buffers)
+            f"{_buffer(b)}: {b.dtype.name}" + (f"[{b.elements}]" if b.role == "scratch" else "") for b in buffers
+        )
         head = f"buffers {declared}; {len(kernel.sizes)} sizes; task {self._var(kernel.task)}"
         return [head, *self._body(kernel.body)]
 
@@ -98,10 +99,16 @@ class _Printer:
     def _product(self, p: Product) -> str:
         places = ", ".join(
             f"{_buffer(b)}[{self._var(at)}] stride {self._var(stride)}"
-            for b, at, stride in ((p.c, p.c_offset, p.c_stride), (p.a, p.a_offset, p.a_stride),
-                                  (p.b, p.b_offset, p.b_stride)))
-        return (f"product {places}, {self._vars((p.rows, p.cols, p.depth, p.accumulate))}, "
-                f"{p.a_major} packed={p.packed} panel={p.panel}")
+            for b, at, stride in (
+                (p.c, p.c_offset, p.c_stride),
+                (p.a, p.a_offset, p.a_stride),
+                (p.b, p.b_offset, p.b_stride),
+            )
+        )
+        return (
+            f"product {places}, {self._vars((p.rows, p.cols, p.depth, p.accumulate))}, "
+            f"{p.a_major} packed={p.packed} panel={p.panel}"
+        )
 
     def _define(self, var: Var) -> str:
         return f"{self._var(var)}: {var.dtype.name}"

@@ -1,4 +1,5 @@
 """What lowering makes of one scheduled instruction: kernels over its operands, results and temporaries."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,4 +1,5 @@
 """What the emitter must know about a body before it writes the first line."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
@@ -7,10 +8,32 @@ from ..kernel.ir import Const, For, If, Kernel, Load, Op, Reduce, Size, Stmt, St
 from .formats import work_bits
 
 # Opcodes that expand to some tens of instructions; the others count as one.
-_HEAVY = frozenset((
-    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "cosh", "cosine", "erf",
-    "exponential", "exponential-minus-one", "log", "log-plus-one", "logistic", "power", "remainder",
-    "sine", "sinh", "tan", "tanh"))
+_HEAVY = frozenset(
+    (
+        "acos",
+        "acosh",
+        "asin",
+        "asinh",
+        "atan",
+        "atan2",
+        "atanh",
+        "cbrt",
+        "cosh",
+        "cosine",
+        "erf",
+        "exponential",
+        "exponential-minus-one",
+        "log",
+        "log-plus-one",
+        "logistic",
+        "power",
+        "remainder",
+        "sine",
+        "sinh",
+        "tan",
+        "tanh",
+    )
+)
 
 
 def nested(stmt: Stmt) -> tuple[tuple[Stmt, ...], ...]:
@@ -36,8 +59,9 @@ def walk(body: Iterable[Stmt]) -> Iterator[Stmt]:
 
 def weight(body: Iterable[Stmt]) -> int:
     """A rough number of instructions."""
-    return sum(20 if isinstance(s, Op) and s.opcode in _HEAVY else 1
-               for s in walk(body) if not isinstance(s, (Const, Size)))
+    return sum(
+        20 if isinstance(s, Op) and s.opcode in _HEAVY else 1 for s in walk(body) if not isinstance(s, (Const, Size))
+    )
 
 
 def index_variables(kernel: Kernel) -> set[Var]:

@@ -3,6 +3,7 @@
 No optimisation pass runs afterwards, so this is where common subexpressions and loop invariants go: a pure
 instruction is looked up by its text, and written into the outermost open scope that sees all its operands.
 """
+
 from __future__ import annotations
 
 import struct
@@ -67,7 +68,10 @@ class Asm:
             return Reg(self, f"splat ({reg.type} {reg.text})", reg.type, lanes, 0, reg.value)
         first = self._pure(
             f"insertelement {type_text(reg.type, lanes)} poison, {reg.type} {reg.text}, i64 0",
-            reg.type, lanes, reg.level)
+            reg.type,
+            lanes,
+            reg.level,
+        )
         return self.shuffle(first, (0,) * lanes)
 
     def match(self, *operands: Operand) -> list[Reg]:
@@ -99,8 +103,8 @@ class Asm:
         if x.type == "i64" and (name == "add" and x.value == 0 or name == "mul" and x.value == 1):
             return y
         return self._pure(
-            f"{name} {type_text(x.type, x.lanes)} {x.text}, {y.text}",
-            x.type, x.lanes, max(x.level, y.level))
+            f"{name} {type_text(x.type, x.lanes)} {x.text}, {y.text}", x.type, x.lanes, max(x.level, y.level)
+        )
 
     def unary(self, name: str, x: Reg) -> Reg:
         return self._pure(f"{name} {type_text(x.type, x.lanes)} {x.text}", x.type, x.lanes, x.level)
@@ -110,8 +114,8 @@ class Asm:
         x, y = self.pair(a, b)
         name = "fcmp" if x.type in FLOATS else "icmp"
         return self._pure(
-            f"{name} {predicate} {type_text(x.type, x.lanes)} {x.text}, {y.text}",
-            "i1", x.lanes, max(x.level, y.level))
+            f"{name} {predicate} {type_text(x.type, x.lanes)} {x.text}, {y.text}", "i1", x.lanes, max(x.level, y.level)
+        )
 
     def is_nan(self, x: Reg) -> Reg:
         return self.cmp("uno", x, x)
@@ -124,15 +128,18 @@ class Asm:
         kind = type_text(x.type, x.lanes)
         return self._pure(
             f"select {type_text('i1', cond.lanes)} {cond.text}, {kind} {x.text}, {kind} {y.text}",
-            x.type, x.lanes, max(cond.level, x.level, y.level))
+            x.type,
+            x.lanes,
+            max(cond.level, x.level, y.level),
+        )
 
     def cast(self, name: str, x: Reg, type: str) -> Reg:
         """The conversion `name` of `x` to `type`; `x` itself where it has that type."""
         if x.type == type:
             return x
         return self._pure(
-            f"{name} {type_text(x.type, x.lanes)} {x.text} to {type_text(type, x.lanes)}",
-            type, x.lanes, x.level)
+            f"{name} {type_text(x.type, x.lanes)} {x.text} to {type_text(type, x.lanes)}", type, x.lanes, x.level
+        )
 
     def bits(self, x: Reg) -> Reg:
         """A float's bits as an integer."""
@@ -172,19 +179,24 @@ class Asm:
         other = y.text if y is not None else "poison"
         return self._pure(
             f"shufflevector {kind} {x.text}, {kind} {other}, <{len(lanes)} x i32> <{mask}>",
-            x.type, len(lanes), max(x.level, y.level if y is not None else 0))
+            x.type,
+            len(lanes),
+            max(x.level, y.level if y is not None else 0),
+        )
 
     def extract(self, x: Reg, lane: int) -> Reg:
         """One lane as a scalar."""
         if x.lanes == 1 or x.value is not None:
             return x if x.value is None else self.literal(x.type, x.value)
-        return self._pure(
-            f"extractelement {type_text(x.type, x.lanes)} {x.text}, i64 {lane}", x.type, 1, x.level)
+        return self._pure(f"extractelement {type_text(x.type, x.lanes)} {x.text}, i64 {lane}", x.type, 1, x.level)
 
     def insert(self, x: Reg, item: Reg, lane: int) -> Reg:
         return self._pure(
             f"insertelement {type_text(x.type, x.lanes)} {x.text}, {item.type} {item.text}, i64 {lane}",
-            x.type, x.lanes, max(x.level, item.level))
+            x.type,
+            x.lanes,
+            max(x.level, item.level),
+        )
 
     def gep(self, pointer: Reg, type: str, offset: Reg) -> Reg:
         """The address of element `offset` (of `type`); a vector of offsets gives a vector of pointers."""
@@ -192,7 +204,10 @@ class Asm:
             return pointer
         return self._pure(
             f"getelementptr {type}, ptr {pointer.text}, {type_text('i64', offset.lanes)} {offset.text}",
-            "ptr", offset.lanes, max(pointer.level, offset.level))
+            "ptr",
+            offset.lanes,
+            max(pointer.level, offset.level),
+        )
 
     # --- effects: in the current scope, never shared ---
     def load(self, type: str, lanes: int, pointer: Reg, align: int) -> Reg:
@@ -259,8 +274,7 @@ class Asm:
         return self._close()
 
     def branch(
-        self, cond: Reg, then: Scope, first: Sequence[Reg], orelse: Scope | None = None,
-        second: Sequence[Reg] = (),
+        self, cond: Reg, then: Scope, first: Sequence[Reg], orelse: Scope | None = None, second: Sequence[Reg] = ()
     ) -> tuple[Reg, ...]:
         """`then` where `cond`, else `orelse` (nothing when None); the chosen one of each pair of values."""
         outer, leave = self._scopes[-1], self._label("endif")

@@ -1,4 +1,5 @@
 """Opcodes on complex numbers, as operations on the real and imaginary registers."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -64,8 +65,7 @@ def divide(asm: Asm, x: Pair, y: Pair) -> Pair:
     imag = asm.select(over, (b1 * y[0] - a1 * y[1]) * INF, imag)
     c1, d1 = _unit(asm, y[0]), _unit(asm, y[1])
     under = lost & y_infinite & x_finite
-    return (asm.select(under, (a * c1 + b * d1) * 0.0, real),
-            asm.select(under, (b * c1 - a * d1) * 0.0, imag))
+    return (asm.select(under, (a * c1 + b * d1) * 0.0, real), asm.select(under, (b * c1 - a * d1) * 0.0, imag))
 
 
 def _unit(asm: Asm, x: Reg) -> Reg:
@@ -159,13 +159,17 @@ def _power(asm: Asm, x: Pair, y: Pair) -> Pair:
 
 
 def _sin(asm: Asm, x: Pair) -> Pair:
-    return (_sine(asm, x[0]) * FLOAT_FUNCTIONS["cosh"](asm, x[1]),
-            _cosine(asm, x[0]) * FLOAT_FUNCTIONS["sinh"](asm, x[1]))
+    return (
+        _sine(asm, x[0]) * FLOAT_FUNCTIONS["cosh"](asm, x[1]),
+        _cosine(asm, x[0]) * FLOAT_FUNCTIONS["sinh"](asm, x[1]),
+    )
 
 
 def _cos(asm: Asm, x: Pair) -> Pair:
-    return (_cosine(asm, x[0]) * FLOAT_FUNCTIONS["cosh"](asm, x[1]),
-            -(_sine(asm, x[0]) * FLOAT_FUNCTIONS["sinh"](asm, x[1])))
+    return (
+        _cosine(asm, x[0]) * FLOAT_FUNCTIONS["cosh"](asm, x[1]),
+        -(_sine(asm, x[0]) * FLOAT_FUNCTIONS["sinh"](asm, x[1])),
+    )
 
 
 def _tanh(asm: Asm, x: Pair) -> Pair:
@@ -212,8 +216,19 @@ COMPLEX_FUNCTIONS: dict[str, Callable[..., Pair]] = {
     "add": lambda asm, x, y: (x[0] + y[0], x[1] + y[1]),
     "subtract": lambda asm, x, y: (x[0] - y[0], x[1] - y[1]),
     "negate": lambda asm, x: (-x[0], -x[1]),
-    "multiply": multiply, "divide": divide, "power": _power, "sign": _sign,
-    "exponential": _exp, "exponential-minus-one": _expm1, "log": _log, "log-plus-one": _log1p,
-    "sqrt": _sqrt, "rsqrt": _rsqrt, "sine": _sin, "cosine": _cos, "tan": _tan, "tanh": _tanh,
+    "multiply": multiply,
+    "divide": divide,
+    "power": _power,
+    "sign": _sign,
+    "exponential": _exp,
+    "exponential-minus-one": _expm1,
+    "log": _log,
+    "log-plus-one": _log1p,
+    "sqrt": _sqrt,
+    "rsqrt": _rsqrt,
+    "sine": _sin,
+    "cosine": _cos,
+    "tan": _tan,
+    "tanh": _tanh,
     "logistic": _logistic,
 }

@@ -5,6 +5,7 @@ A product calls a function that all kernels with such products share,
               i64 rows, i64 cols, i64 depth, i1 accumulate)
 with a, b, c advanced to their offsets and strides in elements.
 """
+
 from __future__ import annotations
 
 import functools
@@ -62,7 +63,8 @@ def emit_product(e: Emitter, stmt: Product) -> None:
     e.shared[spec.name] = shared_function(spec)
     arguments = []
     for buffer, offset, stride in (
-        (stmt.c, stmt.c_offset, stmt.c_stride), (stmt.a, stmt.a_offset, stmt.a_stride),
+        (stmt.c, stmt.c_offset, stmt.c_stride),
+        (stmt.a, stmt.a_offset, stmt.a_stride),
         (stmt.b, stmt.b_offset, stmt.b_stride),
     ):
         pointer = asm.gep(e.pointer(buffer), spec.scalar, e.scalar(offset))
@@ -77,7 +79,8 @@ def shared_function(spec: Spec) -> Shared:
     fma, prefetch = spec.fma.removeprefix("@"), _PREFETCH.removeprefix("@")
     declares = {
         fma: f"declare {spec.vector} @{fma}({', '.join([spec.vector] * 3)})",
-        prefetch: f"declare void @{prefetch}(ptr, i32, i32, i32)"}
+        prefetch: f"declare void @{prefetch}(ptr, i32, i32, i32)",
+    }
     prototype = f"declare void @{spec.name}(ptr, i64, ptr, i64, ptr, i64, i64, i64, i64, i1)"
     return Shared(function_text(spec), declares, prototype)
 
@@ -208,8 +211,7 @@ def _loops_text(spec: Spec) -> list[str]:
         f"define weak_odr void @{spec.name}(ptr noalias %c, i64 %c_stride, ptr noalias %a, i64 %a_stride, "
         "ptr noalias %b, i64 %b_stride, i64 %rows, i64 %cols, i64 %depth, i1 %accumulate) {",
         "entry:",
-        *([] if spec.packed else [
-            f"  %panel = alloca [{PANEL_DEPTH * panel} x {scalar}], align 64"]),
+        *([] if spec.packed else [f"  %panel = alloca [{PANEL_DEPTH * panel} x {scalar}], align 64"]),
         "  br label %panels",
         "panels:",
         "  %j = phi i64 [ 0, %entry ], [ %j_next, %panel_done ]",
@@ -269,8 +271,10 @@ def _dispatch(spec: Spec) -> list[str]:
 def _calls(spec: Spec, kind: str, b: str) -> list[str]:
     """Call the tile of kind 't' or 'f' for `%count` rows."""
     panel = "%panel" if not spec.packed else "null"
-    arguments = (f"ptr %ci, i64 %c_stride, ptr %ai, i64 %a_stride, ptr {b}, i64 %b_stride, i64 %depth, "
-                 f"i1 %accumulate, ptr {panel}")
+    arguments = (
+        f"ptr %ci, i64 %c_stride, ptr %ai, i64 %a_stride, ptr {b}, i64 %b_stride, i64 %depth, "
+        f"i1 %accumulate, ptr {panel}"
+    )
     cases = " ".join(f"i64 {r}, label %run_{kind}{r}" for r in spec.tile.rows)
     lines = [f"  switch i64 %count, label %tile_done [ {cases} ]"]
     for r in spec.tile.rows:

@@ -1,4 +1,5 @@
 """convert, bitcast-convert and reduce-precision."""
+
 from __future__ import annotations
 
 from ...errors import UnsupportedError
@@ -120,7 +121,7 @@ def reduce_precision(asm: Asm, dtype: DType, x: Reg, exponent: int, mantissa: in
     if exponent >= total:
         return round_to(asm, dtype, x)
     bias = (1 << exponent - 1) - 1
-    largest = 2.0 ** bias * (2.0 - 2.0 ** -mantissa)
+    largest = 2.0**bias * (2.0 - 2.0**-mantissa)
     magnitude = asm.intrinsic("llvm.fabs", x)
     sign = lambda value: asm.intrinsic("llvm.copysign", asm.literal(x.type, value), x)  # noqa: E731
     small = asm.select(asm.cmp("olt", magnitude, 2.0 ** (1 - bias)), sign(0.0), x)

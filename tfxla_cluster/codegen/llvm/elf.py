@@ -2,6 +2,7 @@
 
 Numbers: System V ABI, AMD64 supplement.
 """
+
 from __future__ import annotations
 
 import struct
@@ -63,11 +64,15 @@ def read(data: bytes) -> Object:
             continue
         if flags & _WRITE:
             raise InternalError("generated code has a writable section")
-        content = bytes(size) if kind == _NOBITS else data[offset:offset + size]
+        content = bytes(size) if kind == _NOBITS else data[offset : offset + size]
         sections[number] = Section(content, max(align, 1))
     symbols = [s for header in headers if header[1] == _SYMBOL_TABLE for s in _symbols(data, header, headers)]
-    relocations = [r for header in headers if header[1] == _RELA and header[7] in sections
-                   for r in _relocations(data, header, symbols)]
+    relocations = [
+        r
+        for header in headers
+        if header[1] == _RELA and header[7] in sections
+        for r in _relocations(data, header, symbols)
+    ]
     defined = {s.name: s for s in symbols if s.name and s.section in sections}
     return Object(sections, defined, relocations)
 
@@ -87,4 +92,4 @@ def _relocations(data: bytes, header: tuple[int, ...], symbols: list[Symbol]) ->
 
 
 def _text(data: bytes, at: int) -> str:
-    return data[at:data.index(b"\0", at)].decode()
+    return data[at : data.index(b"\0", at)].decode()

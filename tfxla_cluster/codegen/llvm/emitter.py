@@ -1,4 +1,5 @@
 """Kernel IR to LLVM IR text: one function a kernel, in the ABI of `codegen.kernel.abi`."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
@@ -142,7 +143,7 @@ class Emitter:
 
     def op(self, stmt: Op) -> None:
         args = [self.env[v] for v in stmt.operands]
-        index = (stmt.out.dtype is S64 and stmt.opcode in _INDEX_OPCODES and all(a.index for a in args))
+        index = stmt.out.dtype is S64 and stmt.opcode in _INDEX_OPCODES and all(a.index for a in args)
         self.env[stmt.out] = self._linear(stmt, args, index) or self._elementwise(stmt, args, index)
 
     def _linear(self, stmt: Op, args: list[Value], index: bool) -> Value | None:
@@ -187,9 +188,7 @@ class Emitter:
         asm = self.asm
         context = self._argument("%ctx")
         begin, end = self._field(context, abi.TASK_BEGIN), self._field(context, abi.TASK_END)
-        for role, name, buffers in (
-            ("in", "%inputs", self.kernel.inputs), ("out", "%outputs", self.kernel.outputs),
-        ):
+        for role, name, buffers in (("in", "%inputs", self.kernel.inputs), ("out", "%outputs", self.kernel.outputs)):
             table = self._argument(name)
             for buffer in buffers:
                 where = asm.gep(table, "ptr", asm.literal("i64", buffer.index))
@@ -201,7 +200,8 @@ class Emitter:
         sizes = self._argument("%sizes")
         self.sizes = [
             asm.load("i64", 1, asm.gep(sizes, "i64", asm.literal("i64", slot)), 8)
-            for slot in range(len(self.kernel.sizes))]
+            for slot in range(len(self.kernel.sizes))
+        ]
         loop = asm.begin_loop(begin)
         self.env[self.kernel.task] = Value(S64, (loop.index,), index=True)
         self.block(self.kernel.body)
@@ -224,8 +224,15 @@ class Emitter:
 
 
 _EMIT: dict[type, Callable[..., None]] = {
-    Const: Emitter.const, Size: Emitter.size, Op: Emitter.op, Load: Emitter.load, Store: Emitter.store,
-    For: loops.emit_for, Reduce: loops.emit_reduce, If: loops.emit_if, While: loops.emit_while,
+    Const: Emitter.const,
+    Size: Emitter.size,
+    Op: Emitter.op,
+    Load: Emitter.load,
+    Store: Emitter.store,
+    For: loops.emit_for,
+    Reduce: loops.emit_reduce,
+    If: loops.emit_if,
+    While: loops.emit_while,
     Product: emit_product,
 }
 

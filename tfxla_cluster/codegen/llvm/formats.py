@@ -5,6 +5,7 @@ narrow type after each operation. A 4-bit integer is the low half of a byte in m
 its sign or zeros in registers. pred is i1 in registers
 and a byte in memory. A complex number is two registers.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass

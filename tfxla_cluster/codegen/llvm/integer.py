@@ -1,4 +1,5 @@
 """Integer and pred opcodes, with HLO's meaning where hardware differs: x / 0 = -1, x % 0 = x, wide shifts."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -102,19 +103,35 @@ def _popcount(asm: Asm, dtype: DType, x: Reg) -> Reg:
 
 
 INTEGER_FUNCTIONS: dict[str, Callable[..., Reg]] = {
-    "add": _plain("add"), "subtract": _plain("sub"), "multiply": _plain("mul"),
-    "and": _plain("and"), "or": _plain("or"), "xor": _plain("xor"),
-    "maximum": _signed("max"), "minimum": _signed("min"),
-    "divide": _divide, "remainder": _remainder, "power": _power,
-    "shift-left": _shift("shl"), "shift-right-logical": _shift("lshr"),
+    "add": _plain("add"),
+    "subtract": _plain("sub"),
+    "multiply": _plain("mul"),
+    "and": _plain("and"),
+    "or": _plain("or"),
+    "xor": _plain("xor"),
+    "maximum": _signed("max"),
+    "minimum": _signed("min"),
+    "divide": _divide,
+    "remainder": _remainder,
+    "power": _power,
+    "shift-left": _shift("shl"),
+    "shift-right-logical": _shift("lshr"),
     "shift-right-arithmetic": _shift_arithmetic,
-    "abs": _abs, "sign": _sign, "negate": lambda asm, dtype, x: -x, "not": lambda asm, dtype, x: ~x,
-    "count-leading-zeros": _leading_zeros, "popcnt": _popcount,
+    "abs": _abs,
+    "sign": _sign,
+    "negate": lambda asm, dtype, x: -x,
+    "not": lambda asm, dtype, x: ~x,
+    "count-leading-zeros": _leading_zeros,
+    "popcnt": _popcount,
 }
 
 PRED_FUNCTIONS: dict[str, Callable[..., Reg]] = {
-    "and": lambda asm, a, b: a & b, "or": lambda asm, a, b: a | b, "xor": lambda asm, a, b: a ^ b,
+    "and": lambda asm, a, b: a & b,
+    "or": lambda asm, a, b: a | b,
+    "xor": lambda asm, a, b: a ^ b,
     "not": lambda asm, x: ~x,
-    "maximum": lambda asm, a, b: a | b, "minimum": lambda asm, a, b: a & b,
-    "add": lambda asm, a, b: a | b, "multiply": lambda asm, a, b: a & b,
+    "maximum": lambda asm, a, b: a | b,
+    "minimum": lambda asm, a, b: a & b,
+    "add": lambda asm, a, b: a | b,
+    "multiply": lambda asm, a, b: a & b,
 }

@@ -2,6 +2,7 @@
 
 LLVM's assembler takes some tenth of the time that its code generator takes.
 """
+
 from __future__ import annotations
 
 import re
@@ -10,7 +11,8 @@ from collections.abc import Mapping
 _FUNCTION = re.compile(
     r".*?\n\t\.size\t(\S+), [^\n]*\n"
     r"(?:\t\.section\t\.rodata,[^\n]*\n\t\.p2align\t[^\n]*\n(?:\.LJTI\w+:\n(?:\t\.(?:long|quad)\t[^\n]*\n)+)+)?",
-    re.DOTALL)
+    re.DOTALL,
+)
 """A function with the constants printed before it and the jump tables after it."""
 _NAME = re.compile(r"[\w.$]+")
 _QUOTED = str.maketrans({"\\": r"\5C", '"': r"\22", "\t": r"\09"})

@@ -3,6 +3,7 @@
 LLVM's own loader maps code and constants wherever there is room; more than 2 GiB apart, which happens in a
 long-lived process, its 32-bit relocations overflow and it ends the process. One block cannot.
 """
+
 from __future__ import annotations
 
 import ctypes
@@ -55,8 +56,12 @@ class _Image:
     def __init__(self, parts: Sequence[elf.Object]) -> None:
         self.block = bytearray()
         self.places: list[dict[int, int]] = [self._place(part) for part in parts]
-        self.symbols = {name: place[symbol.section] + symbol.value for part, place in zip(parts, self.places)
-                        for name, symbol in part.defined.items() if symbol.section is not None}
+        self.symbols = {
+            name: place[symbol.section] + symbol.value
+            for part, place in zip(parts, self.places)
+            for name, symbol in part.defined.items()
+            if symbol.section is not None
+        }
         self.parts = parts
         self.stubs: dict[str, int] = {}
         self.slots: dict[tuple[int, str], int] = {}
@@ -88,7 +93,7 @@ class _Image:
     def link(self, base: int) -> bytes:
         """The content of the block when it lies at `base`."""
         for name, offset in self.stubs.items():
-            self.block[offset:offset + 14] = _STUB + struct.pack("<Q", _external(name))
+            self.block[offset : offset + 14] = _STUB + struct.pack("<Q", _external(name))
         for number, part in enumerate(self.parts):
             for item in part.relocations:
                 self._relocate(number, item, base)

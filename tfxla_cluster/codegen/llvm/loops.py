@@ -1,4 +1,5 @@
 """Loops, reductions and branches."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -55,7 +56,7 @@ def _bind(e: Emitter, variables: Sequence[Var], parts: Sequence[Reg]) -> None:
     at = 0
     for var in variables:
         count = 2 if var.dtype.kind == "complex" else 1
-        e.env[var] = Value(var.dtype, tuple(parts[at:at + count]))
+        e.env[var] = Value(var.dtype, tuple(parts[at : at + count]))
         at += count
 
 
@@ -106,8 +107,7 @@ def _span(e: Emitter, number: Reg, start: Reg, stop: Reg, width: int) -> _Span:
     select = e.asm.select
     whole = start + (_extent(e, start, stop) & -width)
     full = e.asm.cmp("eq", number, 0)
-    return _Span(
-        select(full, start, whole), select(full, whole, stop), select(full, width, stop - whole), full)
+    return _Span(select(full, start, whole), select(full, whole, stop), select(full, width, stop - whole), full)
 
 
 def _extent(e: Emitter, start: Reg, stop: Reg) -> Reg:
@@ -200,15 +200,13 @@ def _masked_step(
         return [e.asm.select(e.mask, f, a) for f, a in zip(folded, loop.args)]
 
 
-def _whole_registers(
-    e: Emitter, stmt: Reduce, width: int, unroll: int, first: Sequence[Reg], whole: Reg
-) -> list[Reg]:
+def _whole_registers(e: Emitter, stmt: Reduce, width: int, unroll: int, first: Sequence[Reg], whole: Reg) -> list[Reg]:
     """Folds blocks of `unroll` registers of iterations, up to `whole`, and merges the accumulators."""
     start, known = e.scalar(stmt.start), unroll > 1
     loop = e.asm.begin_loop(start, list(first) * unroll)
     yields: list[Reg] = []
     for number in range(unroll):
-        accumulators = loop.args[number * len(first):(number + 1) * len(first)]
+        accumulators = loop.args[number * len(first) : (number + 1) * len(first)]
         with e.lanes(width):
             at = loop.index + number * width
             yields += _accumulate(e, stmt, at, accumulators, _fresh(e, at, start, known))
@@ -231,13 +229,11 @@ def _fresh(e: Emitter, index: Reg, start: Reg, known: bool) -> Reg | None:
     return None if known else e.asm.cmp("eq", index, start)
 
 
-def _accumulate(
-    e: Emitter, stmt: Reduce, index: Reg, accumulators: Sequence[Reg], fresh: Reg | None
-) -> list[Reg]:
+def _accumulate(e: Emitter, stmt: Reduce, index: Reg, accumulators: Sequence[Reg], fresh: Reg | None) -> list[Reg]:
     """One register of iterations from `index` on, folded into the accumulators."""
     _lane_index(e, stmt.var, index, e.env[stmt.start].index)
     e.block(stmt.body)
-    _bind(e, stmt.combine.args[:len(stmt.outs)], accumulators)
+    _bind(e, stmt.combine.args[: len(stmt.outs)], accumulators)
     _step(e, stmt)
     wide = [True] * len(stmt.outs)
     folded = _flatten(e, stmt.combine.results, wide)
@@ -248,7 +244,7 @@ def _accumulate(
 
 def _merge(e: Emitter, stmt: Reduce, width: int, parts: Sequence[Reg], count: int) -> list[Reg]:
     """Folds the unrolled accumulators pairwise into one set of `count` registers."""
-    groups = [list(parts[at:at + count]) for at in range(0, len(parts), count)]
+    groups = [list(parts[at : at + count]) for at in range(0, len(parts), count)]
     while len(groups) > 1:
         groups = [combine(e, stmt, width, a, b) for a, b in zip(groups[::2], groups[1::2])]
     return groups[0]
@@ -309,5 +305,3 @@ def emit_while(e: Emitter, stmt: While) -> None:
     _bind(e, stmt.body.args, loop.args)
     e.block(stmt.body.body)
     _bind(e, stmt.outs, e.asm.end_while(loop, leave, _flatten(e, stmt.body.results, wide)))
-
-

@@ -2,6 +2,7 @@
 
 Where a mask is false, no memory of a buffer is touched: such a lane uses a dummy stack slot instead.
 """
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -120,8 +121,7 @@ def _load_lanes(e: Emitter, buffer: Buffer, offset: Value, mask: Reg | None) -> 
         some = _masked_load if _masked_moves(e, dtype) else _load_some
         if mask is not None:
             return (_masked_load(e, kind, pointer, mask),)
-        return e.full_or_partial(
-            lambda: [asm.load(kind, width, pointer, align)], lambda: [some(e, kind, pointer)])
+        return e.full_or_partial(lambda: [asm.load(kind, width, pointer, align)], lambda: [some(e, kind, pointer)])
     return _gather(e, buffer, offset, mask)
 
 
@@ -147,7 +147,10 @@ def _masked_load(e: Emitter, kind: str, pointer: Reg, mask: Reg | None = None) -
     asm.declare(name, text, ["ptr", "i32", type_text("i1", width), text])
     return asm.load_call(
         f"call {text} @{name}(ptr {pointer.text}, i32 {BITS[kind] // 8}, "
-        f"{type_text('i1', width)} {_active(e, mask).text}, {text} zeroinitializer)", kind, width)
+        f"{type_text('i1', width)} {_active(e, mask).text}, {text} zeroinitializer)",
+        kind,
+        width,
+    )
 
 
 def _active(e: Emitter, mask: Reg | None) -> Reg:
@@ -257,5 +260,7 @@ def _masked_store(e: Emitter, value: Reg, pointer: Reg, mask: Reg | None = None)
     lanes = type_text("i1", value.lanes)
     name = f"llvm.masked.store.v{value.lanes}{_suffix(value.type)}.p0"
     asm.declare(name, "void", [text, "ptr", "i32", lanes])
-    asm.line(f"call void @{name}({text} {value.text}, ptr {pointer.text}, i32 {BITS[value.type] // 8}, "
-             f"{lanes} {_active(e, mask).text})")
+    asm.line(
+        f"call void @{name}({text} {value.text}, ptr {pointer.text}, i32 {BITS[value.type] // 8}, "
+        f"{lanes} {_active(e, mask).text})"
+    )

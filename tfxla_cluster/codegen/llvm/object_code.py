@@ -1,4 +1,5 @@
 """Kernels to machine code: LLVM IR text, then an object file's bytes."""
+
 from __future__ import annotations
 
 import ctypes
@@ -70,7 +71,8 @@ def machine(target: Target, level: int = _BEST) -> llvm.TargetMachine:
     llvm.initialize_native_asmparser()
     triple = llvm.Target.from_triple(llvm.get_process_triple())
     return triple.create_target_machine(
-        cpu=target.arch, features=target.features, opt=level, reloc="pic", codemodel="small")
+        cpu=target.arch, features=target.features, opt=level, reloc="pic", codemodel="small"
+    )
 
 
 def _own_machine(target: Target, level: int = _BEST) -> llvm.TargetMachine:
@@ -87,7 +89,10 @@ def compile_kernel(kernel: Kernel, target: Target, symbol: str, assembly: bool =
 
 
 def compile_kernels(
-    kernels: Sequence[tuple[Kernel, str]], target: Target, threads: int = 2, quick: Container[str] = (),
+    kernels: Sequence[tuple[Kernel, str]],
+    target: Target,
+    threads: int = 2,
+    quick: Container[str] = (),
     assembly: bool = False,
 ) -> list[KernelCode]:
     """Each (kernel, symbol) compiled, in the order given, by up to `threads` threads.
@@ -141,8 +146,13 @@ def _codes(
         known = dict(made.functions)
         for part in called:
             known.update(part.functions)
-        yield KernelCode(symbol, module_text([text]), made.data,
-                         listing.listing(symbol, known) if with_assembly else "", tuple(p.data for p in called))
+        yield KernelCode(
+            symbol,
+            module_text([text]),
+            made.data,
+            listing.listing(symbol, known) if with_assembly else "",
+            tuple(p.data for p in called),
+        )
 
 
 def _object(text: str, target: Target, level: int, with_assembly: bool) -> _Object:

@@ -1,4 +1,5 @@
 """Operands of LLVM IR text: types, literals, and registers with arithmetic operators."""
+
 from __future__ import annotations
 
 import struct

@@ -1,4 +1,5 @@
 """What each elementwise opcode becomes: tables opcode -> function on registers, one a kind of dtype."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,18 +27,40 @@ class Operands:
 
 
 # Results are among the operands' values or rounded already: no rounding of a narrow float is due.
-EXACT = frozenset((
-    "abs", "and", "bitcast-convert", "ceil", "clamp", "compare", "complex", "convert", "copy", "floor",
-    "imag", "is-finite", "maximum", "minimum", "negate", "not", "or", "real", "reduce-precision",
-    "round-nearest-afz", "round-nearest-even", "select", "sign", "xor"))
+EXACT = frozenset(
+    (
+        "abs",
+        "and",
+        "bitcast-convert",
+        "ceil",
+        "clamp",
+        "compare",
+        "complex",
+        "convert",
+        "copy",
+        "floor",
+        "imag",
+        "is-finite",
+        "maximum",
+        "minimum",
+        "negate",
+        "not",
+        "or",
+        "real",
+        "reduce-precision",
+        "round-nearest-afz",
+        "round-nearest-even",
+        "select",
+        "sign",
+        "xor",
+    )
+)
 
 _COMPARE_FLOAT = {"EQ": "oeq", "NE": "une", "LT": "olt", "LE": "ole", "GT": "ogt", "GE": "oge"}
 _COMPARE_INT = {"EQ": "eq", "NE": "ne", "LT": "slt", "LE": "sle", "GT": "sgt", "GE": "sge"}
 
 
-def emit(
-    asm: Asm, opcode: str, attrs: Mapping[str, Any], operands: Sequence[Operands], out: DType
-) -> tuple[Reg, ...]:
+def emit(asm: Asm, opcode: str, attrs: Mapping[str, Any], operands: Sequence[Operands], out: DType) -> tuple[Reg, ...]:
     """The registers of `opcode(operands)`; UnsupportedError names the opcode and dtype without a rule."""
     function = _GENERAL.get(opcode)
     if function is not None:
@@ -65,15 +88,28 @@ def _complex_function(asm: Asm, opcode: str, operands: Sequence[Operands]) -> tu
 
 def supported(opcode: str, dtype: DType) -> bool:
     """True when `emit` has a rule for the opcode on operands of `dtype`."""
-    table = (FLOAT_FUNCTIONS if dtype.is_float else integer.INTEGER_FUNCTIONS if dtype.is_integer
-             else integer.PRED_FUNCTIONS if dtype.kind == "pred" else {**COMPLEX_FUNCTIONS, "abs": absolute})
+    table = (
+        FLOAT_FUNCTIONS
+        if dtype.is_float
+        else integer.INTEGER_FUNCTIONS
+        if dtype.is_integer
+        else integer.PRED_FUNCTIONS
+        if dtype.kind == "pred"
+        else {**COMPLEX_FUNCTIONS, "abs": absolute}
+    )
     return opcode in _GENERAL and _allowed(opcode, dtype) or opcode in table
 
 
 def _allowed(opcode: str, dtype: DType) -> bool:
     """Whether HLO has the general opcode on operands of `dtype`."""
-    kinds = {"clamp": ("int", "uint", "float"), "is-finite": ("float",), "reduce-precision": ("float",),
-             "complex": ("float",), "real": ("float", "complex"), "imag": ("float", "complex")}
+    kinds = {
+        "clamp": ("int", "uint", "float"),
+        "is-finite": ("float",),
+        "reduce-precision": ("float",),
+        "complex": ("float",),
+        "real": ("float", "complex"),
+        "imag": ("float", "complex"),
+    }
     return dtype.kind in kinds.get(opcode, (dtype.kind,))
 
 
@@ -88,7 +124,7 @@ def index_division(asm: Asm, opcode: str, a: Reg, b: Reg) -> Reg:
     return whole if opcode == "divide" else x - whole * y
 
 
-_TWO52 = 2.0 ** 52
+_TWO52 = 2.0**52
 
 
 def _small_unsigned(asm: Asm, x: Reg) -> Reg:
@@ -173,7 +209,15 @@ def _imag(asm: Asm, attrs: Attrs, operands: Sequence[Operands], out: DType) -> t
 
 
 _GENERAL: dict[str, Callable[..., tuple[Reg, ...]]] = {
-    "select": _select, "compare": _compare, "clamp": _clamp, "copy": _copy, "convert": _convert,
-    "bitcast-convert": _bitcast, "is-finite": _is_finite, "reduce-precision": _reduce_precision,
-    "complex": _complex, "real": _real, "imag": _imag,
+    "select": _select,
+    "compare": _compare,
+    "clamp": _clamp,
+    "copy": _copy,
+    "convert": _convert,
+    "bitcast-convert": _bitcast,
+    "is-finite": _is_finite,
+    "reduce-precision": _reduce_precision,
+    "complex": _complex,
+    "real": _real,
+    "imag": _imag,
 }

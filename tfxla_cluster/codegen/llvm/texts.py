@@ -1,4 +1,5 @@
 """LLVM IR as text: kernels, what they call, and modules of them."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,5 @@
 """Values of kernel variables while code is emitted."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass

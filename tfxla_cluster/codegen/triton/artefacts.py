@@ -1,4 +1,5 @@
 """Triton source to ttir, ttgir, ptx and cubin, with no GPU; and the source's function for the interpreter."""
+
 from __future__ import annotations
 
 import hashlib

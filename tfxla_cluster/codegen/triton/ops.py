@@ -1,4 +1,5 @@
 """Kernel IR ops as Triton expressions: one table. `{0}`, `{1}`, ... are the operands."""
+
 from __future__ import annotations
 
 from ...errors import UnsupportedError
@@ -6,26 +7,56 @@ from ...ir.dtype import DType
 from ..kernel.ir import Op
 
 DTYPES = {
-    "pred": "tl.int1", "s8": "tl.int8", "s16": "tl.int16", "s32": "tl.int32", "s64": "tl.int64",
-    "u8": "tl.uint8", "u16": "tl.uint16", "u32": "tl.uint32", "u64": "tl.uint64",
-    "f16": "tl.float16", "bf16": "tl.bfloat16", "f32": "tl.float32", "f64": "tl.float64",
+    "pred": "tl.int1",
+    "s8": "tl.int8",
+    "s16": "tl.int16",
+    "s32": "tl.int32",
+    "s64": "tl.int64",
+    "u8": "tl.uint8",
+    "u16": "tl.uint16",
+    "u32": "tl.uint32",
+    "u64": "tl.uint64",
+    "f16": "tl.float16",
+    "bf16": "tl.bfloat16",
+    "f32": "tl.float32",
+    "f64": "tl.float64",
 }
 DIRECTIONS = {"EQ": "==", "NE": "!=", "LT": "<", "LE": "<=", "GT": ">", "GE": ">="}
 
 _INTEGER = {
-    "add": "({0} + {1})", "subtract": "({0} - {1})", "multiply": "({0} * {1})",
-    "divide": "({0} // {1})", "remainder": "({0} % {1})", "negate": "(-{0})", "abs": "tl.abs({0})",
-    "maximum": "tl.maximum({0}, {1})", "minimum": "tl.minimum({0}, {1})",
-    "and": "({0} & {1})", "or": "({0} | {1})", "xor": "({0} ^ {1})",
+    "add": "({0} + {1})",
+    "subtract": "({0} - {1})",
+    "multiply": "({0} * {1})",
+    "divide": "({0} // {1})",
+    "remainder": "({0} % {1})",
+    "negate": "(-{0})",
+    "abs": "tl.abs({0})",
+    "maximum": "tl.maximum({0}, {1})",
+    "minimum": "tl.minimum({0}, {1})",
+    "and": "({0} & {1})",
+    "or": "({0} | {1})",
+    "xor": "({0} ^ {1})",
 }
 _PRED = {**{k: _INTEGER[k] for k in ("and", "or", "xor")}, "not": "({0} == 0)"}
 # tl.maximum and tl.minimum drop NaN unless told otherwise; '/' on f32 is not IEEE but div_rn is.
 _FLOAT = {
-    "add": "({0} + {1})", "subtract": "({0} - {1})", "multiply": "({0} * {1})", "divide": "({0} / {1})",
-    "negate": "(-{0})", "abs": "tl.abs({0})", "exponential": "tl.exp({0})", "log": "tl.log({0})",
-    "sqrt": "tl.sqrt({0})", "rsqrt": "tl.rsqrt({0})", "sine": "tl.sin({0})", "cosine": "tl.cos({0})",
-    "erf": "tl.erf({0})", "floor": "tl.floor({0})", "ceil": "tl.ceil({0})",
-    "logistic": "(1.0 / (1.0 + tl.exp(-{0})))", "tanh": "_tanh({0})",
+    "add": "({0} + {1})",
+    "subtract": "({0} - {1})",
+    "multiply": "({0} * {1})",
+    "divide": "({0} / {1})",
+    "negate": "(-{0})",
+    "abs": "tl.abs({0})",
+    "exponential": "tl.exp({0})",
+    "log": "tl.log({0})",
+    "sqrt": "tl.sqrt({0})",
+    "rsqrt": "tl.rsqrt({0})",
+    "sine": "tl.sin({0})",
+    "cosine": "tl.cos({0})",
+    "erf": "tl.erf({0})",
+    "floor": "tl.floor({0})",
+    "ceil": "tl.ceil({0})",
+    "logistic": "(1.0 / (1.0 + tl.exp(-{0})))",
+    "tanh": "_tanh({0})",
     "maximum": "tl.maximum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)",
     "minimum": "tl.minimum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)",
 }

@@ -3,6 +3,7 @@
 A task is a program. A vector loop becomes a loop over blocks of BLOCK lanes with a mask; inside it
 every value that depends on the loop's variable is a block. Other statements stay scalar code.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -102,8 +103,9 @@ class _Emitter:
         value = self.name(stmt.value)
         if stmt.buffer.dtype.kind == "pred":
             value += ".to(tl.int8)"
-        self.put(f"tl.store({_pointer(stmt.buffer)} + {self.name(stmt.offset)}, {value}"
-                 f"{self.access_mask(stmt.mask, lanes)})")
+        self.put(
+            f"tl.store({_pointer(stmt.buffer)} + {self.name(stmt.offset)}, {value}{self.access_mask(stmt.mask, lanes)})"
+        )
 
     def access_mask(self, own: Var | None, lanes: bool) -> str:
         parts = [self.name(own)] if own is not None else []
@@ -135,7 +137,10 @@ class _Emitter:
         self.depth -= 1
 
     def serial(
-        self, var: Var, bounds: tuple[Var, Var], carried: tuple[tuple[Var, ...], ...],
+        self,
+        var: Var,
+        bounds: tuple[Var, Var],
+        carried: tuple[tuple[Var, ...], ...],
         fill: Callable[[], tuple[Var, ...]],
     ) -> None:
         """A Python loop; `carried` (initial values, values inside, results) are assigned over at its end."""
@@ -182,8 +187,9 @@ class _Emitter:
         for i, value in enumerate(stmt.values):
             neutral = f"tl.full([BLOCK], {_literal(stmt.identity[i])}, {type_name(value.dtype)})"
             self.names[stmt.combine.args[i]] = accumulators[i]
-            self.define(stmt.combine.args[len(accumulators) + i],
-                        f"tl.where({self.mask}, {self.name(value)}, {neutral})", True)
+            self.define(
+                stmt.combine.args[len(accumulators) + i], f"tl.where({self.mask}, {self.name(value)}, {neutral})", True
+            )
         self.lanes.update(stmt.combine.args)
         self.block_of(stmt.combine.body)
         for name, result in zip(accumulators, stmt.combine.results):
@@ -194,7 +200,7 @@ class _Emitter:
 
         def fill() -> tuple[Var, ...]:
             self.block_of(stmt.body)
-            for arg, value in zip(stmt.combine.args[len(stmt.init):], stmt.values):
+            for arg, value in zip(stmt.combine.args[len(stmt.init) :], stmt.values):
                 self.names[arg] = self.names[value]
                 if value in self.lanes:
                     self.lanes.add(arg)
@@ -228,8 +234,14 @@ class _Emitter:
 
 
 _EMIT: dict[type, Callable[[_Emitter, Any], None]] = {
-    Const: _Emitter.const, Size: _Emitter.size, Op: _Emitter.op, Load: _Emitter.load, Store: _Emitter.store,
-    For: _Emitter.for_loop, Reduce: _Emitter.reduce, If: _Emitter.if_else,
+    Const: _Emitter.const,
+    Size: _Emitter.size,
+    Op: _Emitter.op,
+    Load: _Emitter.load,
+    Store: _Emitter.store,
+    For: _Emitter.for_loop,
+    Reduce: _Emitter.reduce,
+    If: _Emitter.if_else,
 }
 
 

@@ -1,4 +1,5 @@
 """The common part of the builder: a growing list of instructions."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -2,6 +2,7 @@
 
 `not_`, `and_` and `or_` carry an underscore because Python owns the words.
 """
+
 from __future__ import annotations
 
 from ..dtype import DType

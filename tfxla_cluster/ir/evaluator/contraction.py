@@ -1,4 +1,5 @@
 """dot and convolution. Narrow floats accumulate in f32, integers in the result's type."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -35,8 +36,9 @@ def _dot(ev: Evaluator, instr: Instr, args: list[Any]) -> Array:
     flat = int(np.prod(batch, dtype=int))
     lhs = x.transpose(*a["lhs_batch_dims"], *left, *a["lhs_contracting_dims"])
     rhs = y.transpose(*a["rhs_batch_dims"], *a["rhs_contracting_dims"], *right)
-    product = np.matmul(lhs.reshape(flat, int(np.prod(rows, dtype=int)), inner),
-                        rhs.reshape(flat, inner, int(np.prod(cols, dtype=int))))
+    product = np.matmul(
+        lhs.reshape(flat, int(np.prod(rows, dtype=int)), inner), rhs.reshape(flat, inner, int(np.prod(cols, dtype=int)))
+    )
     return _finish(product.reshape((*batch, *rows, *cols)), out)
 
 
@@ -56,8 +58,10 @@ def _convolution(ev: Evaluator, instr: Instr, args: list[Any]) -> Array:
     total = np.zeros([x.shape[0], x.shape[1], kernel.shape[1], *spatial], wide)
     for where in np.ndindex(*[w.size for w in window]):
         firsts = [k * w.window_dilation for k, w in zip(where, window)]
-        at: tuple[Any, ...] = (..., *(slice(f, f + (s - 1) * w.stride + 1 if s else 0, w.stride)
-                                      for f, w, s in zip(firsts, window, spatial)))
+        at: tuple[Any, ...] = (
+            ...,
+            *(slice(f, f + (s - 1) * w.stride + 1 if s else 0, w.stride) for f, w, s in zip(firsts, window, spatial)),
+        )
         total += np.einsum("gbi...,goi->gbo...", x[at], kernel[(..., *where)])
     return _finish(_ungrouped(total, a["batch_group_count"], n), out)
 

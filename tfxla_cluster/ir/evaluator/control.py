@@ -1,4 +1,5 @@
 """Control flow, tuples, tokens."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -36,8 +37,14 @@ def _get_tuple_element(ev: Evaluator, instr: Instr, args: list[Any]) -> Any:
 
 
 MEANINGS: dict[str, Meaning] = {
-    "while": _while, "conditional": _conditional, "call": _call("to_apply"), "fusion": _call("calls"),
-    "tuple": lambda ev, instr, args: tuple(args), "get-tuple-element": _get_tuple_element,
-    "after-all": lambda ev, instr, args: (), "add-dependency": lambda ev, instr, args: args[0],
-    "partition-id": lambda ev, instr, args: np.uint32(0), "replica-id": lambda ev, instr, args: np.uint32(0),
+    "while": _while,
+    "conditional": _conditional,
+    "call": _call("to_apply"),
+    "fusion": _call("calls"),
+    "tuple": lambda ev, instr, args: tuple(args),
+    "get-tuple-element": _get_tuple_element,
+    "after-all": lambda ev, instr, args: (),
+    "add-dependency": lambda ev, instr, args: args[0],
+    "partition-id": lambda ev, instr, args: np.uint32(0),
+    "replica-id": lambda ev, instr, args: np.uint32(0),
 }

@@ -1,4 +1,5 @@
 """Conversions between element types, reduced precision, total order."""
+
 from __future__ import annotations
 
 from typing import Any

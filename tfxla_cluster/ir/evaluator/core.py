@@ -1,4 +1,5 @@
 """Runs a module instruction by instruction."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,5 @@
 """Elementwise opcodes. Floats narrower than 32 bits compute in f32 and round once."""
+
 from __future__ import annotations
 
 import math
@@ -48,6 +49,7 @@ def _is_int(x: Array) -> bool:
 
 # --- integers: wrap-around, and XLA's answers where C has none -----------------------------------
 
+
 def _int_divide(x: Array, y: Array) -> Array:
     """Truncating; x/0 = -1 (all ones), MIN/-1 = MIN."""
     x, y = np.broadcast_arrays(x, y)
@@ -92,6 +94,7 @@ def _either(on_float: Callable[..., Any], on_int: Callable[..., Any]) -> Meaning
 
 def _shift(fn: Callable[[Array, Array], Any], fill: Callable[[Array], Any], read_as: Mapping[int, Any]) -> Meaning:
     """`fn` on the bits read as `read_as`, or `fill` where the amount (read as unsigned) is at least the width."""
+
     def meaning(ev: Evaluator, instr: Instr, args: list[Any]) -> Array:
         x, amount = np.broadcast_arrays(*args)
         bits = from_numpy(x.dtype).bits
@@ -124,11 +127,15 @@ def _popcnt(ev: Evaluator, instr: Instr, args: list[Any]) -> Array:
 
 
 def _not(ev: Evaluator, instr: Instr, args: list[Any]) -> Array:
-    return np.logical_not(args[0]) if _kind(args[0]) == "pred" else np.asarray(np.invert(_wide(args[0]))).astype(
-        args[0].dtype)
+    return (
+        np.logical_not(args[0])
+        if _kind(args[0]) == "pred"
+        else np.asarray(np.invert(_wide(args[0]))).astype(args[0].dtype)
+    )
 
 
 # --- floats ------------------------------------------------------------------------------------
+
 
 def _sign(x: Array) -> Array:
     """-0.0 and NaN stay; a complex number is divided by its size."""
@@ -160,8 +167,14 @@ def _compare(ev: Evaluator, instr: Instr, args: list[Any]) -> Array:
     x, y = args
     if instr.attrs["type"] == "TOTALORDER" and _kind(x) == "float":
         x, y = total_order_key(x), total_order_key(y)
-    compare = {"EQ": np.equal, "NE": np.not_equal, "LT": np.less, "LE": np.less_equal, "GT": np.greater,
-               "GE": np.greater_equal}[instr.attrs["direction"]]
+    compare = {
+        "EQ": np.equal,
+        "NE": np.not_equal,
+        "LT": np.less,
+        "LE": np.less_equal,
+        "GT": np.greater,
+        "GE": np.greater_equal,
+    }[instr.attrs["direction"]]
     return np.asarray(compare(_wide(x), _wide(y)))
 
 
@@ -202,26 +215,62 @@ def _map(ev: Evaluator, instr: Instr, args: list[Any]) -> Any:
 
 
 MEANINGS: dict[str, Meaning] = {
-    "abs": _abs, "acos": _float(np.arccos), "acosh": _float(np.arccosh), "asin": _float(np.arcsin),
-    "asinh": _float(np.arcsinh), "atan": _float(np.arctan), "atanh": _float(np.arctanh), "cbrt": _float(np.cbrt),
-    "ceil": _float(np.ceil), "cosine": _float(np.cos), "cosh": _float(np.cosh), "erf": _float(_erf),
-    "exponential": _float(np.exp), "exponential-minus-one": _float(np.expm1), "floor": _float(np.floor),
-    "log": _float(np.log), "log-plus-one": _float(np.log1p), "logistic": _float(_logistic),
-    "negate": _float(np.negative), "round-nearest-afz": _float(_round_half_away),
-    "round-nearest-even": _float(np.rint), "rsqrt": _float(lambda x: 1 / np.sqrt(x)), "sign": _float(_sign),
-    "sine": _float(np.sin), "sinh": _float(np.sinh), "sqrt": _float(np.sqrt), "tan": _float(np.tan),
-    "tanh": _float(np.tanh), "copy": lambda ev, instr, args: args[0],
+    "abs": _abs,
+    "acos": _float(np.arccos),
+    "acosh": _float(np.arccosh),
+    "asin": _float(np.arcsin),
+    "asinh": _float(np.arcsinh),
+    "atan": _float(np.arctan),
+    "atanh": _float(np.arctanh),
+    "cbrt": _float(np.cbrt),
+    "ceil": _float(np.ceil),
+    "cosine": _float(np.cos),
+    "cosh": _float(np.cosh),
+    "erf": _float(_erf),
+    "exponential": _float(np.exp),
+    "exponential-minus-one": _float(np.expm1),
+    "floor": _float(np.floor),
+    "log": _float(np.log),
+    "log-plus-one": _float(np.log1p),
+    "logistic": _float(_logistic),
+    "negate": _float(np.negative),
+    "round-nearest-afz": _float(_round_half_away),
+    "round-nearest-even": _float(np.rint),
+    "rsqrt": _float(lambda x: 1 / np.sqrt(x)),
+    "sign": _float(_sign),
+    "sine": _float(np.sin),
+    "sinh": _float(np.sinh),
+    "sqrt": _float(np.sqrt),
+    "tan": _float(np.tan),
+    "tanh": _float(np.tanh),
+    "copy": lambda ev, instr, args: args[0],
     "is-finite": lambda ev, instr, args: np.asarray(np.isfinite(_wide(args[0]))),
-    "add": _float(np.add), "subtract": _float(np.subtract), "multiply": _float(np.multiply),
-    "divide": _either(np.divide, _int_divide), "remainder": _either(np.fmod, _int_remainder),
-    "power": _either(np.power, _int_power), "atan2": _float(np.arctan2),
-    "maximum": _float(np.maximum), "minimum": _float(np.minimum),
-    "and": _integer(np.bitwise_and), "or": _integer(np.bitwise_or), "xor": _integer(np.bitwise_xor), "not": _not,
+    "add": _float(np.add),
+    "subtract": _float(np.subtract),
+    "multiply": _float(np.multiply),
+    "divide": _either(np.divide, _int_divide),
+    "remainder": _either(np.fmod, _int_remainder),
+    "power": _either(np.power, _int_power),
+    "atan2": _float(np.arctan2),
+    "maximum": _float(np.maximum),
+    "minimum": _float(np.minimum),
+    "and": _integer(np.bitwise_and),
+    "or": _integer(np.bitwise_or),
+    "xor": _integer(np.bitwise_xor),
+    "not": _not,
     "shift-left": _shift(np.left_shift, lambda x: 0, _UNSIGNED),
     "shift-right-logical": _shift(np.right_shift, lambda x: 0, _UNSIGNED),
     "shift-right-arithmetic": _shift(np.right_shift, lambda x: np.where(x < 0, -1, 0), _SIGNED),
-    "count-leading-zeros": _count_leading_zeros, "popcnt": _popcnt,
-    "clamp": _clamp, "select": _select, "compare": _compare, "complex": _complex,
-    "real": _part(np.real), "imag": _part(np.imag), "convert": _convert, "reduce-precision": _reduce_precision,
-    "bitcast-convert": _bitcast_convert, "map": _map,
+    "count-leading-zeros": _count_leading_zeros,
+    "popcnt": _popcnt,
+    "clamp": _clamp,
+    "select": _select,
+    "compare": _compare,
+    "complex": _complex,
+    "real": _part(np.real),
+    "imag": _part(np.imag),
+    "convert": _convert,
+    "reduce-precision": _reduce_precision,
+    "bitcast-convert": _bitcast_convert,
+    "map": _map,
 }

@@ -1,4 +1,5 @@
 """Batch norm, linear algebra, Fourier transforms."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -99,7 +100,7 @@ def _solve(matrix: Array, b: Array) -> Array:
     count, lower = matrix.shape[-1], bool(np.all(np.triu(matrix, 1) == 0))
     out = np.zeros_like(b)
     for i in range(count) if lower else reversed(range(count)):
-        known = np.matmul(matrix[..., i:i + 1, :], out)[..., 0, :]
+        known = np.matmul(matrix[..., i : i + 1, :], out)[..., 0, :]
         out[..., i, :] = (b[..., i, :] - known) / matrix[..., i, i][..., None]
     return out
 
@@ -114,6 +115,10 @@ def _fft(ev: Evaluator, instr: Instr, args: list[Any]) -> Array:
 
 
 MEANINGS: dict[str, Meaning] = {
-    "batch-norm-inference": _batch_norm_inference, "batch-norm-training": _batch_norm_training,
-    "batch-norm-grad": _batch_norm_grad, "cholesky": _cholesky, "triangular-solve": _triangular_solve, "fft": _fft,
+    "batch-norm-inference": _batch_norm_inference,
+    "batch-norm-training": _batch_norm_training,
+    "batch-norm-grad": _batch_norm_grad,
+    "cholesky": _cholesky,
+    "triangular-solve": _triangular_solve,
+    "fft": _fft,
 }

@@ -1,4 +1,5 @@
 """Opcodes that move elements."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -139,9 +140,21 @@ def _set_dimension_size(ev: Evaluator, instr: Instr, args: list[Any]) -> Array:
 
 
 MEANINGS: dict[str, Meaning] = {
-    "constant": _constant, "iota": _iota, "broadcast": _broadcast, "reshape": _reshape, "bitcast": _bitcast,
-    "dynamic-reshape": _reshape, "transpose": _transpose, "reverse": _reverse, "slice": _slice, "pad": _pad,
-    "concatenate": _concatenate, "dynamic-slice": _dynamic_slice, "dynamic-update-slice": _dynamic_update_slice,
-    "gather": _gather, "get-dimension-size": _get_dimension_size, "set-dimension-size": _set_dimension_size,
+    "constant": _constant,
+    "iota": _iota,
+    "broadcast": _broadcast,
+    "reshape": _reshape,
+    "bitcast": _bitcast,
+    "dynamic-reshape": _reshape,
+    "transpose": _transpose,
+    "reverse": _reverse,
+    "slice": _slice,
+    "pad": _pad,
+    "concatenate": _concatenate,
+    "dynamic-slice": _dynamic_slice,
+    "dynamic-update-slice": _dynamic_update_slice,
+    "gather": _gather,
+    "get-dimension-size": _get_dimension_size,
+    "set-dimension-size": _set_dimension_size,
     "opt-barrier": lambda ev, instr, args: args[0],
 }

@@ -3,6 +3,7 @@
 `philox4x32` and `threefry2x32` are the ciphers; what surrounds them (counters, order of the words) is
 XLA's, so that values agree with it bit for bit.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -108,7 +109,7 @@ def random_bits(algorithm: str, state: Array, dims: Sequence[int], bits: int) ->
     else:
         low, high = (state[1], state[2]) if len(state) > 2 else (state[1], key)
         words, low, high = _philox_bits(key, low, high, dims, wide)
-        new = np.array([key, low, high][:len(state)], _U64)
+        new = np.array([key, low, high][: len(state)], _U64)
     return new, words.astype(_UNSIGNED[bits])
 
 
@@ -140,5 +141,7 @@ def _rng_get_and_update_state(ev: Evaluator, instr: Instr, args: list[Any]) -> A
 
 
 MEANINGS: dict[str, Meaning] = {
-    "rng-bit-generator": _rng_bit_generator, "rng": _rng, "rng-get-and-update-state": _rng_get_and_update_state,
+    "rng-bit-generator": _rng_bit_generator,
+    "rng": _rng,
+    "rng-get-and-update-state": _rng_get_and_update_state,
 }

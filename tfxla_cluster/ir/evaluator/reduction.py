@@ -1,4 +1,5 @@
 """Opcodes that combine elements with a called computation: reduce, windows, scatter, sort."""
+
 from __future__ import annotations
 
 import functools
@@ -48,8 +49,10 @@ def _window_rows(window: Sequence[WindowDim]) -> list[tuple[int, int, int]]:
 
 def _window_slices(where: Sequence[int], window: Sequence[WindowDim], out: Sequence[int]) -> tuple[slice, ...]:
     """What position `where` of the window sees in the padded operand, for all windows."""
-    return tuple(slice(k * w.window_dilation, k * w.window_dilation + (n - 1) * w.stride + 1 if n else 0, w.stride)
-                 for k, w, n in zip(where, window, out))
+    return tuple(
+        slice(k * w.window_dilation, k * w.window_dilation + (n - 1) * w.stride + 1 if n else 0, w.stride)
+        for k, w, n in zip(where, window, out)
+    )
 
 
 def _counts(padded: Sequence[int], window: Sequence[WindowDim]) -> list[int]:
@@ -87,8 +90,10 @@ def _select_and_scatter(ev: Evaluator, instr: Instr, args: list[Any]) -> Array:
         at = _window_slices(where, window, source.shape)
         summed = ev.apply(instr.attrs["scatter"], [out[at], source])
         out[at] = np.where(chosen == number, summed, out[at])
-    inner = tuple(slice(w.pad_low, w.pad_low + n * w.base_dilation, w.base_dilation) if w.pad_low >= 0 else slice(None)
-                  for w, n in zip(window, x.shape))
+    inner = tuple(
+        slice(w.pad_low, w.pad_low + n * w.base_dilation, w.base_dilation) if w.pad_low >= 0 else slice(None)
+        for w, n in zip(window, x.shape)
+    )
     return out[inner][tuple(slice(n) for n in x.shape)]
 
 
@@ -100,7 +105,7 @@ def _scatter(ev: Evaluator, instr: Instr, args: list[Any]) -> Any:
     vectors = index_vectors(args[count], a["index_vector_dim"])
     window_dims = list(a["update_window_dims"])
     batch_dims = [i for i in range(args[count + 1].ndim) if i not in window_dims]
-    updates = [u.transpose(*batch_dims, *window_dims) for u in args[count + 1:]]
+    updates = [u.transpose(*batch_dims, *window_dims) for u in args[count + 1 :]]
     dropped = (*a["inserted_window_dims"], *a["input_batching_dims"])
     batch_axes = batch_positions(a["scatter_indices_batching_dims"], a["index_vector_dim"])
     for where in np.ndindex(vectors.shape[:-1]):
@@ -124,6 +129,7 @@ def _order(ev: Evaluator, comp: Computation, rows: Sequence[Array]) -> Array:
     """Positions of one line (the same position in all operands) in sorted order, stable."""
     count = len(rows[0])
     if count > _PAIRWISE_LIMIT:
+
         def compare(i: int, j: int) -> int:
             if ev.run(comp, [v for r in rows for v in (r[i], r[j])]):
                 return -1
@@ -158,6 +164,10 @@ def _topk(ev: Evaluator, instr: Instr, args: list[Any]) -> Any:
 
 
 MEANINGS: dict[str, Meaning] = {
-    "reduce": _reduce, "reduce-window": _reduce_window, "select-and-scatter": _select_and_scatter,
-    "scatter": _scatter, "sort": _sort, "topk": _topk,
+    "reduce": _reduce,
+    "reduce-window": _reduce_window,
+    "select-and-scatter": _select_and_scatter,
+    "scatter": _scatter,
+    "sort": _sort,
+    "topk": _topk,
 }

@@ -4,6 +4,7 @@
 label of the broken rule. `result` is the shape the instruction claims, which some opcodes (reshape,
 broadcast, convert, ...) are free to choose within their rules; None in the builder where it is implied.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -13,9 +14,7 @@ from ..shape import Shape
 from . import combine, control, elementwise, move, other
 from .common import Case, Rule
 
-_RULES: dict[str, Rule] = {
-    **elementwise.RULES, **move.RULES, **combine.RULES, **control.RULES, **other.RULES,
-}
+_RULES: dict[str, Rule] = {**elementwise.RULES, **move.RULES, **combine.RULES, **control.RULES, **other.RULES}
 
 
 def infer(opcode: str, operands: Sequence[Shape], attrs: Mapping[str, Any], result: Shape | None = None) -> Shape:

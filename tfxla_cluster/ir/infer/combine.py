@@ -1,4 +1,5 @@
 """Opcodes that combine elements: reduce, windows, scatter, sort, dot, convolution."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -20,8 +21,11 @@ def _one_or_tuple(shapes: list[Shape]) -> Shape:
 def _operand_pairs(case: Case) -> int:
     """Half of reduce's and reduce-window's operands are initial values (rule R1)."""
     count = len(case.operands) // 2
-    fits = count and len(case.operands) == 2 * count and all(
-        case.array(count + i).rank == 0 and case.dtype(count + i) == case.dtype(i) for i in range(count))
+    fits = (
+        count
+        and len(case.operands) == 2 * count
+        and all(case.array(count + i).rank == 0 and case.dtype(count + i) == case.dtype(i) for i in range(count))
+    )
     check(bool(fits), "R1", f"{case.opcode} of ({', '.join(map(str, case.operands))})")
     return count
 
@@ -53,7 +57,8 @@ def window_size(size: Dim, w: WindowDim) -> Dim:
 
 def _check_window(case: Case, rank: int, window: tuple[WindowDim, ...]) -> None:
     fits = len(window) == rank and all(
-        dims_.sample(w.size) > 0 and w.stride > 0 and w.base_dilation > 0 and w.window_dilation > 0 for w in window)
+        dims_.sample(w.size) > 0 and w.stride > 0 and w.base_dilation > 0 and w.window_dilation > 0 for w in window
+    )
     check(fits, "R4", f"{case.opcode} of rank {rank} with window {window}")
 
 
@@ -98,10 +103,13 @@ def _scatter(case: Case) -> Shape:
     for update in map(case.array, range(count + 1, 2 * count + 1)):
         rows = [d for i, d in enumerate(update.dims) if i not in a["update_window_dims"]]
         cols = [update.dims[i] for i in a["update_window_dims"] if i < update.rank]
-        fits = (same_dims(rows, batch) and len(cols) == len(window) == len(a["update_window_dims"])
-                and all(dims_.sample(c) <= dims_.sample(w) for c, w in zip(cols, window))
-                and same(vector, len(a["scatter_dims_to_operand_dims"]))
-                and distinct(a["scatter_dims_to_operand_dims"], x.rank))
+        fits = (
+            same_dims(rows, batch)
+            and len(cols) == len(window) == len(a["update_window_dims"])
+            and all(dims_.sample(c) <= dims_.sample(w) for c, w in zip(cols, window))
+            and same(vector, len(a["scatter_dims_to_operand_dims"]))
+            and distinct(a["scatter_dims_to_operand_dims"], x.rank)
+        )
         check(fits, "V9", f"scatter of {x} at {indices} by {update} with {dict(a)}")
     _check_reducer(case, [array(case.dtype(i)) for i in range(count)])
     return _one_or_tuple([array(case.dtype(i), case.array(i).dims) for i in range(count)])
@@ -111,9 +119,12 @@ def _dot(case: Case) -> Shape:
     x, y, a = case.array(0), case.array(1), case.attrs
     left, right = a["lhs_contracting_dims"], a["rhs_contracting_dims"]
     left_batch, right_batch = a["lhs_batch_dims"], a["rhs_batch_dims"]
-    fits = (distinct((*left, *left_batch), x.rank) and distinct((*right, *right_batch), y.rank)
-            and same_dims([x.dims[d] for d in left], [y.dims[d] for d in right])
-            and same_dims([x.dims[d] for d in left_batch], [y.dims[d] for d in right_batch]))
+    fits = (
+        distinct((*left, *left_batch), x.rank)
+        and distinct((*right, *right_batch), y.rank)
+        and same_dims([x.dims[d] for d in left], [y.dims[d] for d in right])
+        and same_dims([x.dims[d] for d in left_batch], [y.dims[d] for d in right_batch])
+    )
     check(fits, "D1", f"dot of {x} and {y} with {dict(a)}")
     rows = tuple(d for i, d in enumerate(x.dims) if i not in left and i not in left_batch)
     cols = tuple(d for i, d in enumerate(y.dims) if i not in right and i not in right_batch)
@@ -125,15 +136,25 @@ def _convolution(case: Case) -> Shape:
     x, kernel, n = case.array(0), case.array(1), case.attrs["dim_labels"]
     groups, batches = case.attrs["feature_group_count"], case.attrs["batch_group_count"]
     rank = len(n.lhs_spatial) + 2
-    named = ((n.lhs_batch, n.lhs_feature, *n.lhs_spatial), (n.rhs_input, n.rhs_output, *n.rhs_spatial),
-             (n.out_batch, n.out_feature, *n.out_spatial))
-    check(x.rank == kernel.rank == rank and all(len(m) == rank and distinct(m, rank) for m in named), "D2",
-          f"convolution of {x} and {kernel} with {n}")
+    named = (
+        (n.lhs_batch, n.lhs_feature, *n.lhs_spatial),
+        (n.rhs_input, n.rhs_output, *n.rhs_spatial),
+        (n.out_batch, n.out_feature, *n.out_spatial),
+    )
+    check(
+        x.rank == kernel.rank == rank and all(len(m) == rank and distinct(m, rank) for m in named),
+        "D2",
+        f"convolution of {x} and {kernel} with {n}",
+    )
     _check_window(case, rank - 2, case.attrs["window"])
     features, inputs = x.dims[n.lhs_feature], kernel.dims[n.rhs_input]
     outputs, batch = kernel.dims[n.rhs_output], x.dims[n.lhs_batch]
-    fits = (same(features, dims_.make("mul", inputs, groups)) and dims_.sample(outputs) % groups == 0
-            and dims_.sample(batch) % batches == 0 and dims_.sample(outputs) % batches == 0)
+    fits = (
+        same(features, dims_.make("mul", inputs, groups))
+        and dims_.sample(outputs) % groups == 0
+        and dims_.sample(batch) % batches == 0
+        and dims_.sample(outputs) % batches == 0
+    )
     check(fits, "D3", f"convolution of {x} and {kernel} in {groups} feature and {batches} batch groups")
     dims: list[Dim] = [0] * rank
     dims[n.out_batch] = dims_.make("floordiv", batch, batches)
@@ -147,6 +168,11 @@ def _convolution(case: Case) -> Shape:
 
 
 RULES: dict[str, Rule] = {
-    "reduce": _reduce, "reduce-window": _reduce_window, "select-and-scatter": _select_and_scatter, "sort": _sort,
-    "scatter": _scatter, "dot": _dot, "convolution": _convolution,
+    "reduce": _reduce,
+    "reduce-window": _reduce_window,
+    "select-and-scatter": _select_and_scatter,
+    "sort": _sort,
+    "scatter": _scatter,
+    "dot": _dot,
+    "convolution": _convolution,
 }

@@ -1,4 +1,5 @@
 """What all inference rules share."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -58,7 +59,8 @@ def same_shape(a: Shape, b: Shape) -> bool:
     if a is b:
         return True
     return (a.kind, a.dtype, len(a.elements)) == (b.kind, b.dtype, len(b.elements)) and (
-        same_dims(a.dims, b.dims) and all(map(same_shape, a.elements, b.elements)))
+        same_dims(a.dims, b.dims) and all(map(same_shape, a.elements, b.elements))
+    )
 
 
 def distinct(numbers: Sequence[int], rank: int) -> bool:
@@ -66,13 +68,13 @@ def distinct(numbers: Sequence[int], rank: int) -> bool:
     return len(set(numbers)) == len(numbers) and all(0 <= n < rank for n in numbers)
 
 
-def check_signature(case: Case, comp: Computation, params: Sequence[Shape], result: Shape | None,
-                    rule: str) -> None:
+def check_signature(case: Case, comp: Computation, params: Sequence[Shape], result: Shape | None, rule: str) -> None:
     """`comp` takes `params` and returns `result` (None: anything)."""
     have = [p.shape for p in comp.params]
     fits = len(have) == len(params) and all(map(same_shape, have, params))
     if not fits:
-        broken(rule, f"{case.opcode} calls {comp.name}({', '.join(map(str, have))}) "
-                     f"with ({', '.join(map(str, params))})")
+        broken(
+            rule, f"{case.opcode} calls {comp.name}({', '.join(map(str, have))}) with ({', '.join(map(str, params))})"
+        )
     if result is not None and not same_shape(comp.root.shape, result):
         broken(rule, f"{comp.name} returns {comp.root.shape}, {case.opcode} wants {result}")

@@ -1,4 +1,5 @@
 """Control flow and tuples."""
+
 from __future__ import annotations
 
 from ..dtype import PRED
@@ -21,15 +22,21 @@ def _branches(case: Case) -> tuple[Computation, ...]:
         check(case.dtype(0) == PRED and case.array(0).rank == 0, "F2", f"conditional on {case.array(0)}")
         return pair[0], pair[1]
     branches = case.attrs.get("branch_computations") or ()
-    check(bool(branches) and case.array(0).rank == 0 and case.dtype(0).name in ("s32", "pred"), "F2",
-          f"conditional on {case.array(0)} with {len(branches)} branches")
+    check(
+        bool(branches) and case.array(0).rank == 0 and case.dtype(0).name in ("s32", "pred"),
+        "F2",
+        f"conditional on {case.array(0)} with {len(branches)} branches",
+    )
     return tuple(branches)
 
 
 def _conditional(case: Case) -> Shape:
     branches = _branches(case)
-    check(len(case.operands) == 1 + len(branches), "F2",
-          f"conditional has {len(case.operands) - 1} arguments for {len(branches)} branches")
+    check(
+        len(case.operands) == 1 + len(branches),
+        "F2",
+        f"conditional has {len(case.operands) - 1} arguments for {len(branches)} branches",
+    )
     for branch, argument in zip(branches, case.operands[1:]):
         check_signature(case, branch, [argument], branches[0].root.shape, "F2")
     return branches[0].root.shape
@@ -71,7 +78,13 @@ def _same(case: Case) -> Shape:
 
 
 RULES: dict[str, Rule] = {
-    "while": _while, "conditional": _conditional, "call": _call, "fusion": _fusion, "map": _map,
-    "tuple": _tuple, "get-tuple-element": _get_tuple_element, "opt-barrier": _same,
+    "while": _while,
+    "conditional": _conditional,
+    "call": _call,
+    "fusion": _fusion,
+    "map": _map,
+    "tuple": _tuple,
+    "get-tuple-element": _get_tuple_element,
+    "opt-barrier": _same,
     "add-dependency": _same,
 }

@@ -1,4 +1,5 @@
 """Elementwise opcodes."""
+
 from __future__ import annotations
 
 from ..dtype import DTYPES, PRED
@@ -13,18 +14,44 @@ _NUMBER = _INEXACT | _INT
 _ANY = _NUMBER | _PRED
 # opcode -> kinds of element type it works on (rule E3); those not listed take any.
 _KINDS: dict[str, set[str]] = {
-    **dict.fromkeys((
-        "acos", "acosh", "asin", "asinh", "atan", "atanh", "cosine", "cosh", "exponential",
-        "exponential-minus-one", "log", "log-plus-one", "logistic", "rsqrt", "sine", "sinh", "sqrt", "tan",
-        "tanh", "cbrt"), _INEXACT),
-    **dict.fromkeys((
-        "ceil", "erf", "floor", "is-finite", "round-nearest-afz", "round-nearest-even", "reduce-precision",
-    ), _FLOAT),
+    **dict.fromkeys(
+        (
+            "acos",
+            "acosh",
+            "asin",
+            "asinh",
+            "atan",
+            "atanh",
+            "cosine",
+            "cosh",
+            "exponential",
+            "exponential-minus-one",
+            "log",
+            "log-plus-one",
+            "logistic",
+            "rsqrt",
+            "sine",
+            "sinh",
+            "sqrt",
+            "tan",
+            "tanh",
+            "cbrt",
+        ),
+        _INEXACT,
+    ),
+    **dict.fromkeys(
+        ("ceil", "erf", "floor", "is-finite", "round-nearest-afz", "round-nearest-even", "reduce-precision"), _FLOAT
+    ),
     **dict.fromkeys(("abs", "negate", "sign", "power", "divide", "subtract"), _NUMBER),
     **dict.fromkeys(("and", "or", "xor", "not"), _INT | _PRED),
-    **dict.fromkeys((
-        "popcnt", "count-leading-zeros", "shift-left", "shift-right-arithmetic", "shift-right-logical"), _INT),
-    "atan2": _INEXACT, "remainder": _FLOAT | _INT, "real": _INEXACT, "imag": _INEXACT, "complex": _FLOAT,
+    **dict.fromkeys(
+        ("popcnt", "count-leading-zeros", "shift-left", "shift-right-arithmetic", "shift-right-logical"), _INT
+    ),
+    "atan2": _INEXACT,
+    "remainder": _FLOAT | _INT,
+    "real": _INEXACT,
+    "imag": _INEXACT,
+    "complex": _FLOAT,
 }
 _PART = {"c64": "f32", "c128": "f64"}
 _WHOLE = {"f32": "c64", "f64": "c128"}
@@ -89,8 +116,11 @@ def _complex(case: Case) -> Shape:
 def _select(case: Case) -> Shape:
     check(case.dtype(0).kind == "pred", "E3", f"select's predicate is {case.dtype(0)}")
     _check_equal(case, 1, 2)
-    check(same_dims(case.array(0).dims, case.array(1).dims) or case.array(0).rank == 0, "E1",
-          f"select of {case.array(0)}, {case.array(1)}")
+    check(
+        same_dims(case.array(0).dims, case.array(1).dims) or case.array(0).rank == 0,
+        "E1",
+        f"select of {case.array(0)}, {case.array(1)}",
+    )
     return array(case.dtype(1), case.array(1).dims)
 
 
@@ -110,8 +140,16 @@ def _copy(case: Case) -> Shape:
 RULES: dict[str, Rule] = {
     **{op.name: _unary for op in OPCODES.values() if op.category == "elementwise" and op.arity == 1},
     **{op.name: _binary for op in OPCODES.values() if op.category == "elementwise" and op.arity == 2},
-    "compare": _compare, "is-finite": _is_finite, "convert": _convert, "stochastic-convert": _convert,
-    "real": _part, "imag": _part, "abs": _part, "complex": _complex, "select": _select, "clamp": _clamp,
+    "compare": _compare,
+    "is-finite": _is_finite,
+    "convert": _convert,
+    "stochastic-convert": _convert,
+    "real": _part,
+    "imag": _part,
+    "abs": _part,
+    "complex": _complex,
+    "select": _select,
+    "clamp": _clamp,
     "copy": _copy,
 }
 del RULES["bitcast-convert"]

@@ -1,4 +1,5 @@
 """Opcodes that move elements: broadcast, reshape, slice, gather, ..."""
+
 from __future__ import annotations
 
 from .. import dim as dims_
@@ -68,8 +69,7 @@ def slice_size(start: Dim, limit: Dim, stride: int) -> Dim:
 def _slice(case: Case) -> Shape:
     x, rows = case.array(0), case.attrs["slice"]
     sample = [(dims_.sample(a), dims_.sample(b), c) for a, b, c in rows]
-    fits = len(rows) == x.rank and all(
-        0 <= a <= b <= dims_.sample(d) and c > 0 for (a, b, c), d in zip(sample, x.dims))
+    fits = len(rows) == x.rank and all(0 <= a <= b <= dims_.sample(d) and c > 0 for (a, b, c), d in zip(sample, x.dims))
     check(fits, "V4", f"slice of {x} by {rows}")
     return array(case.dtype(0), tuple(slice_size(*row) for row in rows))
 
@@ -86,8 +86,11 @@ def padded_size(size: Dim, low: Dim, high: Dim, interior: int) -> Dim:
 def _pad(case: Case) -> Shape:
     x, rows = case.array(0), case.attrs["padding"]
     scalar = case.array(1).rank == 0 and case.dtype(1) == case.dtype(0)
-    check(len(rows) == x.rank and all(r[2] >= 0 for r in rows) and scalar, "V5",
-          f"pad of {x} with {case.array(1)} by {rows}")
+    check(
+        len(rows) == x.rank and all(r[2] >= 0 for r in rows) and scalar,
+        "V5",
+        f"pad of {x} with {case.array(1)} by {rows}",
+    )
     return array(case.dtype(0), tuple(padded_size(d, *row) for d, row in zip(x.dims, rows)))
 
 
@@ -98,11 +101,14 @@ def _concatenate(case: Case) -> Shape:
     size: Dim = 0
     for i in range(len(case.operands)):
         x = case.array(i)
-        fits = x.rank == first.rank and x.dtype == first.dtype and all(
-            same(a, b) for d, (a, b) in enumerate(zip(x.dims, first.dims)) if d != axis)
+        fits = (
+            x.rank == first.rank
+            and x.dtype == first.dtype
+            and all(same(a, b) for d, (a, b) in enumerate(zip(x.dims, first.dims)) if d != axis)
+        )
         check(fits, "V6", f"concatenate of {first} and {x} in {axis}")
         size = dims_.make("add", size, x.dims[axis])
-    return array(case.dtype(0), (*total.dims[:axis], size, *total.dims[axis + 1:]))
+    return array(case.dtype(0), (*total.dims[:axis], size, *total.dims[axis + 1 :]))
 
 
 def _check_indices(case: Case, first: int, rank: int) -> None:
@@ -121,8 +127,11 @@ def _dynamic_slice(case: Case) -> Shape:
 
 def _dynamic_update_slice(case: Case) -> Shape:
     x, update = case.array(0), case.array(1)
-    fits = update.rank == x.rank and update.dtype == x.dtype and all(
-        dims_.sample(u) <= dims_.sample(d) for u, d in zip(update.dims, x.dims))
+    fits = (
+        update.rank == x.rank
+        and update.dtype == x.dtype
+        and all(dims_.sample(u) <= dims_.sample(d) for u, d in zip(update.dims, x.dims))
+    )
     check(fits, "V7", f"dynamic-update-slice of {x} by {update}")
     _check_indices(case, 2, x.rank)
     return array(case.dtype(0), x.dims)
@@ -140,18 +149,33 @@ def _gather(case: Case) -> Shape:
     window = [s for i, s in enumerate(sizes) if i not in dropped]
     rank = len(batch) + len(window)
     vector = indices.dims[a["index_vector_dim"]] if a["index_vector_dim"] < indices.rank else 1
-    fits = (len(sizes) == x.rank and len(a["offset_dims"]) == len(window) and distinct(a["offset_dims"], rank)
-            and distinct(a["start_index_map"], x.rank) and same(vector, len(a["start_index_map"]))
-            and all(dims_.sample(s) <= dims_.sample(d) for s, d in zip(sizes, x.dims))
-            and len(a["operand_batching_dims"]) == len(a["start_indices_batching_dims"]))
+    fits = (
+        len(sizes) == x.rank
+        and len(a["offset_dims"]) == len(window)
+        and distinct(a["offset_dims"], rank)
+        and distinct(a["start_index_map"], x.rank)
+        and same(vector, len(a["start_index_map"]))
+        and all(dims_.sample(s) <= dims_.sample(d) for s, d in zip(sizes, x.dims))
+        and len(a["operand_batching_dims"]) == len(a["start_indices_batching_dims"])
+    )
     check(fits, "V9", f"gather of {x} at {indices} with {dict(a)}")
     take, rest = iter(window), iter(batch)
     return array(case.dtype(0), tuple(next(take) if i in a["offset_dims"] else next(rest) for i in range(rank)))
 
 
 RULES: dict[str, Rule] = {
-    "broadcast": _broadcast, "reshape": _reshape, "dynamic-reshape": _reshape, "bitcast": _bitcast,
-    "bitcast-convert": _bitcast_convert, "transpose": _transpose, "reverse": _reverse, "iota": _iota,
-    "slice": _slice, "pad": _pad, "concatenate": _concatenate, "dynamic-slice": _dynamic_slice,
-    "dynamic-update-slice": _dynamic_update_slice, "gather": _gather,
+    "broadcast": _broadcast,
+    "reshape": _reshape,
+    "dynamic-reshape": _reshape,
+    "bitcast": _bitcast,
+    "bitcast-convert": _bitcast_convert,
+    "transpose": _transpose,
+    "reverse": _reverse,
+    "iota": _iota,
+    "slice": _slice,
+    "pad": _pad,
+    "concatenate": _concatenate,
+    "dynamic-slice": _dynamic_slice,
+    "dynamic-update-slice": _dynamic_update_slice,
+    "gather": _gather,
 }

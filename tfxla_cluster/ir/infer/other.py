@@ -1,4 +1,5 @@
 """Constants, batch norm, linear algebra, fft, dynamic sizes, random bits."""
+
 from __future__ import annotations
 
 from .. import dim as dims_
@@ -15,8 +16,12 @@ _COMPLEX = {"f32": "c64", "f64": "c128"}
 def _fits(value: Literal, shape: Shape) -> bool:
     if isinstance(value, tuple):
         return shape.is_tuple and len(value) == len(shape.elements) and all(map(_fits, value, shape.elements))
-    return shape.is_array and shape.dtype is not None and value.dtype == shape.dtype.numpy and (
-        value.shape == shape.sample_dims)
+    return (
+        shape.is_array
+        and shape.dtype is not None
+        and value.dtype == shape.dtype.numpy
+        and (value.shape == shape.sample_dims)
+    )
 
 
 def _constant(case: Case) -> Shape:
@@ -29,8 +34,11 @@ def _check_vectors(case: Case, vectors: range) -> Shape:
     x, feature = case.array(0), case.attrs["feature_index"]
     check(0 <= feature < x.rank, "O1", f"{case.opcode} of {x} with feature {feature}")
     for i in vectors:
-        check(same_dims(case.array(i).dims, [x.dims[feature]]) and case.dtype(i) == case.dtype(0), "O1",
-              f"{case.opcode} of {x} with {case.array(i)}")
+        check(
+            same_dims(case.array(i).dims, [x.dims[feature]]) and case.dtype(i) == case.dtype(0),
+            "O1",
+            f"{case.opcode} of {x} with {case.array(i)}",
+        )
     return array(case.dtype(0), (x.dims[feature],))
 
 
@@ -52,8 +60,11 @@ def _batch_norm_grad(case: Case) -> Shape:
 
 def _check_square(case: Case) -> None:
     x = case.array(0)
-    check(x.rank >= 2 and same(x.dims[-1], x.dims[-2]) and case.dtype(0).kind in ("float", "complex"), "O2",
-          f"{case.opcode} of {x}")
+    check(
+        x.rank >= 2 and same(x.dims[-1], x.dims[-2]) and case.dtype(0).kind in ("float", "complex"),
+        "O2",
+        f"{case.opcode} of {x}",
+    )
 
 
 def _cholesky(case: Case) -> Shape:
@@ -77,24 +88,30 @@ def _fft(case: Case) -> Shape:
     check(1 <= len(lengths) <= 3 and len(lengths) <= x.rank and name in wants, "O3", f"{kind} of {x} by {lengths}")
     sizes = list(lengths)
     before = [*lengths[:-1], lengths[-1] // 2 + 1] if kind == "IRFFT" else list(lengths)
-    check(same_dims(x.dims[-len(sizes):], before), "O3", f"{kind} of {x} by {lengths}")
+    check(same_dims(x.dims[-len(sizes) :], before), "O3", f"{kind} of {x} by {lengths}")
     if kind == "RFFT":
         sizes[-1] = dims_.make("add", dims_.make("floordiv", sizes[-1], 2), 1)
     dtype = DTYPES[_COMPLEX[name]] if kind == "RFFT" else DTYPES[_REAL[name]] if kind == "IRFFT" else case.dtype(0)
-    return array(dtype, (*x.dims[:-len(sizes)], *sizes))
+    return array(dtype, (*x.dims[: -len(sizes)], *sizes))
 
 
 def _get_dimension_size(case: Case) -> Shape:
     x = case.array(0)
-    check(len(case.attrs["dimensions"]) == 1 and distinct(case.attrs["dimensions"], x.rank), "O4",
-          f"get-dimension-size of {x}")
+    check(
+        len(case.attrs["dimensions"]) == 1 and distinct(case.attrs["dimensions"], x.rank),
+        "O4",
+        f"get-dimension-size of {x}",
+    )
     return array(S32)
 
 
 def _set_dimension_size(case: Case) -> Shape:
     x = case.array(0)
-    check(len(case.attrs["dimensions"]) == 1 and distinct(case.attrs["dimensions"], x.rank), "O4",
-          f"set-dimension-size of {x}")
+    check(
+        len(case.attrs["dimensions"]) == 1 and distinct(case.attrs["dimensions"], x.rank),
+        "O4",
+        f"set-dimension-size of {x}",
+    )
     return case.claimed() if case.result is not None else array(case.dtype(0), x.dims)
 
 
@@ -102,8 +119,11 @@ def _rng_bit_generator(case: Case) -> Shape:
     state, out = case.array(0), case.result
     size = dims_.sample(state.dims[0]) if state.rank == 1 else 0
     any_size = case.attrs["algorithm"] == "rng_default"
-    check(state.rank == 1 and state.dtype in (U64, DTYPES["u32"]) and (any_size or size in (2, 3, 4)), "O5",
-          f"rng-bit-generator with state {state}")
+    check(
+        state.rank == 1 and state.dtype in (U64, DTYPES["u32"]) and (any_size or size in (2, 3, 4)),
+        "O5",
+        f"rng-bit-generator with state {state}",
+    )
     check(out is not None and out.is_tuple and len(out.elements) == 2, "A4", "rng-bit-generator gives (state, bits)")
     assert out is not None
     return tuple_of(state, out.elements[1])
@@ -115,8 +135,15 @@ def _after_all(case: Case) -> Shape:
 
 
 RULES: dict[str, Rule] = {
-    "constant": _constant, "batch-norm-inference": _batch_norm_inference,
-    "batch-norm-training": _batch_norm_training, "batch-norm-grad": _batch_norm_grad, "cholesky": _cholesky,
-    "triangular-solve": _triangular_solve, "fft": _fft, "get-dimension-size": _get_dimension_size,
-    "set-dimension-size": _set_dimension_size, "rng-bit-generator": _rng_bit_generator, "after-all": _after_all,
+    "constant": _constant,
+    "batch-norm-inference": _batch_norm_inference,
+    "batch-norm-training": _batch_norm_training,
+    "batch-norm-grad": _batch_norm_grad,
+    "cholesky": _cholesky,
+    "triangular-solve": _triangular_solve,
+    "fft": _fft,
+    "get-dimension-size": _get_dimension_size,
+    "set-dimension-size": _set_dimension_size,
+    "rng-bit-generator": _rng_bit_generator,
+    "after-all": _after_all,
 }

@@ -2,6 +2,7 @@
 
 `_PLAIN` covers attributes that are one field; the rest have a pair of functions.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -11,39 +12,85 @@ from ..node import ConvDims, WindowDim
 
 # attribute -> field, where the value is copied as it is (a repeated field as a tuple).
 _PLAIN = {
-    "parameter_number": "parameter_number", "index": "tuple_index", "exponent_bits": "exponent_bits",
-    "mantissa_bits": "mantissa_bits", "feature_index": "feature_index", "channel_id": "channel_id",
-    "delta": "delta", "k": "k", "largest": "largest", "is_stable": "is_stable", "direction": "comparison_direction",
-    "indices_are_sorted": "indices_are_sorted", "unique_indices": "unique_indices", "epsilon": "epsilon",
-    "feature_group_count": "feature_group_count", "batch_group_count": "batch_group_count", "kind": "fusion_kind",
-    "custom_call_target": "custom_call_target", "custom_call_has_side_effect": "custom_call_has_side_effect",
-    "constrain_layout": "constrain_layout", "use_global_device_ids": "use_global_device_ids",
+    "parameter_number": "parameter_number",
+    "index": "tuple_index",
+    "exponent_bits": "exponent_bits",
+    "mantissa_bits": "mantissa_bits",
+    "feature_index": "feature_index",
+    "channel_id": "channel_id",
+    "delta": "delta",
+    "k": "k",
+    "largest": "largest",
+    "is_stable": "is_stable",
+    "direction": "comparison_direction",
+    "indices_are_sorted": "indices_are_sorted",
+    "unique_indices": "unique_indices",
+    "epsilon": "epsilon",
+    "feature_group_count": "feature_group_count",
+    "batch_group_count": "batch_group_count",
+    "kind": "fusion_kind",
+    "custom_call_target": "custom_call_target",
+    "custom_call_has_side_effect": "custom_call_has_side_effect",
+    "constrain_layout": "constrain_layout",
+    "use_global_device_ids": "use_global_device_ids",
     "is_host_transfer": "is_host_transfer",
 }
 _LISTS = {
-    "dimensions": "dimensions", "dynamic_slice_sizes": "dynamic_slice_sizes", "fft_length": "fft_length",
+    "dimensions": "dimensions",
+    "dynamic_slice_sizes": "dynamic_slice_sizes",
+    "fft_length": "fft_length",
     "slice_sizes": "gather_slice_sizes",
 }
 _DOT = {
-    "lhs_contracting_dims": "lhs_contracting_dimensions", "rhs_contracting_dims": "rhs_contracting_dimensions",
-    "lhs_batch_dims": "lhs_batch_dimensions", "rhs_batch_dims": "rhs_batch_dimensions",
+    "lhs_contracting_dims": "lhs_contracting_dimensions",
+    "rhs_contracting_dims": "rhs_contracting_dimensions",
+    "lhs_batch_dims": "lhs_batch_dimensions",
+    "rhs_batch_dims": "rhs_batch_dimensions",
 }
-_GATHER = ("offset_dims", "collapsed_slice_dims", "start_index_map", "operand_batching_dims",
-           "start_indices_batching_dims")
-_SCATTER = ("update_window_dims", "inserted_window_dims", "scatter_dims_to_operand_dims", "input_batching_dims",
-            "scatter_indices_batching_dims")
+_GATHER = (
+    "offset_dims",
+    "collapsed_slice_dims",
+    "start_index_map",
+    "operand_batching_dims",
+    "start_indices_batching_dims",
+)
+_SCATTER = (
+    "update_window_dims",
+    "inserted_window_dims",
+    "scatter_dims_to_operand_dims",
+    "input_batching_dims",
+    "scatter_indices_batching_dims",
+)
 _ENUMS = {
     "fft_type": ("fft_type", ("FFT", "IFFT", "RFFT", "IRFFT")),
     "distribution": ("distribution", ("rng_invalid", "rng_uniform", "rng_normal")),
-    "api_version": ("custom_call_api_version", (
-        "", "API_VERSION_ORIGINAL", "API_VERSION_STATUS_RETURNING", "API_VERSION_STATUS_RETURNING_UNIFIED",
-        "API_VERSION_TYPED_FFI")),
+    "api_version": (
+        "custom_call_api_version",
+        (
+            "",
+            "API_VERSION_ORIGINAL",
+            "API_VERSION_STATUS_RETURNING",
+            "API_VERSION_STATUS_RETURNING_UNIFIED",
+            "API_VERSION_TYPED_FFI",
+        ),
+    ),
 }
 _RNG_ALGORITHMS = ("rng_default", "rng_three_fry", "rng_philox")
 _DOT_ALGORITHMS = (
-    "", "any_f8_any_f8_f32", "any_f8_any_f8_f32_fast_accum", "f16_f16_f16", "f16_f16_f32", "bf16_bf16_bf16",
-    "bf16_bf16_f32", "bf16_bf16_f32_x3", "bf16_bf16_f32_x6", "tf32_tf32_f32", "tf32_tf32_f32_x3", "f32_f32_f32",
-    "f64_f64_f64", "bf16_bf16_f32_x9",
+    "",
+    "any_f8_any_f8_f32",
+    "any_f8_any_f8_f32_fast_accum",
+    "f16_f16_f16",
+    "f16_f16_f32",
+    "bf16_bf16_bf16",
+    "bf16_bf16_f32",
+    "bf16_bf16_f32_x3",
+    "bf16_bf16_f32_x6",
+    "tf32_tf32_f32",
+    "tf32_tf32_f32_x3",
+    "f32_f32_f32",
+    "f64_f64_f64",
+    "bf16_bf16_f32_x9",
 )
 _PRECISIONS = ("default", "high", "highest")
 _TRANSPOSES = ("TRANSPOSE_INVALID", "NO_TRANSPOSE", "TRANSPOSE", "ADJOINT")
@@ -75,25 +122,40 @@ def _enum(field: str, names: tuple[str, ...]) -> tuple[Read, Write]:
 
 def _read_window(p: Any) -> tuple[WindowDim, ...]:
     return tuple(
-        WindowDim(d.size, d.stride, d.padding_low, d.padding_high, d.base_dilation, d.window_dilation,
-                  d.window_reversal)
-        for d in p.window.dimensions)
+        WindowDim(
+            d.size, d.stride, d.padding_low, d.padding_high, d.base_dilation, d.window_dilation, d.window_reversal
+        )
+        for d in p.window.dimensions
+    )
 
 
 def _write_window(p: Any, value: tuple[WindowDim, ...]) -> None:
     p.window.SetInParent()
     for w in value:
         p.window.dimensions.add(
-            size=w.size, stride=w.stride, padding_low=w.pad_low, padding_high=w.pad_high,
-            base_dilation=w.base_dilation, window_dilation=w.window_dilation, window_reversal=w.reversal)
+            size=w.size,
+            stride=w.stride,
+            padding_low=w.pad_low,
+            padding_high=w.pad_high,
+            base_dilation=w.base_dilation,
+            window_dilation=w.window_dilation,
+            window_reversal=w.reversal,
+        )
 
 
 def _read_dim_labels(p: Any) -> ConvDims:
     d = p.convolution_dimension_numbers
     return ConvDims(
-        d.input_batch_dimension, d.input_feature_dimension, tuple(d.input_spatial_dimensions),
-        d.kernel_input_feature_dimension, d.kernel_output_feature_dimension, tuple(d.kernel_spatial_dimensions),
-        d.output_batch_dimension, d.output_feature_dimension, tuple(d.output_spatial_dimensions))
+        d.input_batch_dimension,
+        d.input_feature_dimension,
+        tuple(d.input_spatial_dimensions),
+        d.kernel_input_feature_dimension,
+        d.kernel_output_feature_dimension,
+        tuple(d.kernel_spatial_dimensions),
+        d.output_batch_dimension,
+        d.output_feature_dimension,
+        tuple(d.output_spatial_dimensions),
+    )
 
 
 def _write_dim_labels(p: Any, v: ConvDims) -> None:
@@ -203,7 +265,8 @@ CODECS: dict[str, tuple[Read, Write]] = {
     "iota_dimension": (lambda p: p.dimensions[0], lambda p, v: p.dimensions.append(v)),
     "transpose_a": (
         lambda p: _TRANSPOSES[p.triangular_solve_options.transpose_a],
-        lambda p, v: setattr(p.triangular_solve_options, "transpose_a", _TRANSPOSES.index(v))),
+        lambda p, v: setattr(p.triangular_solve_options, "transpose_a", _TRANSPOSES.index(v)),
+    ),
     "type": (lambda p: p.comparison_type, _write_comparison),
     "window": (_read_window, _write_window),
     "dim_labels": (_read_dim_labels, _write_dim_labels),
@@ -223,8 +286,11 @@ COMMON: dict[str, tuple[Read, Read, Write]] = {
     "operand_precision": (
         lambda p: any(p.precision_config.operand_precision) if p.HasField("precision_config") else False,
         lambda p: tuple(_PRECISIONS[v] for v in p.precision_config.operand_precision),
-        lambda p, v: p.precision_config.operand_precision.extend(map(_PRECISIONS.index, v))),
+        lambda p, v: p.precision_config.operand_precision.extend(map(_PRECISIONS.index, v)),
+    ),
     "frontend_attributes": (
         lambda p: p.HasField("frontend_attributes") and p.frontend_attributes.map,
-        lambda p: tuple(sorted((e.key, e.value) for e in p.frontend_attributes.map)), _write_strings),
+        lambda p: tuple(sorted((e.key, e.value) for e in p.frontend_attributes.map)),
+        _write_strings,
+    ),
 }

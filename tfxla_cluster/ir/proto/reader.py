@@ -1,4 +1,5 @@
 """HloModuleProto or HloProto bytes -> Module."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -52,9 +53,11 @@ class _Reader:
         if entry is None:
             raise ParseError(f"the module proto '{proto.name}' has no entry computation")
         aliases = tuple(
-            Alias(tuple(e.output_shape_index), e.parameter_number, tuple(e.parameter_shape_index),
-                  e.kind == _MUST_ALIAS)
-            for e in proto.input_output_alias.entries)
+            Alias(
+                tuple(e.output_shape_index), e.parameter_number, tuple(e.parameter_shape_index), e.kind == _MUST_ALIAS
+            )
+            for e in proto.input_output_alias.entries
+        )
         return Module(proto.name, entry, aliases, proto.HasField("schedule"))
 
     def _computation(self, comp: Any) -> Computation:
@@ -82,8 +85,9 @@ class _Reader:
             raise ParseError(f"instruction '{p.name}' has the unknown opcode '{opcode}'")
         try:
             operands = tuple([instrs[i] if i in instrs else instrs[local[i & 0xFFFFFFFF]] for i in p.operand_ids])
-            control = tuple([instrs[i] if i in instrs else instrs[local[i & 0xFFFFFFFF]]
-                             for i in p.control_predecessor_ids])
+            control = tuple(
+                [instrs[i] if i in instrs else instrs[local[i & 0xFFFFFFFF]] for i in p.control_predecessor_ids]
+            )
             called = [self.computations[i] for i in p.called_computation_ids]
         except KeyError as missing:
             raise ParseError(f"instruction '{p.name}' uses {missing}, which is not defined before it") from None

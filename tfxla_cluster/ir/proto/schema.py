@@ -3,6 +3,7 @@
 Only the fields the IR keeps are listed; others are skipped by protobuf when read. Numbers are those
 of xla/service/hlo.proto and xla/xla_data.proto (tests compare them with TensorFlow's own).
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -80,7 +81,15 @@ FrontendAttributes: 1 map MapEntry*
 MapEntry: 1 key string, 2 value string
 """
 _SCALARS = {
-    "string": 9, "bytes": 12, "int64": 3, "int32": 5, "uint32": 13, "uint64": 4, "bool": 8, "float": 2, "double": 1,
+    "string": 9,
+    "bytes": 12,
+    "int64": 3,
+    "int32": 5,
+    "uint32": 13,
+    "uint64": 4,
+    "bool": 8,
+    "float": 2,
+    "double": 1,
 }
 _PACKAGE = "tfxla_cluster.xla"
 
@@ -106,8 +115,10 @@ def _build() -> dict[str, Any]:
             _field(message, text)
     pool = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(file.SerializeToString())
-    return {m.name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{m.name}"))
-            for m in file.message_type}
+    return {
+        m.name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{m.name}"))
+        for m in file.message_type
+    }
 
 
 MESSAGES: dict[str, Any] = _build()

@@ -1,4 +1,5 @@
 """Shapes and literals between protos and the IR."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -15,8 +16,15 @@ from ..text.shapes import bounded_dim
 _TUPLE, _OPAQUE, _TOKEN = 13, 14, 17
 # Fields that hold numbers; every other dtype lies in a field of bytes, `<name>s`.
 _NUMBERS = {
-    "pred": "preds", "s32": "s32s", "s64": "s64s", "u32": "u32s", "u64": "u64s", "f32": "f32s", "f64": "f64s",
-    "c64": "c64s", "c128": "c128s",
+    "pred": "preds",
+    "s32": "s32s",
+    "s64": "s64s",
+    "u32": "u32s",
+    "u64": "u64s",
+    "f32": "f32s",
+    "f64": "f64s",
+    "c64": "c64s",
+    "c128": "c128s",
 }
 _PARTS = {"c64": np.float32, "c128": np.float64}
 

@@ -1,4 +1,5 @@
 """Module -> HloModuleProto bytes."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -22,8 +23,11 @@ def write(module: Module) -> bytes:
     proto.host_program_shape.CopyFrom(proto.computations[-1].program_shape)
     for alias in module.aliases:
         proto.input_output_alias.entries.add(
-            output_shape_index=alias.output_index, parameter_number=alias.parameter,
-            parameter_shape_index=alias.parameter_index, kind=2 if alias.must else 1)
+            output_shape_index=alias.output_index,
+            parameter_number=alias.parameter,
+            parameter_shape_index=alias.parameter_index,
+            kind=2 if alias.must else 1,
+        )
     if module.is_scheduled:
         for comp in proto.computations:
             entry = proto.schedule.sequences.add(key=comp.id)

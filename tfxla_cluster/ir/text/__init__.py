@@ -1,4 +1,5 @@
 """HLO text: `parse` and `render`. XLA's own parser accepts what `render` writes."""
+
 from __future__ import annotations
 
 from .parser import parse

@@ -1,4 +1,5 @@
 """Attribute values in HLO text: a reader and a writer for each kind of `attributes.KINDS`."""
+
 from __future__ import annotations
 
 import re
@@ -20,6 +21,7 @@ _IOTA = re.compile(r"\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?")
 
 
 # --- readers: (scan, computations by name) -> value -------------------------------------------
+
 
 def _ints(scan: Scanner, _: Mapping[str, Computation]) -> tuple[int, ...]:
     start = scan.pos
@@ -69,8 +71,13 @@ def _window(scan: Scanner, _: Mapping[str, Computation]) -> tuple[WindowDim, ...
 def _window_dim(row: dict[str, str]) -> WindowDim:
     low, _, high = row.get("pad", "0_0").partition("_")
     return WindowDim(
-        int(row["size"]), int(row.get("stride", 1)), int(low), int(high or low),
-        int(row.get("lhs_dilate", 1)), int(row.get("rhs_dilate", 1)), row.get("rhs_reversal", "0") != "0",
+        int(row["size"]),
+        int(row.get("stride", 1)),
+        int(low),
+        int(high or low),
+        int(row.get("lhs_dilate", 1)),
+        int(row.get("rhs_dilate", 1)),
+        row.get("rhs_reversal", "0") != "0",
     )
 
 
@@ -80,9 +87,15 @@ def _dim_labels(scan: Scanner, _: Mapping[str, Computation]) -> ConvDims:
     spatial = [str(i) for i in range(len(lhs) - 2)]
     try:
         return ConvDims(
-            lhs.index("b"), lhs.index("f"), tuple(map(lhs.index, spatial)),
-            rhs.index("i"), rhs.index("o"), tuple(map(rhs.index, spatial)),
-            out.index("b"), out.index("f"), tuple(map(out.index, spatial)),
+            lhs.index("b"),
+            lhs.index("f"),
+            tuple(map(lhs.index, spatial)),
+            rhs.index("i"),
+            rhs.index("o"),
+            tuple(map(rhs.index, spatial)),
+            out.index("b"),
+            out.index("f"),
+            tuple(map(out.index, spatial)),
         )
     except ValueError:
         scan.fail(f"dim_labels {found.group()} lack a dimension", found.start())
@@ -135,7 +148,7 @@ def raw_value(scan: Scanner) -> str:
     if scan.peek('"'):
         start = scan.pos
         scan.string()
-        return scan.text[start:scan.pos]
+        return scan.text[start : scan.pos]
     found = scan.match(_VALUE) or scan.fail("expected a value")
     return found.group()
 
@@ -167,6 +180,7 @@ READERS: dict[str, Callable[[Scanner, Mapping[str, Computation]], Any]] = {
 
 
 # --- writers: value -> text --------------------------------------------------------------------
+
 
 def number(value: Any) -> str:
     """An integer; an expression as its sample with the expression in a comment."""

@@ -1,4 +1,5 @@
 """The stack frame tables of newer HLO text: which file and line a `stack_frame_id` means."""
+
 from __future__ import annotations
 
 import re

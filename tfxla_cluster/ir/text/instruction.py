@@ -1,4 +1,5 @@
 """Instructions in HLO text: `ROOT %name = shape opcode(operands), attribute=value, ...`."""
+
 from __future__ import annotations
 
 import re
@@ -19,10 +20,20 @@ from .shapes import is_shape_next, parse_shape
 # The frontend attribute that carries `Instr.sources` where they are more than metadata's op_name.
 SOURCES_KEY = "tfxla_sources"
 # Attributes that XLA prints and that carry nothing the IR keeps.
-_IGNORED = frozenset((
-    "origin", "statistics", "parameter_replication", "operand_layout_constraints", "output_to_operand_aliasing",
-    "custom_call_schedule", "async_execution_thread", "outfeed_shape", "cross_program_prefetch_index", "domain",
-))
+_IGNORED = frozenset(
+    (
+        "origin",
+        "statistics",
+        "parameter_replication",
+        "operand_layout_constraints",
+        "output_to_operand_aliasing",
+        "custom_call_schedule",
+        "async_execution_thread",
+        "outfeed_shape",
+        "cross_program_prefetch_index",
+        "domain",
+    )
+)
 _OPCODE = re.compile(r"[a-z][a-z0-9\-]*")
 
 
@@ -96,8 +107,9 @@ class Body:
         name = self.scan.name("an operand")
         return self.instrs.get(name) or self.scan.fail(f"operand '{name}' is not defined before its use", start)
 
-    def _finish(self, name: str, opcode: str, shape: Shape, operands: tuple[Instr, ...],
-                attrs: dict[str, Any], start: int) -> Instr:
+    def _finish(
+        self, name: str, opcode: str, shape: Shape, operands: tuple[Instr, ...], attrs: dict[str, Any], start: int
+    ) -> Instr:
         metadata = NO_METADATA
         control: tuple[Instr, ...] = ()
         order = ""

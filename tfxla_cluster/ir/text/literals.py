@@ -1,4 +1,5 @@
 """Literals in HLO text: `{ { 1, nan }, { -inf, -0.0 } }`, `(1.5, {1, 2})`, `{...}`."""
+
 from __future__ import annotations
 
 import re

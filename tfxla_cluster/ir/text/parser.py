@@ -1,4 +1,5 @@
 """The parser of HLO text: old and new forms, with and without `%`, signatures and operand shapes."""
+
 from __future__ import annotations
 
 import re
@@ -95,5 +96,4 @@ def _index(text: str) -> tuple[int, ...]:
 
 def _aliases(header: dict[str, str]) -> tuple[Alias, ...]:
     rows = _ALIAS.findall(header.get("input_output_alias", ""))
-    return tuple(Alias(_index(out), int(number), _index(at), kind == "must-alias")
-                 for out, number, at, kind in rows)
+    return tuple(Alias(_index(out), int(number), _index(at), kind == "must-alias") for out, number, at, kind in rows)

@@ -1,4 +1,5 @@
 """The printer of HLO text, in XLA's form."""
+
 from __future__ import annotations
 
 from .. import attributes
@@ -17,8 +18,10 @@ def render(module: Module, *, elide_literals: bool = False, metadata: bool = Tru
     With all literals it replays; `elide_literals` writes `{...}` for those of more than 10 elements;
     `metadata` False leaves that out.
     """
-    comps = [render_computation(c, entry=c is module.entry, elide_literals=elide_literals, metadata=metadata)
-             for c in module.computations()]
+    comps = [
+        render_computation(c, entry=c is module.entry, elide_literals=elide_literals, metadata=metadata)
+        for c in module.computations()
+    ]
     return _header(module) + "\n\n" + "\n\n".join(comps) + "\n"
 
 
@@ -42,8 +45,9 @@ def _alias(alias: Alias) -> str:
     return f"{_index(alias.output_index)}: ({alias.parameter}, {_index(alias.parameter_index)}, {kind})"
 
 
-def render_computation(comp: Computation, *, entry: bool = False, elide_literals: bool = False,
-                       metadata: bool = True) -> str:
+def render_computation(
+    comp: Computation, *, entry: bool = False, elide_literals: bool = False, metadata: bool = True
+) -> str:
     """One computation: signature, then a line an instruction."""
     params = ", ".join(f"{p.name}: {render_shape(p.shape, layout=False)}" for p in comp.params)
     head = f"{'ENTRY ' if entry else ''}%{comp.name} ({params}) -> {render_shape(comp.root.shape, layout=False)} {{"
@@ -86,9 +90,15 @@ def _attributes(instr: Instr) -> list[str]:
 
 
 def _metadata(metadata: Metadata) -> str:
-    parts = [f"{key}={quote(value)}" for key, value in (
-        ("op_type", metadata.op_type), ("op_name", metadata.op_name), ("source_file", metadata.source_file),
-    ) if value]
+    parts = [
+        f"{key}={quote(value)}"
+        for key, value in (
+            ("op_type", metadata.op_type),
+            ("op_name", metadata.op_name),
+            ("source_file", metadata.source_file),
+        )
+        if value
+    ]
     if metadata.source_line:
         parts.append(f"source_line={metadata.source_line}")
     return " ".join(parts)

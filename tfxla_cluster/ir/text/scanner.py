@@ -1,4 +1,5 @@
 """The scanner of HLO text: a position in a string, regular expressions, errors with file:line:column."""
+
 from __future__ import annotations
 
 import re
@@ -81,7 +82,7 @@ class Scanner:
             self.fail(f"expected '{literal}'{' ' + where if where else ''}, found {self._found()}")
 
     def _found(self) -> str:
-        rest = self.text[self.pos:self.pos + 20].split("\n")[0]
+        rest = self.text[self.pos : self.pos + 20].split("\n")[0]
         return f"'{rest}'" if self.pos < len(self.text) else "the end of the text"
 
     def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
@@ -144,5 +145,5 @@ class Scanner:
                     self.fail(f"unbalanced '{token}'", found.start())
                 if not stack:
                     self.pos = found.end()
-                    return self.text[start:self.pos]
+                    return self.text[start : self.pos]
         return self.fail("a bracket is never closed", start)

@@ -1,4 +1,5 @@
 """Shapes in HLO text: `f32[2,<=8]{1,0:T(8,128)}`, `(f32[], s32[2])`, `token[]`."""
+
 from __future__ import annotations
 
 import re
@@ -83,8 +84,10 @@ def render_dim(dim: Dim) -> str:
 def render_shape(shape: Shape, layout: bool = True) -> str:
     """The shape as XLA prints it; `layout` adds `{1,0}` to arrays of rank 1 and more."""
     if shape.is_tuple:
-        parts = [f"/*index={i}*/{render_shape(e, layout)}" if i and i % 5 == 0 else render_shape(e, layout)
-                 for i, e in enumerate(shape.elements)]
+        parts = [
+            f"/*index={i}*/{render_shape(e, layout)}" if i and i % 5 == 0 else render_shape(e, layout)
+            for i, e in enumerate(shape.elements)
+        ]
         return "(" + ", ".join(parts) + ")"
     if not shape.is_array:
         return f"{shape.kind}[]"

@@ -1,4 +1,5 @@
 """algebraic-simplifier: rewrites that keep every value, NaN, infinity, signed zero and overflow included."""
+
 from __future__ import annotations
 
 from ..base import Rule, of_rules
@@ -14,5 +15,6 @@ def _joined(*tables: dict[str, list[Rule]]) -> dict[str, list[Rule]]:
 
 
 RULES = _joined(
-    moves.RULES, splats.RULES, arithmetic.RULES, logic.RULES, converts.RULES, reductions.RULES, dynamic.RULES)
+    moves.RULES, splats.RULES, arithmetic.RULES, logic.RULES, converts.RULES, reductions.RULES, dynamic.RULES
+)
 PASS = of_rules("algebraic-simplifier", RULES)

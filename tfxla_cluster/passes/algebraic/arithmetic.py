@@ -1,4 +1,5 @@
 """Arithmetic. Floats: only what gives the same bits (NaN payloads aside)."""
+
 from __future__ import annotations
 
 import math
@@ -145,8 +146,14 @@ RULES: dict[str, list[Rule]] = {
     "subtract": [subtract_zero, subtract_itself, subtract_negated],
     "divide": [divide_one, divide_power_of_two],
     "power": [small_power],
-    "negate": [twice], "not": [twice], "abs": [same_sign],
-    "maximum": [both_equal], "minimum": [both_equal],
-    "shift-left": [no_shift], "shift-right-logical": [no_shift], "shift-right-arithmetic": [no_shift],
-    "iota": [one_element_iota], "constant": [uniform_constant],
+    "negate": [twice],
+    "not": [twice],
+    "abs": [same_sign],
+    "maximum": [both_equal],
+    "minimum": [both_equal],
+    "shift-left": [no_shift],
+    "shift-right-logical": [no_shift],
+    "shift-right-arithmetic": [no_shift],
+    "iota": [one_element_iota],
+    "constant": [uniform_constant],
 }

@@ -1,4 +1,5 @@
 """Conversions. A conversion that rounds is never dropped."""
+
 from __future__ import annotations
 
 from ...ir.dtype import DType
@@ -54,6 +55,4 @@ def bitcast_chain(i: Instr) -> Instr | None:
     return make(i, "bitcast-convert", i.shape, x.operands)
 
 
-RULES: dict[str, list[Rule]] = {
-    "convert": [convert_nothing, convert_chain], "bitcast-convert": [bitcast_chain],
-}
+RULES: dict[str, list[Rule]] = {"convert": [convert_nothing, convert_chain], "bitcast-convert": [bitcast_chain]}

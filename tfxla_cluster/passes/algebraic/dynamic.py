@@ -1,4 +1,5 @@
 """Indices and sizes that are known, tuples, calls with a known branch."""
+
 from __future__ import annotations
 
 from ...ir.node import Instr
@@ -20,7 +21,8 @@ def same_tuple(i: Instr) -> Instr | None:
     whole = i.operands[0].operands[0]
     same = len(whole.shape.elements) == len(i.operands) and all(
         x.opcode == "get-tuple-element" and x.operands[0] is whole and x.attrs["index"] == n
-        for n, x in enumerate(i.operands))
+        for n, x in enumerate(i.operands)
+    )
     return whole if same else None
 
 
@@ -86,7 +88,11 @@ def known_branch(i: Instr) -> Instr | None:
 
 
 RULES: dict[str, list[Rule]] = {
-    "get-tuple-element": [tuple_element], "tuple": [same_tuple], "dynamic-slice": [known_slice],
-    "dynamic-update-slice": [whole_update], "get-dimension-size": [known_size], "set-dimension-size": [size_kept],
+    "get-tuple-element": [tuple_element],
+    "tuple": [same_tuple],
+    "dynamic-slice": [known_slice],
+    "dynamic-update-slice": [whole_update],
+    "get-dimension-size": [known_size],
+    "set-dimension-size": [size_kept],
     "conditional": [known_branch],
 }

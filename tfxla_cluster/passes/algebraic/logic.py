@@ -1,4 +1,5 @@
 """Booleans, bits, comparisons, selection."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -80,6 +81,9 @@ def select_pred(i: Instr) -> Instr | None:
 
 
 RULES: dict[str, list[Rule]] = {
-    "and": [and_or], "or": [and_or], "xor": [xor_zero], "compare": [compare_itself],
+    "and": [and_or],
+    "or": [and_or],
+    "xor": [xor_zero],
+    "compare": [compare_itself],
     "select": [select_known, select_not, select_pred],
 }

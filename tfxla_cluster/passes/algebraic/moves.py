@@ -1,4 +1,5 @@
 """Opcodes that move elements: identities, chains, and moves of a repeated scalar."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -86,8 +87,10 @@ def slice_chain(i: Instr) -> Instr | None:
     (x,) = i.operands
     if x.opcode != "slice" or not _numbers(i.attrs["slice"]) or not _numbers(x.attrs["slice"]):
         return None
-    rows = tuple((a0 + a * c0, a0 + a * c0 + (max(b - a, 1) - 1) // c * c * c0 + 1 if b > a else a0 + a * c0, c * c0)
-                 for (a0, _, c0), (a, b, c) in zip(x.attrs["slice"], i.attrs["slice"]))
+    rows = tuple(
+        (a0 + a * c0, a0 + a * c0 + (max(b - a, 1) - 1) // c * c * c0 + 1 if b > a else a0 + a * c0, c * c0)
+        for (a0, _, c0), (a, b, c) in zip(x.attrs["slice"], i.attrs["slice"])
+    )
     return make(i, "slice", i.shape, x.operands, slice=rows)
 
 
@@ -133,14 +136,19 @@ def concatenate_slices(i: Instr) -> Instr | None:
     """concatenate of neighbouring slices of x --> one slice of x"""
     axis = i.attrs["dimensions"][0]
     first = i.operands[0]
-    if any(x.opcode != "slice" or x.operands[0] is not first.operands[0] or not _numbers(x.attrs["slice"])
-           or x.attrs["slice"][axis][2] != 1 for x in i.operands):
+    if any(
+        x.opcode != "slice"
+        or x.operands[0] is not first.operands[0]
+        or not _numbers(x.attrs["slice"])
+        or x.attrs["slice"][axis][2] != 1
+        for x in i.operands
+    ):
         return None
     rows = [list(x.attrs["slice"]) for x in i.operands]
     for before, after in zip(rows, rows[1:]):
-        if before[axis][1] != after[axis][0] or before[:axis] + before[axis + 1:] != after[:axis] + after[axis + 1:]:
+        if before[axis][1] != after[axis][0] or before[:axis] + before[axis + 1 :] != after[:axis] + after[axis + 1 :]:
             return None
-    whole = (*rows[0][:axis], (rows[0][axis][0], rows[-1][axis][1], 1), *rows[0][axis + 1:])
+    whole = (*rows[0][:axis], (rows[0][axis][0], rows[-1][axis][1], 1), *rows[0][axis + 1 :])
     return make(i, "slice", i.shape, first.operands, slice=whole)
 
 
@@ -164,6 +172,9 @@ RULES: dict[str, list[Rule]] = {
     "slice": [empty_result, nothing_moves, slice_chain, scalar_moves, slice_of_concatenate],
     "pad": [empty_result, nothing_moves],
     "concatenate": [empty_result, nothing_moves, concatenate_parts, concatenate_slices],
-    "gather": [empty_result], "dynamic-slice": [empty_result], "convolution": [empty_result], "dot": [empty_result],
+    "gather": [empty_result],
+    "dynamic-slice": [empty_result],
+    "convolution": [empty_result],
+    "dot": [empty_result],
     "copy": [copy_nothing],
 }

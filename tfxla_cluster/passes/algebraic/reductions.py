@@ -1,4 +1,5 @@
 """Reductions and products that combine nothing, or one element."""
+
 from __future__ import annotations
 
 from ...ir.node import Instr
@@ -46,8 +47,9 @@ def reduce_after_reshape(i: Instr) -> Instr | None:
     dims = [x.shape.dims[d] for d in kept]
     renamed = tuple(kept.index(d) for d in where if d not in ones)
     operands = [reshape(i, o, dims) for o in i.operands[:count]]
-    return make(i, "reduce", i.shape, (*operands, *i.operands[count:]), dimensions=renamed,
-                to_apply=i.attrs["to_apply"])
+    return make(
+        i, "reduce", i.shape, (*operands, *i.operands[count:]), dimensions=renamed, to_apply=i.attrs["to_apply"]
+    )
 
 
 def dot_empty(i: Instr) -> Instr | None:
@@ -70,8 +72,10 @@ def dot_one(i: Instr) -> Instr | None:
     right = [d for d in range(y.shape.rank) if d not in a["rhs_batch_dims"] and d not in a["rhs_contracting_dims"]]
     places = {**{d: n for n, d in enumerate(a["lhs_batch_dims"])}, **{d: batch + n for n, d in enumerate(left)}}
     lhs = _spread(i, x, places)
-    places = {**{d: n for n, d in enumerate(a["rhs_batch_dims"])},
-              **{d: batch + len(left) + n for n, d in enumerate(right)}}
+    places = {
+        **{d: n for n, d in enumerate(a["rhs_batch_dims"])},
+        **{d: batch + len(left) + n for n, d in enumerate(right)},
+    }
     rhs = _spread(i, y, places)
     shape = array(dtype_of(i), i.shape.dims)
     product = make(i, "multiply", shape, (lhs, rhs))
@@ -98,5 +102,7 @@ def sort_one(i: Instr) -> Instr | None:
 
 
 RULES: dict[str, list[Rule]] = {
-    "reduce": [reduce_empty, reduce_one, reduce_after_reshape], "dot": [dot_empty, dot_one], "sort": [sort_one],
+    "reduce": [reduce_empty, reduce_one, reduce_after_reshape],
+    "dot": [dot_empty, dot_one],
+    "sort": [sort_one],
 }

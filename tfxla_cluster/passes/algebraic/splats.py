@@ -1,4 +1,5 @@
 """Elementwise instructions on repeated scalars: computed once, then repeated."""
+
 from __future__ import annotations
 
 from ...ir.node import Instr
@@ -23,6 +24,7 @@ def compute_once(i: Instr) -> Instr | None:
 
 
 RULES: dict[str, list[Rule]] = {
-    op.name: [compute_once] for op in OPCODES.values()
+    op.name: [compute_once]
+    for op in OPCODES.values()
     if op.category == "elementwise" and op.name not in ("map", "bitcast-convert", "copy", "stochastic-convert")
 }

@@ -2,6 +2,7 @@
 
 They stand outside, in the graph, so they hold for compiled clusters and for clusters that fell back alike.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -41,8 +42,11 @@ class Checks:
 
 def from_flags() -> Checks | None:
     """What the flags ask for; None where it is nothing."""
-    checks = Checks(flags.get("tf_xla_check_cluster_input_numerics"),
-                    flags.get("tf_xla_check_cluster_output_numerics"), flags.get("tf_xla_print_cluster_outputs"))
+    checks = Checks(
+        flags.get("tf_xla_check_cluster_input_numerics"),
+        flags.get("tf_xla_check_cluster_output_numerics"),
+        flags.get("tf_xla_print_cluster_outputs"),
+    )
     return checks if checks.inputs or checks.outputs or checks.show else None
 
 

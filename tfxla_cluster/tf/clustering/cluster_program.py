@@ -3,6 +3,7 @@
 Where the flags say so an execution does not wait for it: --tf_xla_async_compilation compiles on a thread of our
 own while TensorFlow's ops run, --tf_xla_always_defer_compilation never compiles.
 """
+
 from __future__ import annotations
 
 import atexit
@@ -29,8 +30,9 @@ _COPIED = 1 << 20  # bytes: of larger inputs no copy is kept for a later compila
 
 def make_program(function: ClusterFunction) -> Program:
     """The program of a cluster of the function that this thread is executing; it goes when that one goes."""
-    interface = function_compiler.Interface(function.name, tuple(function.input_types), frozenset(),
-                                    tuple(function.output_types), ())
+    interface = function_compiler.Interface(
+        function.name, tuple(function.input_types), frozenset(), tuple(function.output_types), ()
+    )
     caller = sources.caller()
 
     def lines() -> dict[str, str]:
@@ -144,8 +146,7 @@ class _Later:
         try:
             self.program.prepare(inputs)
         except Exception as error:  # noqa: BLE001 - on a thread of our own: it would be lost
-            trace.record("error", what=f"compiling {self.program.name}", error=type(error).__name__,
-                         message=str(error))
+            trace.record("error", what=f"compiling {self.program.name}", error=type(error).__name__, message=str(error))
         finally:
             self.pending.discard(key)
 
@@ -166,8 +167,7 @@ class _Worker:
             # After a fork the child has the object but not the thread.
             if self.thread is None or not self.thread.is_alive():
                 self.idle = threading.Lock()
-                self.thread = threading.Thread(target=self._run, args=(self.idle,), daemon=True,
-                                               name="tfxla_compile")
+                self.thread = threading.Thread(target=self._run, args=(self.idle,), daemon=True, name="tfxla_compile")
                 self.thread.start()
                 atexit.register(self._stop)
 

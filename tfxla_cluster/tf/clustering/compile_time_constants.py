@@ -1,4 +1,5 @@
 """Which values must be known when a cluster is compiled, traced back from the ops that need them."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable

@@ -3,6 +3,7 @@
 A copied constant stands for nothing but what it waits for. A node that waits for a constant (a control edge)
 waits for what the constant waits for, large or not: constants themselves are there from the start.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable

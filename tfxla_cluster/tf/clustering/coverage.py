@@ -4,6 +4,7 @@ TensorFlow does not say how often it runs a graph, but a cluster's program count
 graph with clusters every compilable op outside counts once for each run of the most executed cluster; a
 graph without clusters counts once, when it is made.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence

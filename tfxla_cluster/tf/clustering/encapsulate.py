@@ -6,6 +6,7 @@ A function called from inside a kernel would wait for the thread it runs on, so 
 graph. Control edges of members become edges of the call. Constants are copied into the cluster; values that
 the compiler must know stay arguments and are listed in `ClusterFunction.constants`.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
@@ -69,9 +70,14 @@ class _Edges:
     control: list[str]
 
 
-def encapsulate(graph_def: graph_pb2.GraphDef, graph: Graph, clustering: Clustering,
-                make_program: MakeProgram, fetched: Collection[str] = (), checks: Checks | None = None
-                ) -> tuple[graph_pb2.GraphDef, list[ClusterFunction]]:
+def encapsulate(
+    graph_def: graph_pb2.GraphDef,
+    graph: Graph,
+    clustering: Clustering,
+    make_program: MakeProgram,
+    fetched: Collection[str] = (),
+    checks: Checks | None = None,
+) -> tuple[graph_pb2.GraphDef, list[ClusterFunction]]:
     """The graph with calls in place of its clusters, and the clusters' functions.
 
     `graph` views `graph_def`, which is not changed. `fetched`: names that must still exist.
@@ -115,8 +121,12 @@ def encapsulate(graph_def: graph_pb2.GraphDef, graph: Graph, clustering: Cluster
 def _add_stand_in(result: graph_pb2.GraphDef, graph: Graph, i: int) -> None:
     """A node of the member's name that passes on the call's results (its inputs are rewired to the call)."""
     name, types = graph.nodes[i].name, graph.output_types(i)
-    node = result.node.add(name=name, op="IdentityN" if len(types) > 1 else "Identity", device=graph.nodes[i].device,
-                           input=[f"{name}:{port}" if port else name for port in range(len(types))])
+    node = result.node.add(
+        name=name,
+        op="IdentityN" if len(types) > 1 else "Identity",
+        device=graph.nodes[i].device,
+        input=[f"{name}:{port}" if port else name for port in range(len(types))],
+    )
     if len(types) > 1:
         node.attr["T"].list.type.extend(types)
     else:
@@ -138,16 +148,23 @@ def _edges(graph: Graph, cluster: Cluster, cluster_of: dict[int, Cluster], fetch
             else:
                 inputs[source, port] = None
         control.update(dict.fromkeys(graph.nodes[s].name for s in waits_for(graph, i) if s not in members))
-    outputs = {(s, port): None for i in cluster.members for u in graph.users[i] if cluster_of.get(u) is not cluster
-               for s, port in graph.data[u] if s == i}
+    outputs = {
+        (s, port): None
+        for i in cluster.members
+        for u in graph.users[i]
+        if cluster_of.get(u) is not cluster
+        for s, port in graph.data[u]
+        if s == i
+    }
     for i in cluster.members:
         if graph.nodes[i].name in fetched:
             outputs.update(dict.fromkeys((i, port) for port in range(len(graph.output_types(i)))))
     return _Edges(list(inputs), list(constants), list(outputs), list(control))
 
 
-def cluster_function(graph: Graph, cluster: Cluster, inputs: list[tuple[int, int]], constants: list[int],
-                     outputs: list[tuple[int, int]]) -> ClusterFunction:
+def cluster_function(
+    graph: Graph, cluster: Cluster, inputs: list[tuple[int, int]], constants: list[int], outputs: list[tuple[int, int]]
+) -> ClusterFunction:
     """The members as a FunctionDef: `inputs` become its arguments, `outputs` its results, both in this order."""
     name = f"tfxla_{cluster.name}"
     fdef = function_pb2.FunctionDef()
@@ -163,12 +180,20 @@ def cluster_function(graph: Graph, cluster: Cluster, inputs: list[tuple[int, int
     for k, (source, port) in enumerate(outputs):
         fdef.signature.output_arg.add(name=f"tfxla_result_{k}", type=types[source][port])
         fdef.ret[f"tfxla_result_{k}"] = f"{graph.nodes[source].name}:{graph.output_name(source, port)}"
-    library = reachable([c for i in cluster.members for c in graphs.callees(graph.nodes[i])]
-                        + [graph.nodes[i].op for i in cluster.members], graph.functions)
+    library = reachable(
+        [c for i in cluster.members for c in graphs.callees(graph.nodes[i])]
+        + [graph.nodes[i].op for i in cluster.members],
+        graph.functions,
+    )
     return ClusterFunction(
-        name, fdef, [a.type for a in fdef.signature.input_arg], [a.type for a in fdef.signature.output_arg],
+        name,
+        fdef,
+        [a.type for a in fdef.signature.input_arg],
+        [a.type for a in fdef.signature.output_arg],
         tuple(k for k, source in enumerate(inputs) if source in cluster.constants),
-        [graph.nodes[i].name for i in cluster.members], library)
+        [graph.nodes[i].name for i in cluster.members],
+        library,
+    )
 
 
 def _add_member(node: NodeDef, graph: Graph, i: int, members: set[int], place: dict[tuple[int, int], str]) -> None:
@@ -186,8 +211,9 @@ def _add_member(node: NodeDef, graph: Graph, i: int, members: set[int], place: d
     node.input.extend(f"^{graph.nodes[s].name}" for s in waits_for(graph, i) if s in members)
 
 
-def reachable(names: Sequence[str],
-              functions: dict[str, function_pb2.FunctionDef]) -> dict[str, function_pb2.FunctionDef]:
+def reachable(
+    names: Sequence[str], functions: dict[str, function_pb2.FunctionDef]
+) -> dict[str, function_pb2.FunctionDef]:
     """The functions among `names`, and all that they call."""
     found: dict[str, function_pb2.FunctionDef] = {}
     stack = list(names)
@@ -200,8 +226,15 @@ def reachable(names: Sequence[str],
     return found
 
 
-def _add_call(result: graph_pb2.GraphDef, graph: Graph, cluster: Cluster, function: ClusterFunction, edges: _Edges,
-              program: Program, checks: Checks | None) -> None:
+def _add_call(
+    result: graph_pb2.GraphDef,
+    graph: Graph,
+    cluster: Cluster,
+    function: ClusterFunction,
+    edges: _Edges,
+    program: Program,
+    checks: Checks | None,
+) -> None:
     """The ready and call nodes, and the two branch functions. Data inputs still name the original producers."""
     data = [f"{graph.nodes[s].name}:{port}" if port else graph.nodes[s].name for s, port in edges.inputs]
     if checks is not None:

@@ -1,4 +1,5 @@
 """`tfxla_cluster.explain(fn, *args)`: why each op would or would not be in a cluster."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -29,8 +30,9 @@ def explain(fn: Callable[..., Any], *args: Any) -> str:
     clustering = find_clusters(graph, checker, options, frozenset())
     where = {i: cluster.name for cluster in clustering.clusters for i in cluster.members}
     lines = sources.all_lines(concrete.name.decode() if isinstance(concrete.name, bytes) else concrete.name)
-    return "\n".join(_line(graph.nodes[i], where.get(i), clustering.decisions.get(i), lines)
-                     for i in range(len(graph.nodes)))
+    return "\n".join(
+        _line(graph.nodes[i], where.get(i), clustering.decisions.get(i), lines) for i in range(len(graph.nodes))
+    )
 
 
 def _line(node: Any, cluster: str | None, decision: Any, lines: dict[str, str]) -> str:

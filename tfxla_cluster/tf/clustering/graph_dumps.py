@@ -1,4 +1,5 @@
 """The clustering graphs as files, named and laid out as TensorFlow's own: `mark_for_compilation*.pbtxt`."""
+
 from __future__ import annotations
 
 from google.protobuf import text_format

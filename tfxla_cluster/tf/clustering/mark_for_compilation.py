@@ -5,6 +5,7 @@ declustering (what has no business in a cluster) -> size rules. Constants take n
 copies of those that it reads. Variables are read before and written after a cluster, so an order between a write
 and a later read is an ordinary path through a node that is no candidate, and never closes a cycle.
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -54,8 +55,11 @@ class Options:
         words = [w.strip() for w in str(flags.get("tf_xla_cluster_exclude_ops")).split(",")]
         return cls(
             global_jit=level > 0 and bool(flags.get("tf_xla_cpu_global_jit")),
-            min_size=flags.get("tf_xla_min_cluster_size"), max_size=flags.get("tf_xla_max_cluster_size"),
-            fuel=_process_fuel, only=only, excluded=frozenset(filter(None, words)),
+            min_size=flags.get("tf_xla_min_cluster_size"),
+            max_size=flags.get("tf_xla_max_cluster_size"),
+            fuel=_process_fuel,
+            only=only,
+            excluded=frozenset(filter(None, words)),
             deadness=not flags.get("tf_xla_disable_deadness_safety_checks_for_debugging"),
         )
 
@@ -115,8 +119,13 @@ class Clustering:
         return {i: cluster for cluster in self.clusters for i in cluster.members}
 
 
-def find_clusters(graph: Graph, checker: Checker, options: Options, preserve: Collection[str] = (),
-                  name: Callable[[], str] | None = None) -> Clustering:
+def find_clusters(
+    graph: Graph,
+    checker: Checker,
+    options: Options,
+    preserve: Collection[str] = (),
+    name: Callable[[], str] | None = None,
+) -> Clustering:
     """Cluster a graph. `preserve`: names of nodes that must stay as they are (feeds, kept ops).
 
     `name` makes cluster names (default as --tf_xla_deterministic_cluster_names says).
@@ -128,15 +137,19 @@ def find_clusters(graph: Graph, checker: Checker, options: Options, preserve: Co
     weights = [0 if colours[i] == NO_COLOUR else 1 for i in range(len(graph))]
     merge_order = order + list(range(len(graph), len(sources)))
     padding = len(sources) - len(graph)
-    merged = merge(sources, _frame_order(sources, merge_order) if padding else order,
-                   colours + [NO_COLOUR] * padding, weights + [0] * padding, options.max_size)
+    merged = merge(
+        sources,
+        _frame_order(sources, merge_order) if padding else order,
+        colours + [NO_COLOUR] * padding,
+        weights + [0] * padding,
+        options.max_size,
+    )
     groups: dict[int, list[int]] = {}
     for i in order:
         if colours[i] != NO_COLOUR:
             groups.setdefault(merged.cluster[i], []).append(i)
-    neighbours = _Neighbours.of(sources[:len(graph)])
-    return _finish(graph, neighbours, list(groups.values()), decisions, options, merged.refused,
-                   name or _namer(graph))
+    neighbours = _Neighbours.of(sources[: len(graph)])
+    return _finish(graph, neighbours, list(groups.values()), decisions, options, merged.refused, name or _namer(graph))
 
 
 _same_hash: Counter[str] = Counter()
@@ -157,8 +170,9 @@ def _namer(graph: Graph) -> Callable[[], str]:
     return name
 
 
-def _candidates(graph: Graph, order: list[int], checker: Checker, options: Options,
-                preserve: frozenset[str]) -> dict[int, Decision]:
+def _candidates(
+    graph: Graph, order: list[int], checker: Checker, options: Options, preserve: frozenset[str]
+) -> dict[int, Decision]:
     """The nodes that may not be clustered, each with its reason; Const nodes are never in it."""
     found: dict[int, Decision] = {}
     for i in order:
@@ -216,8 +230,11 @@ def _exit_frames(graph: Graph, positions: dict[str, int]) -> dict[int, int]:
     for i, node in enumerate(graph.nodes):
         if node.op in graphs.ENTERS:
             positions.setdefault(frames[i], len(graph) + len(positions))
-    return {i: positions[frames[i]] for i, node in enumerate(graph.nodes)
-            if node.op in graphs.EXITS and frames[i] in positions}
+    return {
+        i: positions[frames[i]]
+        for i, node in enumerate(graph.nodes)
+        if node.op in graphs.EXITS and frames[i] in positions
+    }
 
 
 def _frame_order(sources: list[list[int]], nodes: list[int]) -> list[int]:
@@ -279,8 +296,15 @@ class _Neighbours:
         return cls(sources, users)
 
 
-def _finish(graph: Graph, neighbours: _Neighbours, groups: list[list[int]], decisions: dict[int, Decision],
-            options: Options, refused: dict[str, int], name: Callable[[], str]) -> Clustering:
+def _finish(
+    graph: Graph,
+    neighbours: _Neighbours,
+    groups: list[list[int]],
+    decisions: dict[int, Decision],
+    options: Options,
+    refused: dict[str, int],
+    name: Callable[[], str],
+) -> Clustering:
     clusters: list[Cluster] = []
     for members in groups:
         kept = _decluster(graph, neighbours, members, decisions)
@@ -297,12 +321,13 @@ def _worth_it(graph: Graph, members: list[int], options: Options) -> Decision:
     forced = any(graph.nodes[i].op in _WHOLE or attr(graph.nodes[i], "_XlaCompile") is True for i in members)
     if size >= options.min_size or (forced and size):
         return Decision(True)
-    return no("too_small", f"its cluster would have {size} operations, fewer than "
-                           f"--tf_xla_min_cluster_size={options.min_size}")
+    return no(
+        "too_small",
+        f"its cluster would have {size} operations, fewer than --tf_xla_min_cluster_size={options.min_size}",
+    )
 
 
-def _decluster(graph: Graph, neighbours: _Neighbours, members: list[int],
-               decisions: dict[int, Decision]) -> list[int]:
+def _decluster(graph: Graph, neighbours: _Neighbours, members: list[int], decisions: dict[int, Decision]) -> list[int]:
     """Take out, from the edges inwards, what a cluster should not hold. Taking out a first or last node is safe:
     no path can lead out of the cluster and back through it."""
     inside = set(members)

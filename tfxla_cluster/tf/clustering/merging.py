@@ -6,6 +6,7 @@ colour and level that touch can be merged all at once, since no path between the
 date (Pearce and Kelly, "A dynamic topological sort algorithm for directed acyclic graphs", 2006), and refuses an
 edge beside which another path runs.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -22,8 +23,14 @@ class Merged:
     refused: dict[str, int] = field(default_factory=dict)
 
 
-def merge(sources: Sequence[Sequence[int]], order: Sequence[int], colour: Sequence[int], weight: Sequence[int],
-          max_size: int, work_limit: int | None = None) -> Merged:
+def merge(
+    sources: Sequence[Sequence[int]],
+    order: Sequence[int],
+    colour: Sequence[int],
+    weight: Sequence[int],
+    max_size: int,
+    work_limit: int | None = None,
+) -> Merged:
     """Merge along edges between nodes of equal colour (NO_COLOUR: never).
 
     `sources[i]`: producers of node i; `order`: topological; `weight`: what counts towards `max_size`.
@@ -75,8 +82,14 @@ class _Union:
 class _Quotient:
     """The graph of clusters: neighbours as sets of representatives, `rank` a topological numbering."""
 
-    def __init__(self, sources: Sequence[Sequence[int]], order: Sequence[int], colour: Sequence[int],
-                 weight: Sequence[int], union: _Union) -> None:
+    def __init__(
+        self,
+        sources: Sequence[Sequence[int]],
+        order: Sequence[int],
+        colour: Sequence[int],
+        weight: Sequence[int],
+        union: _Union,
+    ) -> None:
         self.union, self.colour = union, colour
         self.refused: dict[str, int] = {}
         self.before: dict[int, set[int]] = {}

@@ -4,6 +4,7 @@ The positive side is TensorFlow's own kernel registry (device XLA_CPU_JIT: the o
 below take away from it: TensorFlow's for automatic clustering, and ours where a compiled op would give another
 answer than the op itself. Must-compile functions ask for the registry and the callees only (`auto=False`).
 """
+
 from __future__ import annotations
 
 import functools
@@ -34,45 +35,73 @@ def _rule(rule: str, reason: str, ops: str) -> dict[str, Decision]:
 
 EXCLUDED: dict[str, Decision] = {
     **_rule("argument", "an argument or result of the graph", "_Arg _Retval _DeviceArg _DeviceRetval Placeholder"),
-    **_rule("control_flow", "routes values of lowered control flow, which stays TensorFlow's",
-            " ".join(sorted(graphs.CONTROL_FLOW)) + " ControlTrigger"),
-    **_rule("variable", "variables are read before and written after a cluster, by TensorFlow",
-            " ".join(sorted(VARIABLE_READS | VARIABLE_WRITES)) + " VarHandleOp VariableV2 VariableShape "
-            "VarIsInitializedOp"),
-    **_rule("variable_update", "updates a variable in place, which TensorFlow does without a copy",
-            "ResourceGather ResourceGatherNd ResourceScatterAdd ResourceScatterSub ResourceScatterMul "
-            "ResourceScatterDiv ResourceScatterMax ResourceScatterMin ResourceScatterUpdate ResourceScatterNdAdd "
-            "ResourceScatterNdSub ResourceScatterNdUpdate ResourceStridedSliceAssign ResourceApplyAdaMax "
-            "ResourceApplyAdadelta ResourceApplyAdagrad ResourceApplyAdagradDA ResourceApplyAdagradV2 "
-            "ResourceApplyAdam ResourceApplyAddSign ResourceApplyCenteredRMSProp ResourceApplyFtrl "
-            "ResourceApplyFtrlV2 ResourceApplyGradientDescent ResourceApplyKerasMomentum ResourceApplyMomentum "
-            "ResourceApplyPowerSign ResourceApplyProximalAdagrad ResourceApplyProximalGradientDescent "
-            "ResourceApplyRMSProp"),
-    **_rule("effect", "raises for the user: its condition is computed in the cluster, it runs after it",
-            " ".join(sorted(EFFECTS))),
-    **_rule("stateful_random", "stateful random op: compiled, its values would differ and repeat",
-            "RandomUniform RandomUniformInt RandomShuffle RandomStandardNormal TruncatedNormal Multinomial "
-            "ParameterizedTruncatedNormal"),
-    **_rule("generator_state", "advances a generator's state, which its kernel does under a lock",
-            "RngReadAndSkip RngSkip StatefulUniform StatefulUniformInt StatefulUniformFullInt "
-            "StatefulStandardNormalV2 StatefulTruncatedNormal"),
-    **_rule("random_values", "compiled, this counter-based random op would give other values than TensorFlow's",
-            "StatelessRandomUniform StatelessRandomNormal StatelessTruncatedNormal StatelessRandomUniformInt "
-            "StatelessRandomUniformFullInt StatelessMultinomial StatelessParameterizedTruncatedNormal "
-            "StatelessRandomUniformV2 StatelessRandomNormalV2 StatelessTruncatedNormalV2 "
-            "StatelessRandomGetKeyCounter StatelessRandomGetKeyCounterAlg StatelessRandomGetAlg "
-            "StochasticCastToInt"),
-    **_rule("data_dependent_size", "the size of its result depends on values: later ops could see padding",
-            "Where Unique UniqueV2 ListDiff DynamicPartition NonMaxSuppressionV3 NonMaxSuppressionV4"),
+    **_rule(
+        "control_flow",
+        "routes values of lowered control flow, which stays TensorFlow's",
+        " ".join(sorted(graphs.CONTROL_FLOW)) + " ControlTrigger",
+    ),
+    **_rule(
+        "variable",
+        "variables are read before and written after a cluster, by TensorFlow",
+        " ".join(sorted(VARIABLE_READS | VARIABLE_WRITES)) + " VarHandleOp VariableV2 VariableShape VarIsInitializedOp",
+    ),
+    **_rule(
+        "variable_update",
+        "updates a variable in place, which TensorFlow does without a copy",
+        "ResourceGather ResourceGatherNd ResourceScatterAdd ResourceScatterSub ResourceScatterMul "
+        "ResourceScatterDiv ResourceScatterMax ResourceScatterMin ResourceScatterUpdate ResourceScatterNdAdd "
+        "ResourceScatterNdSub ResourceScatterNdUpdate ResourceStridedSliceAssign ResourceApplyAdaMax "
+        "ResourceApplyAdadelta ResourceApplyAdagrad ResourceApplyAdagradDA ResourceApplyAdagradV2 "
+        "ResourceApplyAdam ResourceApplyAddSign ResourceApplyCenteredRMSProp ResourceApplyFtrl "
+        "ResourceApplyFtrlV2 ResourceApplyGradientDescent ResourceApplyKerasMomentum ResourceApplyMomentum "
+        "ResourceApplyPowerSign ResourceApplyProximalAdagrad ResourceApplyProximalGradientDescent "
+        "ResourceApplyRMSProp",
+    ),
+    **_rule(
+        "effect",
+        "raises for the user: its condition is computed in the cluster, it runs after it",
+        " ".join(sorted(EFFECTS)),
+    ),
+    **_rule(
+        "stateful_random",
+        "stateful random op: compiled, its values would differ and repeat",
+        "RandomUniform RandomUniformInt RandomShuffle RandomStandardNormal TruncatedNormal Multinomial "
+        "ParameterizedTruncatedNormal",
+    ),
+    **_rule(
+        "generator_state",
+        "advances a generator's state, which its kernel does under a lock",
+        "RngReadAndSkip RngSkip StatefulUniform StatefulUniformInt StatefulUniformFullInt "
+        "StatefulStandardNormalV2 StatefulTruncatedNormal",
+    ),
+    **_rule(
+        "random_values",
+        "compiled, this counter-based random op would give other values than TensorFlow's",
+        "StatelessRandomUniform StatelessRandomNormal StatelessTruncatedNormal StatelessRandomUniformInt "
+        "StatelessRandomUniformFullInt StatelessMultinomial StatelessParameterizedTruncatedNormal "
+        "StatelessRandomUniformV2 StatelessRandomNormalV2 StatelessTruncatedNormalV2 "
+        "StatelessRandomGetKeyCounter StatelessRandomGetKeyCounterAlg StatelessRandomGetAlg "
+        "StochasticCastToInt",
+    ),
+    **_rule(
+        "data_dependent_size",
+        "the size of its result depends on values: later ops could see padding",
+        "Where Unique UniqueV2 ListDiff DynamicPartition NonMaxSuppressionV3 NonMaxSuppressionV4",
+    ),
     **_rule("stack", "Stack op", "StackV2 StackPushV2 StackPopV2 StackCloseV2"),
-    **_rule("tensor_array", "TensorArray op",
-            "TensorArrayV3 TensorArrayGradV3 TensorArrayReadV3 TensorArrayWriteV3 TensorArrayGatherV3 "
-            "TensorArrayScatterV3 TensorArrayConcatV3 TensorArraySplitV3 TensorArraySizeV3 TensorArrayCloseV3"),
+    **_rule(
+        "tensor_array",
+        "TensorArray op",
+        "TensorArrayV3 TensorArrayGradV3 TensorArrayReadV3 TensorArrayWriteV3 TensorArrayGatherV3 "
+        "TensorArrayScatterV3 TensorArrayConcatV3 TensorArraySplitV3 TensorArraySizeV3 TensorArrayCloseV3",
+    ),
     **_rule("accuracy", "operation with numerical accuracy issues", "SelfAdjointEigV2 Svd"),
     **_rule("slow", "slow operation when compiled", "Qr MatrixInverse MatrixSolve ResizeBilinearGrad"),
-    **_rule("collective", "a collective runs in TensorFlow's runtime",
-            "CollectiveReduceV2 CollectiveAssignGroupV2 XlaAllReduce XlaReduceScatter XlaSend XlaRecv "
-            "XlaReplicaId"),
+    **_rule(
+        "collective",
+        "a collective runs in TensorFlow's runtime",
+        "CollectiveReduceV2 CollectiveAssignGroupV2 XlaAllReduce XlaReduceScatter XlaSend XlaRecv XlaReplicaId",
+    ),
 }
 """Op -> why automatic clustering leaves it alone though the bridge could lower it (or nothing could)."""
 
@@ -163,7 +192,8 @@ def resolve_ops(text: str) -> frozenset[str] | None:
     for name in names:
         if name not in GROUPS and not (op_def_registry.get(name) is not None and registrations(name)):
             raise errors_impl.InvalidArgumentError(
-                None, None, f"The operation '{name}' passed to --tf_xla_ops_to_cluster is not supported by XLA.")
+                None, None, f"The operation '{name}' passed to --tf_xla_ops_to_cluster is not supported by XLA."
+            )
         chosen |= GROUPS.get(name, {name})
     return frozenset(chosen)
 

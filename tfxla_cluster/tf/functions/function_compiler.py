@@ -1,4 +1,5 @@
 """From a registered function to a native Program: on a miss, lower at the sizes seen, compile, set guards."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +21,9 @@ from .variables import Interface
 
 
 def program(
-    interface: Interface, kind: str = "must", name: str = "",
+    interface: Interface,
+    kind: str = "must",
+    name: str = "",
     on_refusal: Callable[[UnsupportedError], None] | None = None,
 ) -> Program:
     """A Program that runs `interface.function`: op inputs are `interface.inputs` (of a variable its value), op
@@ -59,8 +62,11 @@ def failed_guards(interface: Interface, entry: Entry, inputs: Sequence[InputView
         elif len(guard.dims) != len(view.dims):
             failed.append(f"{who}: rank was {len(guard.dims)}, is {len(view.dims)}")
         else:
-            failed += [f"{who}: dim {axis} was {was}, is {now}"
-                       for axis, (was, now) in enumerate(zip(guard.dims, view.dims)) if was not in (-1, now)]
+            failed += [
+                f"{who}: dim {axis} was {was}, is {now}"
+                for axis, (was, now) in enumerate(zip(guard.dims, view.dims))
+                if was not in (-1, now)
+            ]
             if guard.value is not None and guard.value != view.bytes() and guard.dims == view.dims:
                 kind = tf.dtypes.as_dtype(guard.dtype).as_numpy_dtype
                 was_value = np.frombuffer(guard.value, kind).reshape(guard.dims).tolist()
@@ -68,16 +74,19 @@ def failed_guards(interface: Interface, entry: Entry, inputs: Sequence[InputView
     return failed
 
 
-def compile_function(interface: Interface, inputs: Sequence[InputView], kind: str, name: str,
-                     lines: Mapping[str, str] | None = None) -> Entry:
+def compile_function(
+    interface: Interface, inputs: Sequence[InputView], kind: str, name: str, lines: Mapping[str, str] | None = None
+) -> Entry:
     """Lower and compile at the sizes of `inputs`; the entry's guards are these sizes and the values used.
 
     `lines`: TF node -> the user's `file:line`, where the function's own traces do not tell.
     """
     seen = dict(zip(interface.inputs, inputs))
     args = [
-        bridge.Arg(seen[i].dtype, seen[i].dims, i in interface.resources, value=seen[i].array) if i in seen
-        else bridge.Arg(kind, (), is_resource=True) for i, kind in enumerate(interface.args)
+        bridge.Arg(seen[i].dtype, seen[i].dims, i in interface.resources, value=seen[i].array)
+        if i in seen
+        else bridge.Arg(kind, (), is_resource=True)
+        for i, kind in enumerate(interface.args)
     ]
     with trace.phase("lowering", function=name):
         lowered = _lower(interface.function, args)
@@ -85,8 +94,12 @@ def compile_function(interface: Interface, inputs: Sequence[InputView], kind: st
     if lines is None:
         lines = sources.all_lines(interface.function) if trace.directory() else {}
     request = compiler_port.CompileRequest(
-        name, kind, tuple(_words(interface, i) for i in lowered.parameters), lines,
-        tuple(f"{_words(interface, i)}: {_guard_text(v, lowered.constants.get(i))}" for i, v in seen.items()))
+        name,
+        kind,
+        tuple(_words(interface, i) for i in lowered.parameters),
+        lines,
+        tuple(f"{_words(interface, i)}: {_guard_text(v, lowered.constants.get(i))}" for i, v in seen.items()),
+    )
     loaded = compiler_port.compile_hlo(lowered.proto, request)
     return _entry(interface, inputs, lowered, loaded)
 
@@ -96,8 +109,15 @@ def _lower(function: str, args: Sequence[bridge.Arg]) -> bridge.Lowered:
         with rewritten_functions.expanded(function) as name:
             return bridge.lower(name, args)
     except LoweringError as error:
-        trace.record("error", what=f"lowering {function}", error="InvalidArgumentError", message=error.message,
-                     where=error.where, op=error.op, node=error.node)
+        trace.record(
+            "error",
+            what=f"lowering {function}",
+            error="InvalidArgumentError",
+            message=error.message,
+            where=error.where,
+            op=error.op,
+            node=error.node,
+        )
         raise tf.errors.InvalidArgumentError(None, None, str(error)) from error
 
 
@@ -114,23 +134,26 @@ def _entry(
         # A variable that lowering had to assign (function_def): its result has no place to go.
         raise UnsupportedError("a function or loop that it calls needs the value of a variable while compiling")
     parameters = tuple(position.get(arg, UNREAD) for arg in lowered.parameters)
-    sizes = tuple((s.symbol, UNREAD, s.bound) if s.is_produced else (s.symbol, parameters[s.input], s.axis)
-                  for s in loaded.sizes)
+    sizes = tuple(
+        (s.symbol, UNREAD, s.bound) if s.is_produced else (s.symbol, parameters[s.input], s.axis) for s in loaded.sizes
+    )
     values = {position[arg]: value for arg, value in lowered.constants.items()}
     generic = {(source, axis) for _, source, axis in sizes}
     guards = tuple(
-        Guard(view.dtype, tuple(-1 if (i, axis) in generic else d for axis, d in enumerate(view.dims)),
-              values.get(i))
-        for i, view in enumerate(inputs))
-    return Entry(guards, loaded.record, loaded.entry, parameters, tuple(outputs), len(loaded.outputs), sizes,
-                 keep=loaded)
+        Guard(view.dtype, tuple(-1 if (i, axis) in generic else d for axis, d in enumerate(view.dims)), values.get(i))
+        for i, view in enumerate(inputs)
+    )
+    return Entry(
+        guards, loaded.record, loaded.entry, parameters, tuple(outputs), len(loaded.outputs), sizes, keep=loaded
+    )
 
 
 def _output(kind: int, loaded: compiler_port.Loaded, result: int) -> Output:
     shape = loaded.outputs[result]
     made = {s.symbol for s in loaded.sizes if s.is_produced}
-    return Output(kind, shape.element_type.itemsize, shape.dims, result,
-                  produced=any(symbols(dim) & made for dim in shape.dims))
+    return Output(
+        kind, shape.element_type.itemsize, shape.dims, result, produced=any(symbols(dim) & made for dim in shape.dims)
+    )
 
 
 def _words(interface: Interface, arg: int) -> str:

@@ -5,6 +5,7 @@ error; what the function means then (FailedPreconditionError where it reads the 
 it only writes) stock XLA decides. A variable whose value truly is an empty vector looks the same, and is
 TensorFlow's too: nothing is lost on no elements.
 """
+
 from __future__ import annotations
 
 from typing import Any

@@ -3,6 +3,7 @@
 The native op sees tensors only. A function with variables becomes: ReadVariableOp of each -> TfxlaRun ->
 AssignVariableOp of each written one. All reads come before the op, so a failure leaves no variable changed.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -20,9 +21,18 @@ RESOURCE = tf.resource.as_datatype_enum
 READERS = frozenset({"ReadVariableOp", "VariableShape", "VarIsInitializedOp", "ResourceGather", "ResourceGatherNd"})
 _FORWARDERS = frozenset({"Identity", "IdentityN"})
 # Ops whose variable is a generator's state.
-_GENERATOR_OPS = frozenset({
-    "RngReadAndSkip", "RngSkip", "StatefulUniform", "StatefulUniformInt", "StatefulUniformFullInt",
-    "StatefulStandardNormalV2", "StatefulTruncatedNormal", "StatefulRandomBinomial"})
+_GENERATOR_OPS = frozenset(
+    {
+        "RngReadAndSkip",
+        "RngSkip",
+        "StatefulUniform",
+        "StatefulUniformInt",
+        "StatefulUniformFullInt",
+        "StatefulStandardNormalV2",
+        "StatefulTruncatedNormal",
+        "StatefulRandomBinomial",
+    }
+)
 _VALUE_ATTRS = ("dtype", "T")
 
 
@@ -86,7 +96,8 @@ def interface(function: Any, library: Library, dtypes: Mapping[int, int] | None 
     known = dtypes or {}
     args = tuple(
         (known.get(i) or uses[i].dtype or tf.float32.as_datatype_enum) if a.type == RESOURCE else a.type
-        for i, a in enumerate(signature.input_arg))
+        for i, a in enumerate(signature.input_arg)
+    )
     types = {i: known.get(i) or use.dtype for i, use in uses.items()}
     inputs = tuple(i for i in range(len(args)) if i not in uses or (uses[i].used and types[i]))
     scope = _Scope(function, library)
@@ -98,8 +109,14 @@ def interface(function: Any, library: Library, dtypes: Mapping[int, int] | None 
         inputs=inputs,
         outputs=tuple(o.type for o in signature.output_arg if o.type != RESOURCE),
         updated=tuple(i for i in sorted(uses) if uses[i].written and i in inputs),
-        handles={k: found for k, o in enumerate(signature.output_arg) if o.type == RESOURCE
-                 for found in (scope.argument(function.ret[o.name]),) if found is not None})
+        handles={
+            k: found
+            for k, o in enumerate(signature.output_arg)
+            if o.type == RESOURCE
+            for found in (scope.argument(function.ret[o.name]),)
+            if found is not None
+        },
+    )
 
 
 def _user_name(function: Any, arg: int) -> str:
@@ -192,8 +209,13 @@ def wrap(function: Any, iface: Interface, program: Program, name: str) -> Any:
     new.node_def.append(program.node(op, refs))
     finals = [op]
     for k, i in enumerate(iface.updated, len(iface.outputs)):
-        assign = _node(new, free_name(f"assign_{args[i]}", taken), "AssignVariableOp", [args[i], f"{op}:results:{k}"],
-                       iface.args[i])
+        assign = _node(
+            new,
+            free_name(f"assign_{args[i]}", taken),
+            "AssignVariableOp",
+            [args[i], f"{op}:results:{k}"],
+            iface.args[i],
+        )
         finals.append(assign.name)
     _returns(new, function, iface, args, op)
     del new.signature.control_output[:]

@@ -7,6 +7,7 @@ it runs; two sets are equal only if they certainly mean the same.
 Conditions: ('switch', predicate, branch) for one side of a Switch, ('merge', node) for the result of a Merge whose
 inputs are not the two sides of one Switch, ('frame', name) inside a v1 loop, ('loop', name) for its iterations.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,5 @@
 """Tables about TensorFlow ops, by TensorFlow's names: the groups of `--tf_xla_ops_to_cluster`, shape ops."""
+
 from __future__ import annotations
 
 _PWRED = "ArgMax ArgMin DiagPart LogSoftmax Softmax SparseSoftmaxCrossEntropyWithLogits"

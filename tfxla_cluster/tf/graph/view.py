@@ -4,6 +4,7 @@ Positions, not names, are the currency of the passes that follow: a graph of 100
 integers. Attributes are read through `attr`, because reading `node.attr['x']` inserts an empty AttrValue, which
 TensorFlow later rejects ("Failed to bind all placeholders").
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence

@@ -6,6 +6,7 @@ also learns: after it ran, the plan is made and checked to bind the very tensors
 
 Keys hold each tensor's dtype and shape, and Python scalars with their types. The names of guards are GUARDS.
 """
+
 from __future__ import annotations
 
 import functools
@@ -215,7 +216,8 @@ def make_plan(function: Any, args: tuple[Any, ...], tensors: Sequence[Any]) -> t
     from tensorflow.python.eager.polymorphic_function import function_type_utils, tracing_compilation
 
     bound = function_type_utils.canonicalize_function_inputs(
-        args, {}, function._function_type, function._default_values, function._is_pure)
+        args, {}, function._function_type, function._default_values, function._is_pure
+    )
     created = function._created_variables
     config = function._no_variable_creation_config if created else function._variable_creation_config
     if config is None:

@@ -4,6 +4,7 @@ Every eager execution of a function passes `Context.call_function`: forward, bac
 function that carries `_XlaMustCompile` gets a Route at its first call: the native op alone, or a rewritten
 function that reads and assigns its variables around the op. Other functions pass with one dictionary look-up.
 """
+
 from __future__ import annotations
 
 import threading
@@ -77,7 +78,8 @@ class Route(Fallback):
         dtypes = {i: _value_dtype(t) for i, t in enumerate(inputs) if t.dtype == tf.resource}
         self.interface = variables.interface(definition, bridge.library, {i: d for i, d in dtypes.items() if d})
         self.program = uninitialised.refuse(
-            function_compiler.program(self.interface, "must", name.decode()), self.interface)
+            function_compiler.program(self.interface, "must", name.decode()), self.interface
+        )
         self.wrapper = b""
         self.op = native_op.RUN
         self.attrs: tuple[Any, ...] = self.program.attrs
@@ -91,17 +93,19 @@ class Route(Fallback):
         context.context().add_function_def(variables.wrap(definition, self.interface, self.program, wrapper))
         self.wrapper, self.op = wrapper.encode(), wrapper
         # One op between reads and writes: nothing for grappler to do, nothing to run in parallel.
-        self.attrs = ("executor_type", "SINGLE_THREADED_EXECUTOR",
-                      "config_proto", function_utils.get_disabled_rewriter_config())
+        self.attrs = (
+            "executor_type",
+            "SINGLE_THREADED_EXECUTOR",
+            "config_proto",
+            function_utils.get_disabled_rewriter_config(),
+        )
 
     def run(self, ctx: Any, inputs: list[Any], outputs: int) -> list[Any]:
         """The function's flat outputs. Raises as the op does; nothing is changed where it raises."""
         token = cancellation.context()
         if token is None:
-            return pywrap_tfe.TFE_Py_Execute(
-                ctx._handle, ctx.device_name, self.op, inputs, self.attrs, outputs)
-        return execute.execute_with_cancellation(
-            self.op, outputs, inputs, self.attrs, ctx, token)
+            return pywrap_tfe.TFE_Py_Execute(ctx._handle, ctx.device_name, self.op, inputs, self.attrs, outputs)
+        return execute.execute_with_cancellation(self.op, outputs, inputs, self.attrs, ctx, token)
 
     def is_aliased(self, inputs: Sequence[Any]) -> bool:
         """One variable is passed twice and written: reads before and writes after would lose an update."""
@@ -152,8 +156,11 @@ class Hook:
             seed = context.global_seed()
             if seed is not None:
                 compiler_port.seed_random(int(seed))
-            for name, make in (("call_function", self._make_call), ("remove_function", self._make_remove),
-                               ("_set_global_seed", _make_set_seed)):
+            for name, make in (
+                ("call_function", self._make_call),
+                ("remove_function", self._make_remove),
+                ("_set_global_seed", _make_set_seed),
+            ):
                 original = getattr(context.Context, name)
                 self.originals[name] = original
                 setattr(context.Context, name, make(original))
@@ -237,8 +244,13 @@ class Hook:
             say_fallback(name.decode(), f"internal error: {type(error).__name__}: {error}")
             return None
         count("functions")
-        trace.record("function", name=name.decode(), route="must_compile", variables=len(route.interface.resources),
-                     updated=len(route.interface.updated))
+        trace.record(
+            "function",
+            name=name.decode(),
+            route="must_compile",
+            variables=len(route.interface.resources),
+            updated=len(route.interface.updated),
+        )
         return route
 
     def _run(self, route: Route, original: Any, ctx: Any, name: bytes, inputs: list[Any], outputs: int) -> Any:
@@ -266,8 +278,11 @@ class Hook:
         reason = str(failure)
         if flags.get("tfxla_must_compile_fallback") == "raise":
             raise tf.errors.InvalidArgumentError(
-                None, None, f"function {route.name.decode()} cannot be compiled: {reason}. "
-                "Set --tfxla_must_compile_fallback=xla to let stock XLA compile such functions") from failure
+                None,
+                None,
+                f"function {route.name.decode()} cannot be compiled: {reason}. "
+                "Set --tfxla_must_compile_fallback=xla to let stock XLA compile such functions",
+            ) from failure
         definition = bridge.function_def(route.name)
         unsafe = uncompiled.is_unsafe_in_stock(definition, bridge.library)
         route.fall_back(reason, uncompiled.copy(definition) if unsafe else None)

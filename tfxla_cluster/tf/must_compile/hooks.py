@@ -1,4 +1,5 @@
 """Install and remove the hooks of must-compile functions (H and F); thread safe, at any time."""
+
 from __future__ import annotations
 
 from . import nested

@@ -2,6 +2,7 @@
 
 It works without `enable()`: then the must-compile hook is installed for functions made here only.
 """
+
 from __future__ import annotations
 
 import functools

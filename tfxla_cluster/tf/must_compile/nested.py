@@ -8,6 +8,7 @@ Keras' train step is such a call. Keeping the node keeps its name, its control e
 where `native` reads, runs TfxlaRun and assigns, and `stock` calls the original with `_XlaMustCompile`. With
 --tfxla_must_compile_fallback=raise there is no branch: it is `native`.
 """
+
 from __future__ import annotations
 
 import threading
@@ -108,11 +109,17 @@ def _make(node: Any, callee: Any, library: Library, strict: bool) -> NestedCall:
             say_fallback(name, str(reason), unsafe)
 
     program = uninitialised.refuse(
-        function_compiler.program(interface, "must", name, refused), interface, branches=not strict)
+        function_compiler.program(interface, "must", name, refused), interface, branches=not strict
+    )
     native = variables.wrap(callee, interface, program, fresh_name(f"native_{name}"))
     count("functions")
-    trace.record("function", name=name, route="nested_must_compile", variables=len(interface.resources),
-                 updated=len(interface.updated))
+    trace.record(
+        "function",
+        name=name,
+        route="nested_must_compile",
+        variables=len(interface.resources),
+        updated=len(interface.updated),
+    )
     if strict:
         return NestedCall(native.signature.name, (native,), program, registered)
     stock = uncompiled.copy(callee) if unsafe else _stock(node, callee)

@@ -4,6 +4,7 @@ Sizes that depend on data (stock XLA then gives wrong answers or ends the proces
 compile those of floats), and tensor lists that cross the function's border (the forward part of a loop under an
 eager tape; stock XLA refuses it).
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -17,8 +18,19 @@ from ...tf2xla.must_be_constant import Library
 
 MUST_COMPILE = "_XlaMustCompile"
 VARIANT = tf.variant.as_datatype_enum
-UNSAFE_IN_STOCK = frozenset({"RandomShuffle", "Where", "Unique", "UniqueV2", "ListDiff", "DynamicPartition",
-                             "NonMaxSuppressionV3", "NonMaxSuppressionV4", "NonMaxSuppressionV5"})
+UNSAFE_IN_STOCK = frozenset(
+    {
+        "RandomShuffle",
+        "Where",
+        "Unique",
+        "UniqueV2",
+        "ListDiff",
+        "DynamicPartition",
+        "NonMaxSuppressionV3",
+        "NonMaxSuppressionV4",
+        "NonMaxSuppressionV5",
+    }
+)
 
 
 def has_variants(definition: Any) -> bool:

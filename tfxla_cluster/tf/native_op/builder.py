@@ -13,6 +13,7 @@ Sizes:   per size: input, axis (-1 and its bound: one that the run produces)
 
 `record` 0 marks an entry that says "not compilable for these inputs".
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -27,8 +28,18 @@ PPTR = PTR.as_pointer()
 VOID = ll.VoidType()
 
 PROGRAM_WORDS = ("serial", "references", "in_flight", "list", "inputs", "outputs", "executions")
-ENTRY_WORDS = ("record", "execute", "guards", "parameters", "parameter_count", "outputs", "result_count",
-               "sizes", "size_count", "executions")
+ENTRY_WORDS = (
+    "record",
+    "execute",
+    "guards",
+    "parameters",
+    "parameter_count",
+    "outputs",
+    "result_count",
+    "sizes",
+    "size_count",
+    "executions",
+)
 # Operators of a dim's postfix program; each line of `ir.dim`'s table has one.
 DIM_OPERATORS = ("const", "size", "add", "mul", "floordiv", "mod", "max", "min")
 STACK_SLOTS = 32

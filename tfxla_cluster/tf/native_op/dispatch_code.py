@@ -3,6 +3,7 @@
 An execution gets its input tensors, finds the entry whose guards they satisfy (asking Python on a miss),
 allocates the outputs and calls the entry's record through the runtime's entry point.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -69,9 +70,15 @@ def _create(module: ll.Module, addresses: Mapping[str, int], table: int, capacit
             b.atomic_rmw("add", b.gep(program, (I64(program_word("references")),)), I64(1), "seq_cst")
             b.store(b.inttoptr(address, PTR), result)
     with b.if_then(b.icmp_signed("==", b.load(result), PTR(None))):
-        c.api("TF_SetStatus", status, I32(INVALID_ARGUMENT), c.text(
-            "This graph was rewritten by tfxla_cluster in another process, or its function is gone. "
-            "Save or send the original function instead"))
+        c.api(
+            "TF_SetStatus",
+            status,
+            I32(INVALID_ARGUMENT),
+            c.text(
+                "This graph was rewritten by tfxla_cluster in another process, or its function is gone. "
+                "Save or send the original function instead"
+            ),
+        )
         c.api("TF_OpKernelConstruction_Failure", c.args[0], status)
     c.api("TF_DeleteStatus", status)
     b.ret(b.load(result))
@@ -154,8 +161,15 @@ def _inputs(c: Code, program: ll.Value, status: ll.Value) -> tuple[ll.Value, ll.
 
 
 def _find_or_compile(
-    c: Code, find: ll.Function, program: ll.Value, count: ll.Value, tensors: ll.Value, status: ll.Value,
-    miss: int, stopped: int, refusal_is_answer: bool,
+    c: Code,
+    find: ll.Function,
+    program: ll.Value,
+    count: ll.Value,
+    tensors: ll.Value,
+    status: ll.Value,
+    miss: int,
+    stopped: int,
+    refusal_is_answer: bool,
 ) -> ll.Value:
     """A slot with the entry for these inputs (null: `status` says why), calling Python on a miss."""
     b = c.b

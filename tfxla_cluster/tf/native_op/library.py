@@ -1,4 +1,5 @@
 """The process's one native library: machine code of the native ops, the table of programs, their registration."""
+
 from __future__ import annotations
 
 import atexit
@@ -24,11 +25,16 @@ RUN, READY = "TfxlaRun", "TfxlaReady"
 CAPACITY = 1 << 20
 NOT_NOW = 2  # what the callback answers where an execution is not to wait for compilation
 
-_MISS = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p),
-                         ctypes.c_void_p, ctypes.c_int64)
+_MISS = ctypes.CFUNCTYPE(
+    ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p, ctypes.c_int64
+)
 _CTYPES: dict[str, Any] = {
-    "i8*": ctypes.c_void_p, "i8**": ctypes.c_void_p, "i64*": ctypes.c_void_p, "i32": ctypes.c_int32,
-    "i64": ctypes.c_int64, "void": None,
+    "i8*": ctypes.c_void_p,
+    "i8**": ctypes.c_void_p,
+    "i64*": ctypes.c_void_p,
+    "i32": ctypes.c_int32,
+    "i64": ctypes.c_int64,
+    "void": None,
 }
 
 
@@ -159,8 +165,8 @@ class Library:
         miss = ctypes.cast(self.miss, ctypes.c_void_p).value or 0
         module = dispatch_code.build(addresses, ctypes.addressof(self.table), CAPACITY, miss, self.stopped.address)
         machine = llvm.Target.from_default_triple().create_target_machine(
-            cpu=llvm.get_host_cpu_name(), opt=2, jit=True,
-            reloc="static", codemodel="large")  # no 32-bit relocations to overflow
+            cpu=llvm.get_host_cpu_name(), opt=2, jit=True, reloc="static", codemodel="large"
+        )  # no 32-bit relocations to overflow
         parsed = llvm.parse_assembly(str(module))
         parsed.verify()
         self.engine = llvm.create_mcjit_compiler(parsed, machine)

@@ -8,6 +8,7 @@ Both are stateful. A stateless op would be folded when its inputs are constant (
 optimisation, where a failure is swallowed), merged with an equal one (the same call on random numbers twice
 must not repeat) and dropped when only its effect counts. Statefulness costs nothing at execution.
 """
+
 from __future__ import annotations
 
 import threading
@@ -24,8 +25,21 @@ from .builder import entry_word, program_word
 from .library import CAPACITY, READY, RUN, InputView, Library, describe
 from .records import Entry, Guard, Words, pack, publish
 
-__all__ = ["CAPACITY", "MAX_ENTRIES", "OPS", "READY", "RUN", "InputView", "Program", "clear", "describe",
-           "ensure_registered", "executions", "release", "usage"]
+__all__ = [
+    "CAPACITY",
+    "MAX_ENTRIES",
+    "OPS",
+    "READY",
+    "RUN",
+    "InputView",
+    "Program",
+    "clear",
+    "describe",
+    "ensure_registered",
+    "executions",
+    "release",
+    "usage",
+]
 
 OPS = (RUN, READY)
 MAX_ENTRIES = 64
@@ -44,7 +58,10 @@ class Program:
     """
 
     def __init__(
-        self, name: str, input_types: Sequence[int], output_types: Sequence[int],
+        self,
+        name: str,
+        input_types: Sequence[int],
+        output_types: Sequence[int],
         compile: Callable[[list[InputView]], Entry],
         on_refusal: Callable[[UnsupportedError], None] | None = None,
     ) -> None:
@@ -86,7 +103,8 @@ class Program:
         """Execute TfxlaRun eagerly on EagerTensors; a list of EagerTensors (nothing is recorded on tapes)."""
         ctx = context.context()
         return pywrap_tfe.TFE_Py_Execute(
-            ctx._handle, ctx.device_name, RUN, list(tensors), self.attrs, len(self.output_types))
+            ctx._handle, ctx.device_name, RUN, list(tensors), self.attrs, len(self.output_types)
+        )
 
     def node(self, name: str, inputs: Sequence[str], op: str = RUN) -> Any:
         """A NodeDef of this program's op for a FunctionDef or GraphDef (`inputs`: data, then control)."""
@@ -144,9 +162,12 @@ class Program:
             entries = [pack(entry), *self._entries]
             if len(entries) > MAX_ENTRIES:
                 entries.remove(min(entries[1:], key=lambda words: words[entry_word("executions")]))
-                trace.once(f"entries:{self.name}", f"function {self.name} is called with more than {MAX_ENTRIES} "
-                           "combinations of sizes and constants; those used least are compiled again when they "
-                           "come back. Pad its inputs to fewer sizes")
+                trace.once(
+                    f"entries:{self.name}",
+                    f"function {self.name} is called with more than {MAX_ENTRIES} "
+                    "combinations of sizes and constants; those used least are compiled again when they "
+                    "come back. Pad its inputs to fewer sizes",
+                )
             self._publish(entries)
 
     def drop(self, loaded: object) -> None:

@@ -2,6 +2,7 @@
 
 Layouts are stated in `native_builder`. A packed record keeps what it points at alive.
 """
+
 from __future__ import annotations
 
 import ctypes
@@ -105,8 +106,9 @@ def publish(program: Words, entries: Sequence[Words]) -> None:
 
 def pack(entry: Entry) -> Words:
     """The entry's record."""
-    values = [None if g.value is None else ctypes.create_string_buffer(g.value, max(len(g.value), 1))
-              for g in entry.guards]
+    values = [
+        None if g.value is None else ctypes.create_string_buffer(g.value, max(len(g.value), 1)) for g in entry.guards
+    ]
     guards: list[int] = []
     for guard, value in zip(entry.guards, values):
         guards += (guard.dtype, len(guard.dims), *guard.dims)

@@ -1,4 +1,5 @@
 """Machine code of one execution: allocate the outputs at their sizes and run the record of the entry found."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -106,8 +107,12 @@ def build(module: ll.Module, addresses: Mapping[str, int]) -> ll.Function:
         record = b.inttoptr(c.load(entry, entry_word("record")), PTR)
         code = b.call(execute, (record, inputs, results, sizes))
         with b.if_then(b.icmp_signed("!=", code, I32(0))):
-            c.api("TF_SetStatus", status, I32(INTERNAL), c.text(
-                "Compiled code of tfxla_cluster reported a failure. Please report it with the dump directory"))
+            c.api(
+                "TF_SetStatus",
+                status,
+                I32(INTERNAL),
+                c.text("Compiled code of tfxla_cluster reported a failure. Please report it with the dump directory"),
+            )
         b.atomic_rmw("add", b.gep(entry, (I64(entry_word("executions")),)), I64(1), "monotonic")
         with _outputs(c, dim, sizes, count) as out, b.if_then(out.produced, likely=False):
             _copy_produced(c, out, held)
@@ -168,8 +173,16 @@ def _outputs(c: Code, dim: ll.Function, sizes: ll.Value, count: ll.Value) -> Ite
             c.store(value, dims, axis)
             b.store(b.mul(b.load(total), value), total)
             b.store(b.gep(words, (b.add(b.mul(c.load(words, 0), I64(2)), I64(1)),)), cursor)
-        yield _Output(i, source, result, b.trunc(dtype, I32), b.icmp_signed("!=", produced, I64(0)),
-                      b.trunc(rank, I32), dims, b.load(total))
+        yield _Output(
+            i,
+            source,
+            result,
+            b.trunc(dtype, I32),
+            b.icmp_signed("!=", produced, I64(0)),
+            b.trunc(rank, I32),
+            dims,
+            b.load(total),
+        )
 
 
 def _allocate(c: Code, out: _Output, held: ll.Value, results: ll.Value) -> None:
@@ -186,8 +199,11 @@ def _allocate(c: Code, out: _Output, held: ll.Value, results: ll.Value) -> None:
                 with later:
                     c.store(c.api("TF_AllocateTensor", out.dtype, out.dims, out.rank, out.bytes), held, out.number)
                 with now:
-                    c.store(c.api("TF_AllocateOutput", context, number, out.dtype, out.dims, out.rank, out.bytes,
-                                  status), held, out.number)
+                    c.store(
+                        c.api("TF_AllocateOutput", context, number, out.dtype, out.dims, out.rank, out.bytes, status),
+                        held,
+                        out.number,
+                    )
             tensor = c.load(held, out.number)
             with b.if_else(b.icmp_signed("!=", tensor, PTR(None)), likely=True) as (there, lacking):
                 with there:
@@ -201,8 +217,9 @@ def _copy_produced(c: Code, out: _Output, held: ll.Value) -> None:
     b = c.b
     context, _, _, _, status = c.args
     with b.if_then(b.not_(c.failed(status))):
-        tensor = c.api("TF_AllocateOutput", context, b.trunc(out.number, I32), out.dtype, out.dims, out.rank,
-                       out.bytes, status)
+        tensor = c.api(
+            "TF_AllocateOutput", context, b.trunc(out.number, I32), out.dtype, out.dims, out.rank, out.bytes, status
+        )
         with b.if_then(b.icmp_signed("!=", tensor, PTR(None)), likely=True):
             c.copy(c.api("TF_TensorData", tensor), c.api("TF_TensorData", c.load(held, out.number)), out.bytes)
             c.api("TF_DeleteTensor", tensor)

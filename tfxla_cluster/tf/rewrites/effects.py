@@ -7,6 +7,7 @@ would split the cluster there. `defer` moves such edges behind the pure work; wh
 
     effect --^--> pure op --> ... --> assign      becomes      effect --^--> assign
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
@@ -20,8 +21,12 @@ from ..graph.view import Graph
 _CANNOT_WAIT = graphs.MERGES | graphs.EXITS | graphs.NEXT_ITERATIONS | {"LoopCond"}
 
 
-def defer(graph_def: graph_pb2.GraphDef, pure: Callable[[graphs.NodeDef], bool],
-          preserve: Collection[str], work_limit: int | None = None) -> graph_pb2.GraphDef:
+def defer(
+    graph_def: graph_pb2.GraphDef,
+    pure: Callable[[graphs.NodeDef], bool],
+    preserve: Collection[str],
+    work_limit: int | None = None,
+) -> graph_pb2.GraphDef:
     """The graph with effects moved behind the pure work that waits for them; the same object if none is.
 
     `pure(node)`: may the node be part of a cluster? `preserve`: names that are fetched or kept. An effect for which
@@ -32,12 +37,18 @@ def defer(graph_def: graph_pb2.GraphDef, pure: Callable[[graphs.NodeDef], bool],
 
 
 class _Deferral:
-    def __init__(self, graph_def: graph_pb2.GraphDef, pure: Callable[[graphs.NodeDef], bool],
-                 preserve: Collection[str], work_limit: int | None) -> None:
+    def __init__(
+        self,
+        graph_def: graph_pb2.GraphDef,
+        pure: Callable[[graphs.NodeDef], bool],
+        preserve: Collection[str],
+        work_limit: int | None,
+    ) -> None:
         self.graph_def, self.preserve = graph_def, preserve
         self.graph = Graph.of_graph_def(graph_def)
-        self.pure = [node.name not in preserve and (node.op in ("Const", "NoOp") or pure(node))
-                     for node in self.graph.nodes]
+        self.pure = [
+            node.name not in preserve and (node.op in ("Const", "NoOp") or pure(node)) for node in self.graph.nodes
+        ]
         self.work = 50 * len(self.graph) + 10_000 if work_limit is None else work_limit
         self.changes: dict[int, list[str]] = {}
 

@@ -7,6 +7,7 @@ An optimizer updates each moment and then reads it; without this every such pair
 the graph fixes the order of all reads and writes of the variable, outside loops, and all of them run
 under the same conditions. Writes keep their nodes, names and control edges.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
@@ -26,8 +27,9 @@ _OPAQUE = frozenset({"EagerPyFunc", "PyFunc", "PyFuncStateless", "StatefulPartit
 _LOOKERS = frozenset({"ResourceGather", "ResourceGatherNd", "VariableShape", "VarIsInitializedOp"})
 
 
-def forward(graph_def: graph_pb2.GraphDef, pure: Callable[[NodeDef], bool],
-            preserve: Collection[str] = ()) -> graph_pb2.GraphDef:
+def forward(
+    graph_def: graph_pb2.GraphDef, pure: Callable[[NodeDef], bool], preserve: Collection[str] = ()
+) -> graph_pb2.GraphDef:
     """The graph with written values passed on to later reads; the same object where there is none.
 
     A read becomes an Identity that still waits for the write, for often nothing else keeps the write from being
@@ -56,9 +58,11 @@ def _uses_by_variable(graph: Graph) -> dict[tuple[int, int], list[int]]:
                 uses.setdefault(handle, []).append(i)
             elif node.op not in _LOOKERS or position:
                 unknown.add(handle)
-    return {h: found for h, found in uses.items()
-            if h not in unknown and graph.nodes[h[0]].op in _HANDLES
-            and any(graph.nodes[i].op in _WRITES for i in found)}
+    return {
+        h: found
+        for h, found in uses.items()
+        if h not in unknown and graph.nodes[h[0]].op in _HANDLES and any(graph.nodes[i].op in _WRITES for i in found)
+    }
 
 
 @dataclass
@@ -157,8 +161,12 @@ class _Plan:
         node = self.graph.nodes[i]
         earlier = [x for x in self.opaque if self.precedes(x, i)] + ([last] if last >= 0 else [])
         read = NodeDef(name=f"{node.name}/tfxla_read", op=_READ, device=node.device, input=[node.input[0]])
-        read.input.extend(dict.fromkeys([text for text in node.input if text.startswith("^")] +
-                                        [f"^{self.graph.nodes[x].name}" for x in earlier]))
+        read.input.extend(
+            dict.fromkeys(
+                [text for text in node.input if text.startswith("^")]
+                + [f"^{self.graph.nodes[x].name}" for x in earlier]
+            )
+        )
         read.attr["dtype"].type = attr(node, "dtype")
         self.added.append(read)
         return read.name

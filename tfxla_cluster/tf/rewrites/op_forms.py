@@ -6,6 +6,7 @@
 
 In FunctionDefs only; outputs keep their names.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
@@ -19,8 +20,9 @@ from .random_ops import Builder
 
 _I32, _I64 = types_pb2.DT_INT32, types_pb2.DT_INT64
 _FLOATS = frozenset({types_pb2.DT_FLOAT, types_pb2.DT_DOUBLE, types_pb2.DT_HALF, types_pb2.DT_BFLOAT16})
-_NARROW = frozenset({types_pb2.DT_INT8, types_pb2.DT_INT16, _I32, types_pb2.DT_UINT8, types_pb2.DT_UINT16,
-                     types_pb2.DT_UINT32})
+_NARROW = frozenset(
+    {types_pb2.DT_INT8, types_pb2.DT_INT16, _I32, types_pb2.DT_UINT8, types_pb2.DT_UINT16, types_pb2.DT_UINT32}
+)
 
 Constants = Mapping[str, NodeDef]
 """Name of an output -> the Const node that gives it."""
@@ -45,8 +47,15 @@ def _mean(b: Builder, constants: Constants) -> bool:
     if kind not in _NARROW:
         return False
     wide = b.add("wide", "Cast", [b.original.input[0]], "y", SrcT=kind, DstT=_I64, Truncate=False)
-    mean = b.add("mean", "Mean", [wide, b.original.input[1]], "output", T=_I64,
-                 Tidx=attr(b.original, "Tidx", _I32), keep_dims=attr(b.original, "keep_dims", False))
+    mean = b.add(
+        "mean",
+        "Mean",
+        [wide, b.original.input[1]],
+        "output",
+        T=_I64,
+        Tidx=attr(b.original, "Tidx", _I32),
+        keep_dims=attr(b.original, "keep_dims", False),
+    )
     narrow = b.add("narrow", "Cast", [mean], "y", SrcT=_I64, DstT=kind, Truncate=False)
     b.add("", "Identity", [narrow], "output", T=kind)
     return True
@@ -81,4 +90,8 @@ def _upper_bound(b: Builder, constants: Constants) -> bool:
 
 
 _FORMS: dict[str, Callable[[Builder, Constants], bool]] = {
-    "Mean": _mean, "LeftShift": _shift, "RightShift": _shift, "UpperBound": _upper_bound}
+    "Mean": _mean,
+    "LeftShift": _shift,
+    "RightShift": _shift,
+    "UpperBound": _upper_bound,
+}

@@ -4,6 +4,7 @@
 
 As ops they cost more than the kernel, so only whole compiled functions are rewritten.
 """
+
 from __future__ import annotations
 
 import math
@@ -34,12 +35,15 @@ def _normal(b: Builder, wide: int, dtype: int) -> None:
     square = b.add("square", "Mul", [log, b.constant("minus_two", kind(-2))], T=wide)
     radius = b.add("radius", "Sqrt", [square], "y", T=wide)
     angle = _angle(b, v, wide)
-    parts = [b.add(f"{op}_part", "Mul", [b.add(op.lower(), op, [angle], "y", T=wide), radius], T=wide)
-             for op in ("Sin", "Cos")]
+    parts = [
+        b.add(f"{op}_part", "Mul", [b.add(op.lower(), op, [angle], "y", T=wide), radius], T=wide)
+        for op in ("Sin", "Cos")
+    ]
     both = b.add("both", "ConcatV2", [*parts, b.constant("axis", np.int32(1))], "output", N=2, T=wide, Tidx=_I32)
     flat = _reshape(b, "flat", both, b.constant("all", np.array([-1], np.int32)), wide, _I32)
-    first = b.add("first", "Slice", [flat, b.constant("start", np.array([0], np.int32)), count], "output",
-                  T=wide, Index=_I32)
+    first = b.add(
+        "first", "Slice", [flat, b.constant("start", np.array([0], np.int32)), count], "output", T=wide, Index=_I32
+    )
     shaped = _reshape(b, "shaped", first, b.original.input[0], wide, attr(b.original, "Tshape", _I32))
     if dtype == wide:
         b.add("", "Identity", [shaped], "output", T=wide)
@@ -59,8 +63,9 @@ def _sizes(b: Builder) -> tuple[str, str]:
     more = b.add("more", "AddV2", [count, b.constant("one_more", np.int32(1))], T=_I32)
     two = b.constant("two", np.array([2], np.int32))
     half = b.add("half", "FloorDiv", [more, two], T=_I32)
-    return count, b.add("pairs", "ConcatV2", [half, two, b.constant("zero", np.int32(0))], "output",
-                        N=2, T=_I32, Tidx=_I32)
+    return count, b.add(
+        "pairs", "ConcatV2", [half, two, b.constant("zero", np.int32(0))], "output", N=2, T=_I32, Tidx=_I32
+    )
 
 
 def _reshape(b: Builder, suffix: str, x: str, shape: str, dtype: int, shape_type: int) -> str:

@@ -9,6 +9,7 @@ ops with the Philox algorithm the same. So the others are written with these:
 
 `alg` 3 (auto select) is Philox on every device TensorFlow has a kernel for. Graphs and FunctionDefs alike.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
@@ -70,8 +71,14 @@ class Builder:
     def bits(self, suffix: str, shape: str, key: str, counter: str, dtype: int, shape_type: int) -> str:
         """Philox integers: the one random op that is compiled."""
         alg = self.constant(f"{suffix}_alg", np.int32(PHILOX))
-        text = self.add(suffix, "StatelessRandomUniformFullIntV2", [shape, key, counter, alg], "output",
-                        dtype=dtype, Tshape=shape_type)
+        text = self.add(
+            suffix,
+            "StatelessRandomUniformFullIntV2",
+            [shape, key, counter, alg],
+            "output",
+            dtype=dtype,
+            Tshape=shape_type,
+        )
         self.nodes[-1].attr[PHILOX_ATTR].b = True
         return text
 
@@ -79,8 +86,9 @@ class Builder:
 Rewriting = Callable[[Builder], None]
 
 
-def expand(nodes: Iterable[NodeDef], named: bool, more: Mapping[tuple[str, int], Rewriting] | None = None
-           ) -> list[NodeDef] | None:
+def expand(
+    nodes: Iterable[NodeDef], named: bool, more: Mapping[tuple[str, int], Rewriting] | None = None
+) -> list[NodeDef] | None:
     """The nodes with random ops rewritten as above; None where there is none to rewrite.
 
     The rewritten nodes keep their names; outputs are renamed where `named` (FunctionDefs): see `renamed`.
@@ -104,8 +112,9 @@ def renamed(nodes: Iterable[NodeDef]) -> dict[str, str]:
     names: dict[str, str] = {}
     for node in nodes:
         if node.op == _KEY_COUNTER:
-            names.update({f"{node.name}:key:0": f"{node.name}:output:0",
-                          f"{node.name}:counter:0": f"{node.name}:output:1"})
+            names.update(
+                {f"{node.name}:key:0": f"{node.name}:output:0", f"{node.name}:counter:0": f"{node.name}:output:1"}
+            )
         elif node.op == _GET_ALG:
             names[f"{node.name}:alg:0"] = f"{node.name}:output:0"
     return names
@@ -160,12 +169,25 @@ def _rewrite(b: Builder, algorithms: Mapping[str, int], floats: Mapping[tuple[st
 
 def _key_counter(b: Builder) -> None:
     key = b.constant("key", np.array([_SCRAMBLE_KEY], np.uint64))
-    counter = b.add("counter", "Cast", [b.original.input[0]], "y", SrcT=attr(b.original, "Tseed", types_pb2.DT_INT64),
-                    DstT=_U64, Truncate=False)
+    counter = b.add(
+        "counter",
+        "Cast",
+        [b.original.input[0]],
+        "y",
+        SrcT=attr(b.original, "Tseed", types_pb2.DT_INT64),
+        DstT=_U64,
+        Truncate=False,
+    )
     four = b.constant("four", np.array([4], np.int32))
     mix = b.bits("mix", four, key, counter, _U32, types_pb2.DT_INT32)
-    pairs = b.add("pairs", "Reshape", [mix, b.constant("pair_shape", np.array([2, 2], np.int32))], "output",
-                  T=_U32, Tshape=types_pb2.DT_INT32)
+    pairs = b.add(
+        "pairs",
+        "Reshape",
+        [mix, b.constant("pair_shape", np.array([2, 2], np.int32))],
+        "output",
+        T=_U32,
+        Tshape=types_pb2.DT_INT32,
+    )
     words = b.add("words", "Bitcast", [pairs], "output", T=_U32, type=_U64)
     first = _slice(b, "first", words, [0])
     second = _slice(b, "second", words, [1])
@@ -191,8 +213,9 @@ def _result(b: Builder, value: str, dtype: int) -> None:
     b.add("", "Identity", [value], "output", T=dtype)
 
 
-def _one_to_two(b: Builder, mantissa: str, exponent: np.generic, bits: int, dtype: int,
-                one: np.ndarray | np.generic) -> str:
+def _one_to_two(
+    b: Builder, mantissa: str, exponent: np.generic, bits: int, dtype: int, one: np.ndarray | np.generic
+) -> str:
     """mantissa | exponent is a float in [1, 2); minus one."""
     whole = b.add("whole", "BitwiseOr", [mantissa, b.constant("exponent", exponent)], T=bits)
     number = b.add("number", "Bitcast", [whole], "output", T=bits, type=dtype)
@@ -238,7 +261,9 @@ def _uniform_f16(b: Builder) -> None:
 
 
 _UNIFORMS: dict[tuple[str, int], Rewriting] = {
-    (_UNIFORM, _F32): _uniform_f32, (_UNIFORM, _F64): _uniform_f64, (_UNIFORM, _BF16): _uniform_bf16,
+    (_UNIFORM, _F32): _uniform_f32,
+    (_UNIFORM, _F64): _uniform_f64,
+    (_UNIFORM, _BF16): _uniform_bf16,
     (_UNIFORM, _F16): _uniform_f16,
 }
 

@@ -1,4 +1,5 @@
 """Functions with ops rewritten so that compiled they give TensorFlow's values (random_ops, op_forms)."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -5,6 +5,7 @@ any pass of ours: a cluster then forms inside the body and is launched in each i
 mark is left off, so that the graph pass sees the op itself; it clusters the op or puts the mark back, and grappler
 takes it apart before the pass runs again. Functions traced before keep their marks.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -41,8 +42,11 @@ def remove() -> None:
 
 def lower_others(graph_def: graph_pb2.GraphDef, compilable: Callable[[NodeDef], bool]) -> graph_pb2.GraphDef | None:
     """A copy with the mark on each loop or branch that cannot be compiled whole; None where there is none."""
-    found = [i for i, node in enumerate(graph_def.node)
-             if node.op in CONTROL_OPS and LOWER_ATTR not in node.attr and not compilable(node)]
+    found = [
+        i
+        for i, node in enumerate(graph_def.node)
+        if node.op in CONTROL_OPS and LOWER_ATTR not in node.attr and not compilable(node)
+    ]
     if not found:
         return None
     result = graph_pb2.GraphDef()
@@ -63,13 +67,17 @@ def _wait_for_inputs(graph_def: graph_pb2.GraphDef, node: NodeDef, producers: Ma
     """
     kinds = type_list(node, "Tin")
     late = dict.fromkeys(
-        f"^{name}" for text, kind in zip(node.input[1:], kinds) for name in [split_input(text)[0]]
-        if kind != types_pb2.DT_RESOURCE and producers.get(name) not in (None, "Const", "_Arg", "Placeholder"))
+        f"^{name}"
+        for text, kind in zip(node.input[1:], kinds)
+        for name in [split_input(text)[0]]
+        if kind != types_pb2.DT_RESOURCE and producers.get(name) not in (None, "Const", "_Arg", "Placeholder")
+    )
     if not late:
         return
     # An Identity that grappler does not take away.
-    gate = graph_def.node.add(name=f"{node.name}/tfxla_inputs", op="PlaceholderWithDefault", device=node.device,
-                              input=[node.input[0], *late])
+    gate = graph_def.node.add(
+        name=f"{node.name}/tfxla_inputs", op="PlaceholderWithDefault", device=node.device, input=[node.input[0], *late]
+    )
     gate.attr["dtype"].type = attr(node, "Tcond", types_pb2.DT_INT32)
     gate.attr["shape"].shape.unknown_rank = True
     node.input[0] = gate.name

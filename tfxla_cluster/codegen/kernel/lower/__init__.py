@@ -6,6 +6,7 @@ do. To add an opcode, import its module below and give it one line in LOWERINGS.
 Handled by the launch plan, so never lowered here: parameter, constant, tuple, get-tuple-element,
 while, conditional, call, bitcast and reshape (they alias), after-all, optimization-barrier.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,4 +1,5 @@
 """Column reductions: rows pass over accumulators of a tile of columns, UNROLL rows at a time."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -47,8 +48,14 @@ def column_tiles(group: Group) -> Blocks:
 
 
 def accumulate(
-    e: Emitter, reduces: Sequence[Instr], reduced: Sequence[Group], column: Group, columns: Blocks,
-    tile: Var, rows: tuple[Var, Var], first: Sequence[Var],
+    e: Emitter,
+    reduces: Sequence[Instr],
+    reduced: Sequence[Group],
+    column: Group,
+    columns: Blocks,
+    tile: Var,
+    rows: tuple[Var, Var],
+    first: Sequence[Var],
 ) -> list[Buffer]:
     """Folds rows [rows) of a tile into scratch; accumulators start from `first`."""
     b = e.b
@@ -99,7 +106,7 @@ def bind_totals(e: Emitter, reduces: Sequence[Instr], totals: Sequence[Buffer], 
     position = 0
     for reduce in reduces:
         count = len(reduce.operands) // 2
-        buffers = totals[position:position + count]
+        buffers = totals[position : position + count]
         e.results[reduce] = partial(_loads, e, buffers, place)
         position += count
 

@@ -6,6 +6,7 @@ all rows, the task that multiplies packs its part itself, or the product reads t
 
 Every element's sum runs over depth blocks in order, whatever the tasks: results do not depend on threads.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -91,7 +92,8 @@ def _choose(c: Contraction, target: Target) -> _Plan:
     # Twelve rows of a power-of-two stride do not fit into the ways of L1; six do.
     rows_fit = target.vector_bits <= 256 or cols <= 2 * panel
     lhs_direct = c.lhs.plain is not None and (
-        c.lhs.major == "depth" and rows_fit or c.lhs.major == "free" and (cols <= 2 * panel or rows <= 64))
+        c.lhs.major == "depth" and rows_fit or c.lhs.major == "free" and (cols <= 2 * panel or rows <= 64)
+    )
     in_place = c.rhs.plain is not None and c.rhs.major == "free" and whole
     task_rows = 2 * _TASK_ROWS if in_place and place and lhs_direct else _TASK_ROWS
     rhs = "shared" if rows > task_rows else "direct" if in_place else "local"
@@ -211,10 +213,20 @@ def _multiply(plan: _Plan) -> UnitKernel:
             a = _lhs_block(plan, p, g, lhs_rows, lhs_depth, packed_a)
             sizes = (_extent(p, lhs_rows), _extent(p, col_span), _extent(p, depth_span))
             skip = b.mul(subtract(b, lhs_rows.start, row_span.start), target_stride)
-            b.product(Product(
-                target, b.add(target_offset, skip), target_stride, *a, *right, *sizes,
-                b.compare(step, b.index(0), "GT"), a_major="row" if c.lhs.major == "depth" else "depth",
-                packed=plan.rhs != "direct", panel=plan.panel))
+            b.product(
+                Product(
+                    target,
+                    b.add(target_offset, skip),
+                    target_stride,
+                    *a,
+                    *right,
+                    *sizes,
+                    b.compare(step, b.index(0), "GT"),
+                    a_major="row" if c.lhs.major == "depth" else "depth",
+                    packed=plan.rhs != "direct",
+                    panel=plan.panel,
+                )
+            )
     if not plan.writes_place:
         _finish(plan, p, g, row_span, col_span, target, target_stride)
     work = dims_.product((plan.row_block, plan.col_block, depth))

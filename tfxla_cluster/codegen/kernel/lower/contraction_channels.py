@@ -3,6 +3,7 @@
 With few depths (the taps of a window) each lane's sum stays in a register, the taps written out one by one;
 with many (the gradient of the window) a row of sums in scratch is added to, depth by depth.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -105,6 +106,7 @@ def _summed(c: Contraction) -> Unit:
     with b.loop(start, stop, "vector") as t:
         b.store(sums, b.op("subtract", t, start), b.const(0, c.dtype))
     with _nest(p, c.lhs.depth) as k:
+
         def add() -> tuple[Var, ...]:
             with b.loop(start, stop, "vector") as t:
                 place = b.op("subtract", t, start)

@@ -1,4 +1,5 @@
 """A fusion around one contraction: its operands computed as they are packed, what follows it on each sum."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -3,6 +3,7 @@
 Where both operands run along the depth, one reduction an element; otherwise a row of sums in scratch
 to which each depth adds a multiple of a row of the right operand.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -39,6 +40,7 @@ def build_loops(c: Contraction, target: Target) -> Unit:
 
 def transposed(c: Contraction) -> Contraction:
     """The same result with the operands exchanged, rows for columns."""
+
     def finish(p: Ports, value: Var, g: Index, m: Index, n: Index) -> None:
         c.finish(p, value, g, n, m)
 

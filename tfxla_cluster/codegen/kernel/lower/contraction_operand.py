@@ -3,6 +3,7 @@
 An operand in a buffer has a stride for every dim, and dims that form one run of memory become one. An
 operand that is computed (a fused prologue) is asked for each element by its own index.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -102,7 +103,7 @@ def merged(axes: Sequence[Axis], may_check: bool = False) -> list[Axis]:
 
 def strides(dims: Sequence[Dim]) -> tuple[Dim, ...]:
     """Row-major strides in elements."""
-    return tuple(dims_.product(dims[axis + 1:]) for axis in range(len(dims)))
+    return tuple(dims_.product(dims[axis + 1 :]) for axis in range(len(dims)))
 
 
 def weighted(b: KernelBuilder, index: Sequence[Var], weights: Sequence[Dim]) -> Var:

@@ -1,4 +1,5 @@
 """Walks over blocks of a flat index of several dims, in vector loops over the innermost dim."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -56,8 +57,7 @@ def segments(b: KernelBuilder, span: Span, body: Callable[[Index, Var, Var, Var]
 
 
 def fill(
-    p: Ports, side: Side, dtype: DType, g: Index, free: Span, depth: Span,
-    put: Callable[[Var, Var, Var], None],
+    p: Ports, side: Side, dtype: DType, g: Index, free: Span, depth: Span, put: Callable[[Var, Var, Var], None]
 ) -> None:
     """Evaluate a block of an operand: `put(i, k, value)` for free position i and depth position k.
 
@@ -76,12 +76,11 @@ def fill(
                 return
             begin, end = side.valid(p, g, *both(outer, (*prefix, low)))
             whole = b.op("and", b.compare(begin, low, "LE"), b.compare(end, high, "GE"))
-            b.cond(whole, lambda: element(prefix, low, high, base),
-                   lambda: partly(prefix, (low, high), (begin, end), base))
+            b.cond(
+                whole, lambda: element(prefix, low, high, base), lambda: partly(prefix, (low, high), (begin, end), base)
+            )
 
-        def partly(
-            prefix: Index, span: tuple[Var, Var], elements: tuple[Var, Var], base: Var
-        ) -> tuple[Var, ...]:
+        def partly(prefix: Index, span: tuple[Var, Var], elements: tuple[Var, Var], base: Var) -> tuple[Var, ...]:
             (low, high), (begin, end) = span, elements
             begin = minimum(b, maximum(b, begin, low), high)
             end = maximum(b, minimum(b, end, high), begin)

@@ -5,6 +5,7 @@ the depth is the window and the input's features. Blocks of rows of the padded i
 scratch as they are needed. A dilated base (the gradient of a strided convolution) is cut by output
 phase: output points that are congruent modulo the dilation meet the same taps, and only those are read.
 """
+
 from __future__ import annotations
 
 import itertools
@@ -74,6 +75,7 @@ def join(units: Sequence[Unit]) -> Unit:
     steps: list[UnitKernel] = []
     temps: list[Dim] = []
     for unit in units:
+
         def moved(refs: tuple[UnitRef, ...], first: int = len(temps)) -> tuple[UnitRef, ...]:
             return tuple(replace(r, index=r.index + first) if r.kind == "temp" else r for r in refs)
 
@@ -84,16 +86,15 @@ def join(units: Sequence[Unit]) -> Unit:
     return Unit(tuple(steps), tuple(temps))
 
 
-def describe(
-    instr: Instr, operands: Sequence[Operand] | None = None, store: Store | None = None
-) -> list[Contraction]:
+def describe(instr: Instr, operands: Sequence[Operand] | None = None, store: Store | None = None) -> list[Contraction]:
     """One contraction a phase of the output; `operands` and `store` stand for buffers where it is fused."""
     labels: ConvDims = instr.attrs["dim_labels"]
     window: Sequence[WindowDim] = instr.attrs.get("window", ())
     sources = operands or buffer_operands(instr)
     phases = [
         _phases(w, sources[0].dims[axis], instr.shape.dims[out])
-        for w, axis, out in zip(window, labels.lhs_spatial, labels.out_spatial)]
+        for w, axis, out in zip(window, labels.lhs_spatial, labels.out_spatial)
+    ]
     return [_Conv(instr, chosen, sources, store).contraction() for chosen in itertools.product(*phases)]
 
 
@@ -110,13 +111,21 @@ def _phases(w: WindowDim, size: Dim, extent: Dim) -> list[Spatial]:
         taps = 0 if first is None else max(0, -(-(w.size - first) // step))
         first = first or 0
         rest = dims_.make("add", extent, period - 1 - phase)
-        found.append(Spatial(
-            extent=dims_.make("floordiv", rest, period), taps=taps,
-            stride=period * w.stride // w.base_dilation, dilation=step * w.window_dilation // w.base_dilation,
-            offset=(start + first * w.window_dilation) // w.base_dilation,
-            tap_step=-step if w.reversal else step, tap_start=w.size - 1 - first if w.reversal else first,
-            out_step=period, out_start=phase, size=size,
-            checked=w.pad_low > 0 or w.pad_high > 0 or w.base_dilation > 1))
+        found.append(
+            Spatial(
+                extent=dims_.make("floordiv", rest, period),
+                taps=taps,
+                stride=period * w.stride // w.base_dilation,
+                dilation=step * w.window_dilation // w.base_dilation,
+                offset=(start + first * w.window_dilation) // w.base_dilation,
+                tap_step=-step if w.reversal else step,
+                tap_start=w.size - 1 - first if w.reversal else first,
+                out_step=period,
+                out_start=phase,
+                size=size,
+                checked=w.pad_low > 0 or w.pad_high > 0 or w.base_dilation > 1,
+            )
+        )
     return found
 
 
@@ -148,8 +157,17 @@ class _Conv:
             return p.write("result", 0, dtype), p.b.index(0)
 
         return Contraction(
-            self.instr.name, dtype, (self.groups,), rows, (self.cols,), depth, _Image(self).side(dtype),
-            self._window(dtype), self._finish(), place if self._dense(dtype) else None)
+            self.instr.name,
+            dtype,
+            (self.groups,),
+            rows,
+            (self.cols,),
+            depth,
+            _Image(self).side(dtype),
+            self._window(dtype),
+            self._finish(),
+            place if self._dense(dtype) else None,
+        )
 
     def _finish(self) -> Callable[[Ports, Var, Index, Index, Index], None]:
         """Stores a sum at its index of the output."""
@@ -172,8 +190,13 @@ class _Conv:
     def _dense(self, dtype: DType) -> bool:
         """The result is the matrix of rows and columns as it lies in memory."""
         one_phase = all(s.out_step == 1 for s in self.spatial)
-        return (one_phase and self.groups == 1 and self.store is None and dtype == self.instr.shape.dtype
-                and self.labels.out_feature == self.instr.shape.rank - 1)
+        return (
+            one_phase
+            and self.groups == 1
+            and self.store is None
+            and dtype == self.instr.shape.dtype
+            and self.labels.out_feature == self.instr.shape.rank - 1
+        )
 
     def _window(self, dtype: DType) -> Side:
         """The right operand."""
@@ -207,8 +230,7 @@ class _Conv:
         extents = tuple(a.extent for a in depth)
         linear = len(depth) == 1 and out == 1 and o.dtype == dtype and o.element is None
         by_depth = o.contiguous == labels.rhs_input and self.depth_order[-1] is None
-        return Side(
-            (self.cols,), extents, "depth" if by_depth else "free", value, plain=plain if linear else None)
+        return Side((self.cols,), extents, "depth" if by_depth else "free", value, plain=plain if linear else None)
 
     def _window_index(self, b: KernelBuilder, g: Index, f: Index, k: Index) -> Index:
         labels = self.labels
@@ -229,8 +251,11 @@ class _Image:
     def __init__(self, conv: _Conv) -> None:
         self.conv = conv
         labels, self.stride = conv.labels, strides(conv.left.dims)
-        self.by_free = conv.left.contiguous == labels.lhs_batch and conv.row_order[-1] is None or (
-            conv.row_order[-1] is not None and conv.left.contiguous == labels.lhs_spatial[conv.row_order[-1]])
+        self.by_free = (
+            conv.left.contiguous == labels.lhs_batch
+            and conv.row_order[-1] is None
+            or (conv.row_order[-1] is not None and conv.left.contiguous == labels.lhs_spatial[conv.row_order[-1]])
+        )
         self.free, self.depth = self._axes()
         if conv.groups == 1 and conv.left.element is None:
             self.free, self.depth = merged(self.free, self.by_free), merged(self.depth, not self.by_free)
@@ -279,9 +304,13 @@ class _Image:
         checked = any(a.spatial is not None for a in (*self.free, *self.depth))
         linear = len(self.free) == 1 and len(self.depth) == 1 and self._inner.step == 1 and not checked
         return Side(
-            tuple(a.extent for a in self.free), tuple(a.extent for a in self.depth),
-            "free" if self.by_free else "depth", value, self._valid if checked else None,
-            plain if linear and o.dtype == dtype and o.element is None else None)
+            tuple(a.extent for a in self.free),
+            tuple(a.extent for a in self.depth),
+            "free" if self.by_free else "depth",
+            value,
+            self._valid if checked else None,
+            plain if linear and o.dtype == dtype and o.element is None else None,
+        )
 
     @property
     def _inner(self) -> Axis:

@@ -1,4 +1,5 @@
 """`dot`: any dimension numbers, by the contraction kernels."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -43,9 +44,7 @@ def lower_contraction(c: Contraction, target: Target) -> Unit:
     return build(c, target)
 
 
-def describe(
-    instr: Instr, operands: Sequence[Operand] | None = None, store: Store | None = None
-) -> Contraction:
+def describe(instr: Instr, operands: Sequence[Operand] | None = None, store: Store | None = None) -> Contraction:
     """The contraction of a dot; `operands` and `store` stand for its buffers where it is fused."""
     left, right = operands or buffer_operands(instr)
     a = instr.attrs
@@ -66,9 +65,17 @@ def describe(
 
     own = store is None and instr.shape.dtype == dtype
     return Contraction(
-        instr.name, dtype, _pick(left, lhs_batch), _pick(left, lhs_free), _pick(right, rhs_free),
-        _pick(left, lhs_depth), _side(left, dtype, lhs_batch, lhs_free, lhs_depth),
-        _side(right, dtype, rhs_batch, rhs_free, rhs_depth), finish, place if own else None)
+        instr.name,
+        dtype,
+        _pick(left, lhs_batch),
+        _pick(left, lhs_free),
+        _pick(right, rhs_free),
+        _pick(left, lhs_depth),
+        _side(left, dtype, lhs_batch, lhs_free, lhs_depth),
+        _side(right, dtype, rhs_batch, rhs_free, rhs_depth),
+        finish,
+        place if own else None,
+    )
 
 
 def _pick(o: Operand, axes: Sequence[int]) -> tuple[Dim, ...]:
@@ -98,8 +105,12 @@ def _side(o: Operand, dtype: DType, batch: Sequence[int], free: Sequence[int], d
     inner = (free_axes if by_free else depth_axes)[-1]
     matrix = len(free_axes) == 1 and len(depth_axes) == 1 and inner.step == 1 and o.dtype == dtype
     return Side(
-        tuple(a.extent for a in free_axes), tuple(a.extent for a in depth_axes), major, value,
-        plain=plain if matrix else None)
+        tuple(a.extent for a in free_axes),
+        tuple(a.extent for a in depth_axes),
+        major,
+        value,
+        plain=plain if matrix else None,
+    )
 
 
 def _computed(

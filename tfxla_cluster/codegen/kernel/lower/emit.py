@@ -1,4 +1,5 @@
 """Kernel IR for one element of a fused computation: follows the index maps, each access once a block."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -111,7 +112,7 @@ class Emitter:
                 position += 1
                 continue
             group, value = self._bound[atom]
-            if seq[position:position + len(group)] != group:
+            if seq[position : position + len(group)] != group:
                 raise UnsupportedError("part of a loop is needed alone")
             found.append((value, product(d.extent for d in group)))
             position += len(group)
@@ -184,8 +185,7 @@ class Emitter:
         if self._excluded(conds):
             return self.value(outside)
         mask, value = self.condition(conds), self.value(inside)
-        return value if mask is None else self.b.op("select", mask, value, self.value(outside),
-                                                    dtype=value.dtype)
+        return value if mask is None else self.b.op("select", mask, value, self.value(outside), dtype=value.dtype)
 
     def _concatenate(self, access: Access) -> Var:
         conds = concat_conds(access.instr, access.index)
@@ -201,8 +201,7 @@ class Emitter:
         old, new = self._sources(access)
         mask = self.condition(update_source(access.instr, access.index)[1])
         value = self.value(new)
-        return value if mask is None else self.b.op("select", mask, value, self.value(old),
-                                                    dtype=value.dtype)
+        return value if mask is None else self.b.op("select", mask, value, self.value(old), dtype=value.dtype)
 
     def _result(self, access: Access) -> Var:
         instr, number = access.instr, 0
@@ -258,5 +257,6 @@ _SPECIAL: dict[str, Callable[[Emitter, Access], Var]] = {
     "bitcast-convert": Emitter._bitcast_convert,
     **dict.fromkeys(
         ["broadcast", "reshape", "bitcast", "transpose", "reverse", "slice", "dynamic-slice", "gather", "copy"],
-        Emitter._first),
+        Emitter._first,
+    ),
 }

@@ -1,4 +1,5 @@
 """Entry points of the loop and reduction lowerings, for a single instruction and for a fusion."""
+
 from __future__ import annotations
 
 from ....fusion.hero import hero_of
@@ -40,8 +41,9 @@ def wrap(instr: Instr) -> Computation:
     operands: list[Instr] = []
     for number, operand in enumerate(instr.operands):
         constant = operand.opcode == "constant" and operand.shape.rank == 0
-        inside.append(operand if constant else Instr(
-            f"p{number}", "parameter", operand.shape, attrs={"parameter_number": number}))
+        inside.append(
+            operand if constant else Instr(f"p{number}", "parameter", operand.shape, attrs={"parameter_number": number})
+        )
         operands.append(inside[-1])
     body = instr.replace(operands=tuple(operands), control=())
     inside.append(body)
@@ -49,7 +51,8 @@ def wrap(instr: Instr) -> Computation:
     if instr.shape.is_tuple:
         parts = tuple(
             Instr(f"{instr.name}.{n}", "get-tuple-element", shape, (body,), {"index": n})
-            for n, shape in enumerate(instr.shape.elements))
+            for n, shape in enumerate(instr.shape.elements)
+        )
         root = Instr("root", "tuple", instr.shape, parts)
         inside.extend((*parts, root))
     return Computation(f"{instr.name}_body", tuple(dict.fromkeys(inside)), root)

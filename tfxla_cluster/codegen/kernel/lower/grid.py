@@ -1,4 +1,5 @@
 """How a space of loops is cut into tasks: rules on extents only, never on history or threads."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,5 @@
 """Scalar computations (a reduction's combiner, a sort's comparator) inlined as kernel IR."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

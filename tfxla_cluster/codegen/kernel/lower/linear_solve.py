@@ -2,6 +2,7 @@
 
 Types narrower than f32 are computed in f32.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -134,20 +135,29 @@ def lower_triangular_solve(instr: Instr, target: Target) -> Unit:
     matrix, known = instr.operands
     left, transpose = bool(instr.attrs["left_side"]), instr.attrs["transpose_a"]
     transposed = (transpose != "NO_TRANSPOSE") == left
-    n, count = (instr.shape.dims[-2:] if left else instr.shape.dims[:-3:-1])
+    n, count = instr.shape.dims[-2:] if left else instr.shape.dims[:-3:-1]
     b = KernelBuilder("triangular_solve")
     dtype = instr.shape.element_type
     buffers = b.input(dtype), b.input(dtype), b.output(dtype)
     blocks = Blocks(count, COLUMNS_A_TASK)
     batch, block = delinearize(b, b.task, (dims_.product(instr.shape.dims[:-2]), blocks.count))
-    table = _Matrix(b, buffers[0], b.mul(batch, b.size(dims_.make("mul", n, n))), b.size(n), _wide(instr),
-                    transposed, transpose == "ADJOINT")
+    table = _Matrix(
+        b,
+        buffers[0],
+        b.mul(batch, b.size(dims_.make("mul", n, n))),
+        b.size(n),
+        _wide(instr),
+        transposed,
+        transpose == "ADJOINT",
+    )
     base = b.mul(batch, b.size(dims_.make("mul", n, count)))
     right, solved = (
-        _Matrix(b, x, base, b.size(count if left else n), table.dtype, not left, False) for x in buffers[1:])
+        _Matrix(b, x, base, b.size(count if left else n), table.dtype, not left, False) for x in buffers[1:]
+    )
     forward = bool(instr.attrs["lower"]) != transposed
-    _substitute(b, (table, right, solved), blocks.bounds(b, block), _order(b, n, forward),
-                bool(instr.attrs["unit_diagonal"]))
+    _substitute(
+        b, (table, right, solved), blocks.bounds(b, block), _order(b, n, forward), bool(instr.attrs["unit_diagonal"])
+    )
     tasks = dims_.make("mul", dims_.product(instr.shape.dims[:-2]), blocks.count)
     cost = dims_.make("mul", dims_.make("mul", n, n), COLUMNS_A_TASK)
     kernel = b.finish(tasks, dims_.make("max", cost, 1))
@@ -163,14 +173,18 @@ def _order(b: KernelBuilder, n: Dim, forward: bool) -> tuple[Dim, Callable[[Var]
 
 
 def _substitute(
-    b: KernelBuilder, matrices: tuple[_Matrix, _Matrix, _Matrix], columns: tuple[Var, Var],
-    order: tuple[Dim, Callable[[Var], Var]], unit: bool,
+    b: KernelBuilder,
+    matrices: tuple[_Matrix, _Matrix, _Matrix],
+    columns: tuple[Var, Var],
+    order: tuple[Dim, Callable[[Var], Var]],
+    unit: bool,
 ) -> None:
     table, right, solved = matrices
     n, row_of = order
     with b.loop(b.index(0), b.size(n)) as step:
         i = row_of(step)
         with b.loop(*columns, "vector") as c:
+
             def subtract(k: Var, rest: Var, i: Var = i, c: Var = c) -> tuple[Var]:
                 row = row_of(k)
                 return (b.op("subtract", rest, b.op("multiply", table.load(i, row), solved.load(row, c))),)

@@ -1,4 +1,5 @@
 """Loop kernels: every output element is computed on its own; the innermost loop runs in lanes."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,4 +1,5 @@
 """The neutral element of a reduction's combiner, where it is a known one."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

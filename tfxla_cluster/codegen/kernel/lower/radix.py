@@ -1,5 +1,6 @@
 """Radix sort of a stretch of a line, for comparators that are the order of one operand: a stable counting sort
 for each byte of the key, the lowest first."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -27,7 +28,7 @@ def key_of(instr: Instr) -> tuple[int, bool] | None:
     if root.operands[0] not in comparator.params:
         return None
     number, side = divmod(comparator.params.index(root.operands[0]), 2)
-    pair = comparator.params[2 * number:2 * number + 2]
+    pair = comparator.params[2 * number : 2 * number + 2]
     dtype = instr.operands[number].shape.element_type
     if set(root.operands) != set(pair) or not ordered(dtype):
         return None
@@ -37,8 +38,11 @@ def key_of(instr: Instr) -> tuple[int, bool] | None:
 
 
 def sort_stretch(
-    b: KernelBuilder, line: Line, key: tuple[int, bool],
-    buffers: tuple[list[Buffer], list[Buffer], list[Buffer]], bounds: tuple[Var, Var],
+    b: KernelBuilder,
+    line: Line,
+    key: tuple[int, bool],
+    buffers: tuple[list[Buffer], list[Buffer], list[Buffer]],
+    bounds: tuple[Var, Var],
 ) -> None:
     """Sorts [first, stop) of the sources into the results; `buffers`: sources, results, temporaries."""
     source, results, temps = buffers
@@ -78,6 +82,7 @@ def _slot(b: KernelBuilder, key: Var, place: int) -> Var:
 
 def _starts(b: KernelBuilder, counts: Buffer, place: int, first: Var) -> None:
     """The counts of a byte's digits become the places where the first of each goes."""
+
     def step(digit: Var, total: Var) -> Sequence[Var]:
         at = b.add(b.index(place * DIGITS), digit)
         count = b.load(counts, at)

@@ -1,4 +1,5 @@
 """Values of a row that a later pass needs again: kept in scratch where computing them twice costs more."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -61,8 +62,7 @@ def _choose(program: Program) -> dict[Access, int]:
 
 def _starts(program: Program) -> list[list[Access]]:
     """What each pass computes an element: a level's operands, then the outputs along the row."""
-    found = [
-        [s for r in level for s in program.reduce_sources(Access(r, ()))] for level in program.levels]
+    found = [[s for r in level for s in program.reduce_sources(Access(r, ()))] for level in program.levels]
     return [*found, list(program.roots)]
 
 

@@ -1,4 +1,5 @@
 """reduce-window: pooling by visiting each window, cumulative ops as scans."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -44,17 +45,19 @@ class _Operands:
     def __init__(self, b: KernelBuilder, instr: Instr) -> None:
         self.b, self.instr = b, instr
         self.count = len(instr.operands) // 2
-        self.inputs = [b.input(o.shape.element_type) for o in instr.operands[:self.count]]
-        starts = [b.input(o.shape.element_type) for o in instr.operands[self.count:]]
-        self.outputs = [b.output(o.shape.element_type) for o in instr.operands[:self.count]]
+        self.inputs = [b.input(o.shape.element_type) for o in instr.operands[: self.count]]
+        starts = [b.input(o.shape.element_type) for o in instr.operands[self.count :]]
+        self.outputs = [b.output(o.shape.element_type) for o in instr.operands[: self.count]]
         self.init = [b.load(s, b.index(0)) for s in starts]
 
     def combine(self, accumulators: Sequence[Var], values: Sequence[Var]) -> tuple[Var, ...]:
         return inline(self.b, self.instr.attrs["to_apply"], [*accumulators, *values])
 
     def load(self, offset: Var, mask: Var | None = None) -> list[Var]:
-        return [self.b.load(buffer, offset, mask, start if mask is not None else None)
-                for buffer, start in zip(self.inputs, self.init)]
+        return [
+            self.b.load(buffer, offset, mask, start if mask is not None else None)
+            for buffer, start in zip(self.inputs, self.init)
+        ]
 
     def store(self, offset: Var, values: Sequence[Var]) -> None:
         for buffer, value in zip(self.outputs, values):
@@ -82,17 +85,22 @@ def _pool(instr: Instr) -> Unit:
     outer, middle = result[:-2], result[-2] if len(result) > 1 else 1
     lead = delinearize(b, b.task, outer)
     with b.loop(b.index(0), b.size(middle)) as row, b.loop(b.index(0), b.size(result[-1]), "vector") as lane:
-        index = [*lead, row, lane][-len(result):]
+        index = [*lead, row, lane][-len(result) :]
         values = for_each_position(
-            b, window, operands.init, lambda taps, *acc: _visit(operands, window, source, index, taps, acc))
+            b, window, operands.init, lambda taps, *acc: _visit(operands, window, source, index, taps, acc)
+        )
         operands.store(linearize(b, index, result), values)
     per_row = dims_.make("mul", result[-1], position_count(window) * 2)
     return operands.unit(dims_.product(outer), dims_.make("mul", per_row, middle))
 
 
 def _visit(
-    operands: _Operands, window: Sequence[WindowDim], source: Sequence[Dim],
-    index: Sequence[Var], taps: Sequence[Var], accumulators: Sequence[Var],
+    operands: _Operands,
+    window: Sequence[WindowDim],
+    source: Sequence[Dim],
+    index: Sequence[Var],
+    taps: Sequence[Var],
+    accumulators: Sequence[Var],
 ) -> tuple[Var, ...]:
     b = operands.b
     places = [coordinate(b, *row) for row in zip(window, source, index, taps)]
@@ -130,7 +138,7 @@ def _scan_columns(instr: Instr, axis: int) -> Unit:
     b = KernelBuilder("scan_columns")
     operands = _Operands(b, instr)
     dims = instr.operands[0].shape.dims
-    inner, outer = dims_.product(dims[axis + 1:]), dims_.product(dims[:axis])
+    inner, outer = dims_.product(dims[axis + 1 :]), dims_.product(dims[:axis])
     blocks = Blocks(inner, SCAN_BLOCK)
     lead, block = delinearize(b, b.task, (outer, blocks.count))
     first, stop = blocks.bounds(b, block)
@@ -148,4 +156,3 @@ def _scan_columns(instr: Instr, axis: int) -> Unit:
         operands.store(place, operands.combine(running, operands.load(place)))
     tasks = dims_.make("mul", outer, blocks.count)
     return operands.unit(tasks, dims_.make("mul", dims[axis], 2 * SCAN_BLOCK))
-

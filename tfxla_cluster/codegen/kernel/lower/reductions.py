@@ -7,6 +7,7 @@ Where too few rows would occupy a machine, row and column reductions run in two 
 results of parts of the row, then their combination and what follows. Part sizes are fixed numbers, so
 the order of operations depends on extents only.
 """
+
 from __future__ import annotations
 
 from ....fusion.program import Program, extent_of

@@ -3,6 +3,7 @@
 Algorithms: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (2011); the layout of words
 in the result and of the state (key, counter low, counter high) is XLA's expander's, as in `ir.evaluator`.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -88,10 +89,12 @@ def _threefry_kernel(b: KernelBuilder, bits: Shape, width: int, name: str) -> Di
 def _threefry_pairs(b: KernelBuilder, result: Buffer, bits: Shape, state: tuple[Var, Var], name: str) -> Dim:
     sizes = [d for d in bits.dims if isinstance(d, int)]
     if len(sizes) != bits.rank:
-        raise UnsupportedError(f"rng-bit-generator rng_three_fry of {bits}: which words are drawn depends on "
-                               f"sizes that are not known ({name})")
+        raise UnsupportedError(
+            f"rng-bit-generator rng_three_fry of {bits}: which words are drawn depends on "
+            f"sizes that are not known ({name})"
+        )
     sizes, axis = sizes or [1], split_axis(sizes)
-    inner = dims_.product(sizes[axis + 1:])
+    inner = dims_.product(sizes[axis + 1 :])
     half = (sizes[axis] + 1) // 2
     blocks = dims_.product([*sizes[:axis], half, inner])
     with b.loop(*_span(b, blocks), "vector") as i:
@@ -112,13 +115,15 @@ _ALGORITHMS: dict[tuple[str, tuple[Dim, ...]], Callable[[KernelBuilder, Shape, i
 }
 
 
-def _advance(
-    b: KernelBuilder, next_state: Buffer, width: int, key: Var, counter: tuple[Var, Var], blocks: Dim
-) -> None:
+def _advance(b: KernelBuilder, next_state: Buffer, width: int, key: Var, counter: tuple[Var, Var], blocks: Dim) -> None:
     """The first task writes the state after all blocks."""
-    b.cond(b.compare(b.task, b.index(0), "EQ"),
-           lambda: _write_state(b, next_state, width, key, _add128(
-               b, *counter, b.op("convert", b.size(blocks), dtype=U64))), lambda: ())
+    b.cond(
+        b.compare(b.task, b.index(0), "EQ"),
+        lambda: _write_state(
+            b, next_state, width, key, _add128(b, *counter, b.op("convert", b.size(blocks), dtype=U64))
+        ),
+        lambda: (),
+    )
 
 
 def _read(b: KernelBuilder, state: Buffer, width: int) -> tuple[Var, Var, Var]:
@@ -127,9 +132,7 @@ def _read(b: KernelBuilder, state: Buffer, width: int) -> tuple[Var, Var, Var]:
     return parts[0], parts[1], parts[2] if width == 3 else parts[0]
 
 
-def _write_state(
-    b: KernelBuilder, state: Buffer, width: int, key: Var, counter: tuple[Var, Var]
-) -> Sequence[Var]:
+def _write_state(b: KernelBuilder, state: Buffer, width: int, key: Var, counter: tuple[Var, Var]) -> Sequence[Var]:
     for k, value in enumerate((key, *counter)[:width]):
         b.store(state, b.index(k), value)
     return ()
@@ -161,8 +164,12 @@ def _philox(b: KernelBuilder, state: Sequence[Var], key: Sequence[Var]) -> list[
     for _ in range(ROUNDS):
         low0, high0 = _wide_product(b, MULTIPLIERS[0], state[0])
         low1, high1 = _wide_product(b, MULTIPLIERS[1], state[2])
-        state = (b.op("xor", b.op("xor", high1, state[1]), key[0]), low1,
-                 b.op("xor", b.op("xor", high0, state[3]), key[1]), low0)
+        state = (
+            b.op("xor", b.op("xor", high1, state[1]), key[0]),
+            low1,
+            b.op("xor", b.op("xor", high0, state[3]), key[1]),
+            low0,
+        )
         key = [b.op("add", k, b.const(w, U32)) for k, w in zip(key, WEYL)]
     return list(state)
 

@@ -1,4 +1,5 @@
 """Row programs: passes over one row, a level of reductions each, then the outputs."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -70,7 +71,7 @@ def bind_results(e: Emitter, reduces: Sequence[Instr], values: Sequence[Var]) ->
     position = 0
     for reduce in reduces:
         count = len(reduce.operands) // 2
-        e.results[reduce] = partial(tuple, values[position:position + count])
+        e.results[reduce] = partial(tuple, values[position : position + count])
         position += count
 
 
@@ -81,7 +82,7 @@ def combine_level(
     found: list[Var] = []
     for reduce in reduces:
         count, at = len(reduce.operands) // 2, len(found)
-        args = (*accumulators[at:at + count], *values[at:at + count])
+        args = (*accumulators[at : at + count], *values[at : at + count])
         found.extend(inline(b, reduce.attrs["to_apply"], args))
     return tuple(found)
 
@@ -92,8 +93,8 @@ def level_sources(e: Emitter, reduces: Sequence[Instr]) -> tuple[list[Access], l
     initial: list[Access] = []
     for reduce in reduces:
         found = e.program.reduce_sources(Access(reduce, ()))
-        elements += found[:len(found) // 2]
-        initial += found[len(found) // 2:]
+        elements += found[: len(found) // 2]
+        initial += found[len(found) // 2 :]
     return elements, initial
 
 
@@ -104,7 +105,11 @@ def level_identities(reduces: Sequence[Instr]) -> tuple[object, ...]:
 
 
 def reduce_level(
-    e: Emitter, reduces: Sequence[Instr], groups: Sequence[Group], kind: str, after: Callable[[], None],
+    e: Emitter,
+    reduces: Sequence[Instr],
+    groups: Sequence[Group],
+    kind: str,
+    after: Callable[[], None],
     first: Sequence[Var] | None = None,
 ) -> tuple[Var, ...]:
     """One pass over the current row; `after` runs once an element, with the loop variables bound.
@@ -122,7 +127,7 @@ def reduce_level(
         return values
 
     def combine(*args: Var) -> tuple[Var, ...]:
-        return combine_level(b, reduces, args[:len(elements)], args[len(elements):])
+        return combine_level(b, reduces, args[: len(elements)], args[len(elements) :])
 
     def nest(level: int, carried: Sequence[Var]) -> tuple[Var, ...]:
         start, stop = b.index(0), b.size(extent(groups[level]))
@@ -159,5 +164,3 @@ def loop_nest(e: Emitter, groups: Sequence[Group], kind: str, body: Callable[[],
     with e.b.loop(e.b.index(0), e.b.size(extent(groups[0])), inner) as i:
         e.bind(groups[0], i)
         loop_nest(e, groups[1:], kind, body)
-
-

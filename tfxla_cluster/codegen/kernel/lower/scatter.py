@@ -1,4 +1,5 @@
 """scatter: windows of updates combined into a copy of the operands, in order of the indices."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -24,9 +25,9 @@ class _Form:
 
     def __init__(self, instr: Instr) -> None:
         self.count = (len(instr.operands) - 1) // 2
-        self.operands = instr.operands[:self.count]
+        self.operands = instr.operands[: self.count]
         self.indices = instr.operands[self.count]
-        self.updates = instr.operands[self.count + 1:]
+        self.updates = instr.operands[self.count + 1 :]
         attrs = instr.attrs
         self.update_dims = self.updates[0].shape.dims
         self.window_dims: tuple[int, ...] = tuple(attrs.get("update_window_dims", ()))
@@ -37,8 +38,7 @@ class _Form:
         self.window_to_operand = [d for d in range(self.rank) if d not in inserted]
         self.vector_dim = int(attrs["index_vector_dim"])
         self.to_operand: tuple[int, ...] = tuple(attrs.get("scatter_dims_to_operand_dims", ()))
-        self.batching = list(zip(attrs.get("input_batching_dims", ()),
-                                 attrs.get("scatter_indices_batching_dims", ())))
+        self.batching = list(zip(attrs.get("input_batching_dims", ()), attrs.get("scatter_indices_batching_dims", ())))
 
     def splits_rows(self) -> bool:
         """An index chooses the first dimension, one row of it, and a row is long."""
@@ -89,15 +89,12 @@ def lower(instr: Instr, target: Target) -> Unit:
             b.cond(valid, write, lambda: ())
     cost = dims_.make("mul", dims_.product(form.update_dims), 4)
     kernel = b.finish(blocks, dims_.make("floordiv", cost, blocks) if blocks != 1 else cost)
-    inputs = (UnitRef("operand", form.count),
-              *(UnitRef("operand", form.count + 1 + i) for i in range(form.count)))
+    inputs = (UnitRef("operand", form.count), *(UnitRef("operand", form.count + 1 + i) for i in range(form.count)))
     outputs = tuple(UnitRef("result", i) for i in range(form.count))
     return Unit((UnitKernel(kernel, inputs, outputs),), (), tuple((i, i) for i in range(form.count)))
 
 
-def _start(
-    b: KernelBuilder, form: _Form, indices: Buffer, at: Sequence[Var]
-) -> tuple[list[Var], Var | None]:
+def _start(b: KernelBuilder, form: _Form, indices: Buffer, at: Sequence[Var]) -> tuple[list[Var], Var | None]:
     """The window's first operand index for scatter index `at`, and the test that it lies inside."""
     start = [b.index(0)] * form.rank
     tests: list[Var | None] = []
@@ -128,8 +125,13 @@ def _own_row(b: KernelBuilder, form: _Form, row: Var) -> tuple[Var, Var]:
 
 
 def _window(
-    b: KernelBuilder, instr: Instr, form: _Form, buffers: tuple[list[Buffer], list[Buffer]],
-    at: Sequence[Var], start: Sequence[Var], lanes: tuple[Var, Var],
+    b: KernelBuilder,
+    instr: Instr,
+    form: _Form,
+    buffers: tuple[list[Buffer], list[Buffer]],
+    at: Sequence[Var],
+    start: Sequence[Var],
+    lanes: tuple[Var, Var],
 ) -> None:
     """Combine one window of updates into the results."""
     updates, results = buffers

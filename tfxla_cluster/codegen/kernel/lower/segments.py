@@ -3,6 +3,7 @@
 A concatenate or pad along the innermost dimension asks of each element on which side of a number it
 lies. Between two such numbers the answer is known: each stretch is a loop of its own, without masks.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable

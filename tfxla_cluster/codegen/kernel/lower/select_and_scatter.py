@@ -1,4 +1,5 @@
 """select-and-scatter: the gradient of max pooling."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -75,8 +76,11 @@ def _choose(b: KernelBuilder, instr: Instr, operand: Buffer, index: Sequence[Var
         if exists is not None:
             take = b.op("and", take, exists)
         new_found = b.const(True, PRED) if exists is None else b.op("or", found, exists)
-        return new_found, b.op("select", take, value, best, dtype=value.dtype), b.op(
-            "select", take, offset, place, dtype=S64)
+        return (
+            new_found,
+            b.op("select", take, value, best, dtype=value.dtype),
+            b.op("select", take, offset, place, dtype=S64),
+        )
 
     init = (b.const(False, PRED), b.const(0, instr.operands[0].shape.element_type), b.index(0))
     return for_each_position(b, window, init, step)[2]

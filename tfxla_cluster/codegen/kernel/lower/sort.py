@@ -4,6 +4,7 @@ A line is cut into chunks. A task sorts one chunk between the result and a tempo
 the key (`radix`), or by insertion in short runs, then merges. Long lines have several chunks, which further
 kernels merge.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -46,8 +47,7 @@ class _Form:
         dims, axis = instr.operands[0].shape.dims, int(instr.attrs["dimensions"][0])
         self.instr = instr
         self.dtypes = [o.shape.element_type for o in instr.operands]
-        self.outer, self.length, self.inner = (
-            dims_.product(dims[:axis]), dims[axis], dims_.product(dims[axis + 1:]))
+        self.outer, self.length, self.inner = (dims_.product(dims[:axis]), dims[axis], dims_.product(dims[axis + 1 :]))
         self.lines = dims_.make("mul", self.outer, self.inner)
         self.chunks = CHUNKS if dims_.sample(self.length) >= CHUNKED_LENGTH else 1
         self.chunk_length: Dim = (self.length + (self.chunks - 1)) // self.chunks
@@ -75,8 +75,10 @@ class Line:
 
     def keys(self, buffers: Sequence[Buffer], position: Var, mask: Var | None = None) -> list[Var]:
         """The values the comparator looks at; a constant stands for the others."""
-        return [self.b.load(buffer, self.at(position), mask) if used else self.b.const(0, buffer.dtype)
-                for buffer, used in zip(buffers, self.form.keys)]
+        return [
+            self.b.load(buffer, self.at(position), mask) if used else self.b.const(0, buffer.dtype)
+            for buffer, used in zip(buffers, self.form.keys)
+        ]
 
     def store(self, buffers: Sequence[Buffer], position: Var, values: Sequence[Var]) -> None:
         for buffer, value in zip(buffers, values):
@@ -106,7 +108,7 @@ def _sort_chunks(form: _Form) -> UnitKernel:
 
 
 def _merge_sort(
-    b: KernelBuilder, line: Line, buffers: tuple[list[Buffer], list[Buffer], list[Buffer]], bounds: tuple[Var, Var],
+    b: KernelBuilder, line: Line, buffers: tuple[list[Buffer], list[Buffer], list[Buffer]], bounds: tuple[Var, Var]
 ) -> None:
     """Sorts [first, stop) of the sources into the results; the temporaries are used too."""
     sources, results, temps = buffers
@@ -152,8 +154,7 @@ def _insertion_runs(
 
 
 def _merge_pass(
-    b: KernelBuilder, line: Line, buffers: tuple[list[Buffer], list[Buffer]],
-    span: tuple[Var, Var], width: Var,
+    b: KernelBuilder, line: Line, buffers: tuple[list[Buffer], list[Buffer]], span: tuple[Var, Var], width: Var
 ) -> None:
     """Merge neighbouring runs of `width` elements of [first, stop) from one set of buffers to the other."""
     first, stop = span
@@ -194,8 +195,8 @@ def _merge_chunks(form: _Form, width: int, way: tuple[str, str]) -> UnitKernel:
     line = Line(b, form, number)
     span = b.mul(b.index(width), b.size(form.chunk_length))
     low, middle, high = (
-        b.op("minimum", b.mul(b.add(b.mul(pair, b.index(2)), b.index(k)), span), b.size(form.length))
-        for k in range(3))
+        b.op("minimum", b.mul(b.add(b.mul(pair, b.index(2)), b.index(k)), span), b.size(form.length)) for k in range(3)
+    )
     _merge(b, line, (sources, results), (low, middle, high))
     kernel = b.finish(dims_.make("mul", form.lines, pairs), dims_.make("mul", form.chunk_length, 8 * width))
     return UnitKernel(kernel, form.refs(way[0]), form.refs(way[1]))

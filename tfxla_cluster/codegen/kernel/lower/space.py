@@ -1,4 +1,5 @@
 """Index arithmetic shared by lowerings: a flat number to an index of a space, and back."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,4 +1,5 @@
 """Reductions in two kernels: partial results of fixed parts of the rows, then their combination."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -35,13 +36,13 @@ def staged_unit(program: Program, name: str) -> Unit:
     params, temps = operand_refs(program.params), temp_refs(len(dtypes))
     return Unit(
         (UnitKernel(first, params, temps), UnitKernel(second, (*params, *temps), result_refs(program))),
-        tuple(make("mul", rows, d.itemsize) for d in dtypes))
+        tuple(make("mul", rows, d.itemsize) for d in dtypes),
+    )
 
 
 def _dtypes(program: Program) -> list[DType]:
     """Of each accumulator."""
-    return [o.shape.element_type for r in program.levels[0]
-            for o in r.operands[:len(r.operands) // 2]]
+    return [o.shape.element_type for r in program.levels[0] for o in r.operands[: len(r.operands) // 2]]
 
 
 def _open_parts(program: Program, name: str) -> tuple[Emitter, list[Buffer], list[Var]]:
@@ -85,13 +86,18 @@ def _row_and_part(e: Emitter, kept: Sequence[Group], parts: Dim) -> tuple[Var, V
 
 
 def _reduce_range(
-    e: Emitter, reduces: Sequence[Instr], split: Sequence[Group], inner: Sequence[Group],
-    bounds: tuple[Var, Var], neutral: Sequence[Var],
+    e: Emitter,
+    reduces: Sequence[Instr],
+    split: Sequence[Group],
+    inner: Sequence[Group],
+    bounds: tuple[Var, Var],
+    neutral: Sequence[Var],
 ) -> tuple[Var, ...]:
     """The reduces over rows [bounds) of the split groups, lanes along the innermost loop."""
     b = e.b
     elements, _ = level_sources(e, reduces)
     if inner:
+
         def step(number: Var, *now: Var) -> tuple[Var, ...]:
             bind_rows(e, split, number)
             values = reduce_level(e, reduces, inner, "vector", lambda: None, neutral)
@@ -104,7 +110,7 @@ def _reduce_range(
         return [e.value(x) for x in elements]
 
     def combine(*args: Var) -> tuple[Var, ...]:
-        return combine_level(b, reduces, args[:len(elements)], args[len(elements):])
+        return combine_level(b, reduces, args[: len(elements)], args[len(elements) :])
 
     return b.reduce(*bounds, neutral, level_identities(reduces), element, combine)
 
@@ -118,8 +124,7 @@ def _column_parts(program: Program, name: str) -> tuple[Kernel, Dim]:
     tiles = make("mul", product(map(extent, kept[:-1])), columns.count)
     part = b.op("divide", b.task, b.size(tiles))
     outer, tile = outer_task(e, kept[:-1], columns, b.op("remainder", b.task, b.size(tiles)))
-    totals = accumulate(
-        e, program.levels[0], reduced, kept[-1], columns, tile, rows.bounds(b, part), neutral)
+    totals = accumulate(e, program.levels[0], reduced, kept[-1], columns, tile, rows.bounds(b, part), neutral)
     start, stop = columns.bounds(b, tile)
     with b.loop(start, stop, "vector") as i:
         e.bind(kept[-1], i)
@@ -145,10 +150,9 @@ def _combine(program: Program, name: str, parts: Dim) -> Kernel:
             return [b.load(t, b.add(b.mul(part, b.size(rows)), row)) for t in temps]
 
         def combine(*args: Var) -> tuple[Var, ...]:
-            return combine_level(b, reduces, args[:len(temps)], args[len(temps):])
+            return combine_level(b, reduces, args[: len(temps)], args[len(temps) :])
 
-        return b.reduce(
-            b.index(0), b.size(parts), first, level_identities(reduces), element, combine, kind)
+        return b.reduce(b.index(0), b.size(parts), first, level_identities(reduces), element, combine, kind)
 
     if not kept:
         bind_results(e, reduces, total(b.index(0), "vector"))

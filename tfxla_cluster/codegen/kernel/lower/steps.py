@@ -1,4 +1,5 @@
 """How a program's kernels are tied to the operands and results of the instruction."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -3,6 +3,7 @@
 The input's tile is first copied to scratch, along its own rows; the tile is then computed along the
 output's rows from scratch, so that memory is only ever passed over line by line.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ PITCH = TILE + 1  # so that the columns of a tile fall into different cache sets
 def _last_group(seq: Seq, groups: Sequence[Group]) -> Group | None:
     """The group that the innermost digits of `seq` are, if they are one whole."""
     for group in groups:
-        if seq[len(seq) - len(group):] == group:
+        if seq[len(seq) - len(group) :] == group:
             return group
     return None
 
@@ -49,9 +50,7 @@ def tile_group(program: Program, groups: Sequence[Group]) -> Group | None:
     return max(votes, key=votes.count) if votes else None
 
 
-def tiled(
-    e: Emitter, groups: Sequence[Group], crossing: Group, body: Callable[[], None], work: int
-) -> Kernel:
+def tiled(e: Emitter, groups: Sequence[Group], crossing: Group, body: Callable[[], None], work: int) -> Kernel:
     """A task is a band of TILE rows along `crossing`; `body` computes and stores one element."""
     b, inner = e.b, groups[-1]
     outer = [g for g in groups[:-1] if g is not crossing]

@@ -2,6 +2,7 @@
 
 One walk over the line keeps the best so far in order; most elements are compared with the last of them only.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -45,7 +46,7 @@ class _Walk:
     """The walk over one line: keys of the best stand in scratch, their positions in the result."""
 
     def __init__(
-        self, b: KernelBuilder, k: int, largest: bool, values: Buffer, base: Var, positions: Buffer, first: Var,
+        self, b: KernelBuilder, k: int, largest: bool, values: Buffer, base: Var, positions: Buffer, first: Var
     ) -> None:
         self.b, self.k, self.values, self.base = b, k, values, base
         self.positions, self.first = positions, first
@@ -85,4 +86,3 @@ class _Walk:
         b.store(self.keys, place, key)
         b.store(self.positions, b.add(self.first, place), b.op("convert", i, dtype=S32))
         return (b.load(self.keys, b.index(self.k - 1)),)
-

@@ -1,4 +1,5 @@
 """Keys of the total order: integers that compare as the values do (-NaN < -inf < ... < -0 < 0 < ... < NaN)."""
+
 from __future__ import annotations
 
 from ....ir.dtype import DTYPES, DType

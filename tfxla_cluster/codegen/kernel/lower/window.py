@@ -1,4 +1,5 @@
 """Windows: the positions a window covers, as index arithmetic."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -26,9 +27,7 @@ def position_count(window: Sequence[WindowDim]) -> int:
     return count
 
 
-def coordinate(
-    b: KernelBuilder, dim: WindowDim, extent: Dim, out: Var, tap: Var
-) -> tuple[Var, Var | None]:
+def coordinate(b: KernelBuilder, dim: WindowDim, extent: Dim, out: Var, tap: Var) -> tuple[Var, Var | None]:
     """Input coordinate of window position `tap` for output coordinate `out`, and the test that it
     exists (None where it always does). XLA, Window in xla_data.proto."""
     if is_trivial(dim):
@@ -50,10 +49,7 @@ def coordinate(
 
 
 def for_each_position(
-    b: KernelBuilder,
-    window: Sequence[WindowDim],
-    init: Sequence[Var],
-    step: Callable[..., Sequence[Var]],
+    b: KernelBuilder, window: Sequence[WindowDim], init: Sequence[Var], step: Callable[..., Sequence[Var]]
 ) -> tuple[Var, ...]:
     """`carried = step(taps, *carried)` for every window position in row-major order.
 
@@ -70,7 +66,8 @@ def for_each_position(
             return tuple(step(taps, *carried))
         if window[depth].size == 1:
             return nest(depth + 1, [*taps, b.index(0)], carried)
-        return b.fold(b.index(0), b.index(window[depth].size), carried,
-                      lambda tap, *inner: nest(depth + 1, [*taps, tap], inner))
+        return b.fold(
+            b.index(0), b.index(window[depth].size), carried, lambda tap, *inner: nest(depth + 1, [*taps, tap], inner)
+        )
 
     return nest(0, [], init)

@@ -1,4 +1,5 @@
 """Float opcodes: the table of functions on f32 or f64 registers."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -7,6 +8,9 @@ from ..operand import Reg
 from . import basic, exponential, logarithm, power, trigonometric
 
 FLOAT_FUNCTIONS: dict[str, Callable[..., Reg]] = {
-    **basic.FUNCTIONS, **exponential.FUNCTIONS, **logarithm.FUNCTIONS, **trigonometric.FUNCTIONS,
+    **basic.FUNCTIONS,
+    **exponential.FUNCTIONS,
+    **logarithm.FUNCTIONS,
+    **trigonometric.FUNCTIONS,
     **power.FUNCTIONS,
 }

@@ -1,4 +1,5 @@
 """Float arithmetic that takes an instruction or a few."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -40,11 +41,20 @@ def _intrinsic(name: str) -> Callable[..., Reg]:
 
 
 FUNCTIONS: dict[str, Callable[..., Reg]] = {
-    "add": lambda asm, a, b: a + b, "subtract": lambda asm, a, b: a - b,
-    "multiply": lambda asm, a, b: a * b, "divide": lambda asm, a, b: a / b,
-    "maximum": maximum, "minimum": minimum, "negate": lambda asm, x: -x,
-    "abs": _intrinsic("llvm.fabs"), "sqrt": _intrinsic("llvm.sqrt"), "floor": _intrinsic("llvm.floor"),
-    "ceil": _intrinsic("llvm.ceil"), "round-nearest-even": _intrinsic("llvm.rint"),
-    "round-nearest-afz": round_half_away, "sign": sign, "remainder": remainder,
+    "add": lambda asm, a, b: a + b,
+    "subtract": lambda asm, a, b: a - b,
+    "multiply": lambda asm, a, b: a * b,
+    "divide": lambda asm, a, b: a / b,
+    "maximum": maximum,
+    "minimum": minimum,
+    "negate": lambda asm, x: -x,
+    "abs": _intrinsic("llvm.fabs"),
+    "sqrt": _intrinsic("llvm.sqrt"),
+    "floor": _intrinsic("llvm.floor"),
+    "ceil": _intrinsic("llvm.ceil"),
+    "round-nearest-even": _intrinsic("llvm.rint"),
+    "round-nearest-afz": round_half_away,
+    "sign": sign,
+    "remainder": remainder,
     "rsqrt": lambda asm, x: 1.0 / asm.intrinsic("llvm.sqrt", x),
 }

@@ -1,4 +1,5 @@
 """exp, exp(x) - 1 and the hyperbolic functions made of them."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -23,13 +24,36 @@ class _Format:
     poly: tuple[float, ...]
 
 
-_SHORT = (0.00019890980869750327, 0.0013933641031986701, 0.008333310934448869, 0.04166646500604005,
-          0.16666666681614256, 0.5000000013457727)
-_MIDDLE = (2.4859578222625295e-05, 0.0001989927395864936, 0.001388885404961482, 0.008333298483754886,
-           0.041666666718980845, 0.16666666718997508, 0.5)
-_LONG = (2.0914679376583935e-09, 2.510520637395701e-08, 2.7557273661348637e-07, 2.7557255425746435e-06,
-         2.4801587325533363e-05, 0.00019841269874800493, 0.0013888888888883752, 0.008333333333326141,
-         0.04166666666666667, 0.1666666666666667, 0.5)
+_SHORT = (
+    0.00019890980869750327,
+    0.0013933641031986701,
+    0.008333310934448869,
+    0.04166646500604005,
+    0.16666666681614256,
+    0.5000000013457727,
+)
+_MIDDLE = (
+    2.4859578222625295e-05,
+    0.0001989927395864936,
+    0.001388885404961482,
+    0.008333298483754886,
+    0.041666666718980845,
+    0.16666666718997508,
+    0.5,
+)
+_LONG = (
+    2.0914679376583935e-09,
+    2.510520637395701e-08,
+    2.7557273661348637e-07,
+    2.7557255425746435e-06,
+    2.4801587325533363e-05,
+    0.00019841269874800493,
+    0.0013888888888883752,
+    0.008333333333326141,
+    0.04166666666666667,
+    0.1666666666666667,
+    0.5,
+)
 # The low bounds leave results that round to 0, the high ones results that overflow.
 FLOAT = _Format(127, 23, 1.5 * 2.0**23, 0.693359375, -2.12194440e-4, -104.0, 88.8, _SHORT)
 DOUBLE = _Format(1023, 52, 1.5 * 2.0**52, 0.6931471803691238, 1.9082149292705877e-10, -746.0, 710.5, _LONG)
@@ -51,8 +75,7 @@ def _split(asm: Asm, x: Reg, form: _Format) -> tuple[Reg, Reg]:
     shifted = asm.fma(x, 1.4426950408889634, form.anchor)
     n = shifted - form.anchor
     r = asm.fma(n, -form.ln2_low, asm.fma(n, -form.ln2_high, x))
-    return asm.bits(shifted) - asm.bits(asm.literal(x.type, form.anchor)), asm.fma(
-        r * r, horner(asm, r, form.poly), r)
+    return asm.bits(shifted) - asm.bits(asm.literal(x.type, form.anchor)), asm.fma(r * r, horner(asm, r, form.poly), r)
 
 
 def power_of_two(asm: Asm, n: Reg, form: _Format) -> Reg:
@@ -109,8 +132,14 @@ def logistic(asm: Asm, x: Reg) -> Reg:
 
 
 # tanh(x) = x * P(x^2) / Q(x^2) on |x| <= 9.1, relative error 7e-8.
-_TANH_P = (1.721761139438022e-11, -1.1226963838713355e-08, 1.0006969357144298e-05, 0.0029613153238387197,
-           0.1295285302847511, 0.9999999286661019)
+_TANH_P = (
+    1.721761139438022e-11,
+    -1.1226963838713355e-08,
+    1.0006969357144298e-05,
+    0.0029613153238387197,
+    0.1295285302847511,
+    0.9999999286661019,
+)
 _TANH_Q = (4.8316349793857624e-08, 0.00023494804236912203, 0.02391557963647869, 0.462861659594722, 1.0)
 
 
@@ -142,6 +171,10 @@ def _cosh(asm: Asm, x: Reg) -> Reg:
 
 
 FUNCTIONS: dict[str, Callable[..., Reg]] = {
-    "exponential": exp, "exponential-minus-one": expm1, "logistic": logistic, "tanh": tanh,
-    "sinh": in_double(_sinh), "cosh": in_double(_cosh),
+    "exponential": exp,
+    "exponential-minus-one": expm1,
+    "logistic": logistic,
+    "tanh": tanh,
+    "sinh": in_double(_sinh),
+    "cosh": in_double(_cosh),
 }

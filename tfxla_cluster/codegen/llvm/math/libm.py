@@ -1,4 +1,5 @@
 """Calls of the C library's functions, lane by lane."""
+
 from __future__ import annotations
 
 from ..asm import Asm

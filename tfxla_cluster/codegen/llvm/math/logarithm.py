@@ -1,4 +1,5 @@
 """log, log(1 + x) and the inverse hyperbolic functions made of them."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -12,8 +13,16 @@ LN2 = 0.6931471805599453
 _LN2_FLOAT, _LN2_DOUBLE = (0.693359375, -2.12194440e-4), (0.6931471803691238, 1.9082149292705877e-10)
 # (2 atanh(s) / s - 2) / s^2 as a polynomial of s^2, for |s| <= (sqrt(2) - 1) / (sqrt(2) + 1).
 _SHORT = (0.23330467216303835, 0.28550820815960665, 0.40000121839806124, 0.6666666655449709)
-_LONG = (0.13086626147840102, 0.13268773138656886, 0.15386239702814658, 0.18181795640132906,
-         0.22222222391713917, 0.28571428570803614, 0.4000000000000088, 0.6666666666666666)
+_LONG = (
+    0.13086626147840102,
+    0.13268773138656886,
+    0.15386239702814658,
+    0.18181795640132906,
+    0.22222222391713917,
+    0.28571428570803614,
+    0.4000000000000088,
+    0.6666666666666666,
+)
 
 
 def _decompose(asm: Asm, x: Reg) -> tuple[Reg, Reg]:
@@ -78,6 +87,9 @@ def _atanh(asm: Asm, x: Reg) -> Reg:
 
 
 FUNCTIONS: dict[str, Callable[..., Reg]] = {
-    "log": log, "log-plus-one": log1p, "asinh": in_double(_asinh), "acosh": in_double(_acosh),
+    "log": log,
+    "log-plus-one": log1p,
+    "asinh": in_double(_asinh),
+    "acosh": in_double(_acosh),
     "atanh": in_double(_atanh),
 }

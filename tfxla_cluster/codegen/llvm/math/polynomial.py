@@ -1,4 +1,5 @@
 """Horner evaluation and moves between precisions."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
