@@ -75,17 +75,23 @@ def _shift(b: Builder, constants: Constants) -> bool:
 
 
 def _upper_bound(b: Builder, constants: Constants) -> bool:
-    """How many are not greater: all, less those whose negative is smaller."""
+    """How many are less or equal, all for NaN: each compared with each, as the compiled op does.
+
+    Not a LowerBound of negatives: those descend, and where they are constant TensorFlow folds with a binary search.
+    """
     kind, out = attr(b.original, "T"), attr(b.original, "out_type", _I32)
     if kind not in _FLOATS:
         return False
-    turned = [b.add(f"negative_{k}", "Neg", [text], "y", T=kind) for k, text in enumerate(b.original.input[:2])]
-    greater = b.add("greater", "LowerBound", turned, "output", T=kind, out_type=out)
-    shape = b.add("shape", "Shape", [b.original.input[0]], "output", T=kind, out_type=out)
-    one = b.constant("one", np.array([1], dtypes.as_dtype(out).as_numpy_dtype))
-    size = b.add("size", "Slice", [shape, one, one], "output", T=out, Index=out)
-    rest = b.add("rest", "Sub", [size, greater], T=out)
-    b.add("", "Identity", [rest], "output", T=out)
+    ordered, values = (
+        b.add(name, "ExpandDims", [text, b.constant(f"{name}_axis", np.int32(axis))], "output", T=kind, Tdim=_I32)
+        for name, text, axis in zip(("ordered", "values"), b.original.input[:2], (1, 2))
+    )
+    at_most = b.add("at_most", "LessEqual", [ordered, values], T=kind)
+    nan = b.add("nan", "IsNan", [values], "y", T=kind)
+    counted = b.add("counted", "LogicalOr", [at_most, nan])
+    ones = b.add("ones", "Cast", [counted], "y", SrcT=types_pb2.DT_BOOL, DstT=out, Truncate=False)
+    axis = b.constant("axis", np.int32(2))
+    b.add("", "Sum", [ones, axis], "output", T=out, Tidx=_I32, keep_dims=False)
     return True
 
 
