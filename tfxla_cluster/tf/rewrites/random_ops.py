@@ -154,7 +154,7 @@ def _rewrite(b: Builder, algorithms: Mapping[str, int], floats: Mapping[tuple[st
         _key_counter(b)
     elif node.op == _GET_ALG:
         b.constant("", np.int32(PHILOX))
-    elif node.op in INTEGER_OPS and _is_philox(node, algorithms):
+    elif node.op in INTEGER_OPS and PHILOX_ATTR not in node.attr and _is_philox(node, algorithms):
         copy = NodeDef()
         copy.CopyFrom(node)
         b.nodes.append(copy)
