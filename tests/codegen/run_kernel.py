@@ -9,7 +9,7 @@ from typing import Any
 import llvmlite.binding as llvm
 import numpy as np
 
-from tfxla_cluster.codegen.kernel import abi
+from tfxla_cluster.codegen.kernel import abi, interpreter
 from tfxla_cluster.codegen.kernel.ir import Kernel
 from tfxla_cluster.codegen.llvm.loader import Library
 from tfxla_cluster.codegen.llvm.object_code import assemble, compile_kernel
@@ -73,6 +73,21 @@ class Loaded:
 def _pointers(arrays: Sequence[np.ndarray]) -> ctypes.Array:
     assert all(a.flags.c_contiguous for a in arrays)
     return (ctypes.c_void_p * max(1, len(arrays)))(*[a.ctypes.data for a in arrays])
+
+
+def compiled(
+    kernel: Kernel, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray], sizes: Mapping[str, int]
+) -> None:
+    """All tasks of `kernel` as machine code for this machine."""
+    Loaded(kernel)(inputs, outputs, sizes)
+
+
+def interpreted(
+    kernel: Kernel, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray], sizes: Mapping[str, int]
+) -> None:
+    """All tasks of `kernel` by the interpreter."""
+    slots = [dim.evaluate(d, sizes) for d in kernel.sizes]
+    interpreter.run(kernel, inputs, outputs, slots, range(dim.evaluate(kernel.tasks, sizes)))
 
 
 def run(

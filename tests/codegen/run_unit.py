@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +19,16 @@ def flat_shapes(shape: Shape) -> list[Shape]:
     return [s for e in shape.elements for s in flat_shapes(e)] if shape.is_tuple else [shape]
 
 
-def run(instr: Instr, operands: Sequence[np.ndarray], sizes: Mapping[str, int] | None = None) -> list[np.ndarray]:
-    """The results of `instr` (flattened) on `operands` (flattened). Buffers start poisoned with 0x5A bytes."""
+def run(
+    instr: Instr,
+    operands: Sequence[np.ndarray],
+    sizes: Mapping[str, int] | None = None,
+    run_one: Callable[..., None] = run_kernel.compiled,
+) -> list[np.ndarray]:
+    """The results of `instr` (flattened) on `operands` (flattened). Buffers start poisoned with 0x5A bytes.
+
+    `run_one(kernel, inputs, outputs, sizes)` runs each kernel: `run_kernel.compiled` or `interpreted`.
+    """
     env = dict(sizes or {})
     unit = lower.lower(instr, run_kernel.host_target())
     places: dict[str, list[np.ndarray]] = {
@@ -38,7 +46,7 @@ def run(instr: Instr, operands: Sequence[np.ndarray], sizes: Mapping[str, int] |
             target.reshape(-1).view(np.uint8)[...] = source.reshape(-1).view(np.uint8)
             continue
         inputs, outputs = ([places[r.kind][r.index] for r in refs] for refs in (step.inputs, step.outputs))
-        run_kernel.Loaded(step.kernel)(inputs, outputs, env)
+        run_one(step.kernel, inputs, outputs, env)
     return places["result"]
 
 

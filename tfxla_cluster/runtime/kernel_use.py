@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ..codegen.kernel.ir import Buffer, Kernel, Load, Product, Stmt, Store, Var
-from ..codegen.llvm.analysis import nested, walk
+from ..codegen.kernel.walk import nested, walk
 
 
 def read_inputs(kernel: Kernel) -> frozenset[int]:

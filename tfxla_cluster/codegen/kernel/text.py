@@ -20,6 +20,13 @@ def body_lines(kernel: Kernel) -> list[str]:
     return _Printer().kernel(kernel)
 
 
+def statement_line(kernel: Kernel, stmt: Stmt) -> str:
+    """The first line of one of the kernel's statements, as `render` shows it."""
+    printer = _Printer()
+    printer.kernel(kernel)
+    return printer.line(stmt)
+
+
 class _Printer:
     def __init__(self) -> None:
         self._numbers: dict[Var, int] = {}
@@ -31,6 +38,9 @@ class _Printer:
         )
         head = f"buffers {declared}; {len(kernel.sizes)} sizes; task {self._var(kernel.task)}"
         return [head, *self._body(kernel.body)]
+
+    def line(self, stmt: Stmt) -> str:
+        return next(self._stmt(stmt))
 
     def _var(self, var: Var | None) -> str:
         return "none" if var is None else f"%{self._numbers.setdefault(var, len(self._numbers))}"

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from ...ir.dtype import S64
 from ..kernel.ir import For, If, Reduce, Var, While
-from .analysis import lanes_for, runs_in_lanes, varying_variables, weight
+from ..kernel.lanes import runs_in_lanes, varying_variables
+from .analysis import lanes_for, weight
 from .asm import Loop
 from .formats import register_type
 from .operand import Reg
