@@ -31,6 +31,9 @@ def test_demo(tmp_path):
     assert result["accuracy"] >= 0.97 and abs(result["accuracy"] - result["reference_accuracy"]) <= 0.01
     assert result["max_loss_gap"] <= 1e-3
     assert result["native_kernels"] == result["kernels"] > 0
+    modules = json.loads((Path(result["dump_dir"]) / "manifest.json").read_text())["modules"]
+    for field, total in (("kernels", result["kernels"]), ("native", result["native_kernels"])):
+        assert sum(module["compile"][field] for module in modules) == total
     assert result["clustered_share"] >= 0.95 and result["clusters"] > 0
     assert Path(result["report"]).stat().st_size > 100_000 and Path(result["dump_dir"]).is_dir()
 

@@ -35,14 +35,11 @@ BRIEF_WORK = 20_000
 
 @dataclass(frozen=True)
 class Compiled:
-    """What compilation made. `kernels` counts machine-code kernels that the plan launches (each step one);
-    all of them come from our code generators, so all are native. `phases`: milliseconds by name."""
+    """What compilation made. `phases`: milliseconds by name."""
 
     plan: LaunchPlan
     objects: list[bytes]
     executable: Executable
-    kernels: int
-    native_kernels: int
     module: Module | None = None
     phases: Mapping[str, float] = field(default_factory=dict)
 
@@ -89,8 +86,7 @@ def _compile_module(module: Module, target: Target, dump: ModuleDump, fusion: bo
                 module_files.kernels(dump, kernel_files(shared, codes))
     phases = {name: seconds * 1e3 for name, seconds in whole.parts.items()}
     module_files.timings(dump, phases, whole.seconds * 1e3, target)
-    count = sum(isinstance(s, UnitKernel) for unit in units.values() for s in unit.steps)
-    return Compiled(planned.plan, objects, executable, count, count, fused, phases)
+    return Compiled(planned.plan, objects, executable, fused, phases)
 
 
 def load(plan: LaunchPlan, objects: Sequence[bytes], target: Target) -> Executable:

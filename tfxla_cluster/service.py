@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from .ir.shape import Shape
 from .locks import ForkSafeLock
 from .runtime import cache, host, persist
 from .runtime.executable import Executable, entry
-from .runtime.plan import SizeSource
+from .runtime.plan import KernelCount, SizeSource, count_kernels
 from .runtime.store import from_flags
 from .target import Target
 
@@ -37,7 +37,7 @@ class Loaded:
     """What tf.compiler_port.Loaded asks for; keeps the executable alive."""
 
     executable: Executable
-    kernels: int
+    count: KernelCount
     record: int
     entry: int
     outputs: tuple[Shape, ...]
@@ -64,7 +64,7 @@ class Service:
         found = self.memory.get(key)
         if found is not None:
             counters.add("cache_hits", reason="memory")
-            self._record(request, key, {"hit": "memory", "kernels": found.kernels, "native": found.kernels})
+            self._record(request, key, {"hit": "memory", **asdict(found.count)})
             return found
         with trace.phase("executable", cluster=request.name) as timed:
             loaded = self._from_disk(key, request, target) or self._compile(module, key, request, target)
@@ -76,9 +76,9 @@ class Service:
         dump = sink.current().module(request.name)
         module_files.sources(dump, module, request.lines)
         made = compiler.compile_module(module, target, dump)
+        loaded = _loaded(made.executable)
         counters.add("compilations")
-        counters.add("kernels", made.kernels)
-        counters.add("native_kernels", made.native_kernels)
+        _count(loaded)
         self._record(
             request,
             key,
@@ -88,16 +88,13 @@ class Service:
                 "reason": self._why(request),
                 "phases": made.phases,
                 "ms": sum(made.phases.values()),
-                "kernels": made.kernels,
-                "native": made.native_kernels,
+                **asdict(loaded.count),
             },
         )
         store = from_flags()
         if store is not None:
-            sections = persist.to_sections(made.plan, made.objects)
-            sections["kernels"] = str(made.kernels).encode()
-            store.put(key, persist.KIND, sections)
-        return _loaded(made.executable, made.kernels)
+            store.put(key, persist.KIND, persist.to_sections(made.plan, made.objects))
+        return loaded
 
     def _why(self, request: CompileRequest) -> str:
         """Why nothing compiled before serves: the guards that differ from the closest earlier compilation."""
@@ -122,15 +119,13 @@ class Service:
         if lookup.sections is not None:
             try:
                 plan, objects = persist.from_sections(lookup.sections)
-                kernels = int(lookup.sections["kernels"])
-                loaded = _loaded(compiler.load(plan, objects, target), kernels)
+                loaded = _loaded(compiler.load(plan, objects, target))
             except (KeyError, ValueError, TypeError) as error:
                 reason = f"the entry does not hold an executable of this version ({error})"
             else:
                 counters.add("cache_hits", reason="disk")
-                counters.add("kernels", kernels)
-                counters.add("native_kernels", kernels)
-                self._record(request, key, {"hit": "disk", "kernels": kernels, "native": kernels})
+                _count(loaded)
+                self._record(request, key, {"hit": "disk", **asdict(loaded.count)})
                 return loaded
         counters.add("cache_misses", reason=reason)
         trace.record(
@@ -159,9 +154,14 @@ class Service:
         return self.memory.clear()
 
 
-def _loaded(executable: Executable, kernels: int) -> Loaded:
+def _loaded(executable: Executable) -> Loaded:
     plan = executable.plan
-    return Loaded(executable, kernels, executable.record, entry(), plan.outputs, plan.sizes)
+    return Loaded(executable, count_kernels(plan), executable.record, entry(), plan.outputs, plan.sizes)
+
+
+def _count(loaded: Loaded) -> None:
+    counters.add("kernels", loaded.count.kernels)
+    counters.add("native_kernels", loaded.count.native)
 
 
 def cache_key(module: Module, target: Target) -> cache.Key:

@@ -133,13 +133,16 @@ def _why_nothing(dump: Dump, graphs: Sequence[GraphRow]) -> str:
 
 def _tiles(dump: Dump, graphs: Sequence[GraphRow], modules: Sequence[ModuleRow]) -> Html:
     total = sum(row.module.milliseconds or 0 for row in modules)
-    native = sum(n for r in modules if isinstance(n := r.module.compiled.get("native"), int))
+    run, native = (
+        sum(n for r in modules if isinstance(n := r.module.compiled.get(field), int)) for field in ("kernels", "native")
+    )
     shown = (
         (number(len(dump.of("function")) or len(graphs)), "functions" if dump.of("function") else "graphs"),
         (number(sum(g.clusters for g in graphs)), "clusters"),
         (number(len(modules)), "modules"),
         (number(sum(r.kernels for r in modules)), "kernels generated"),
-        (number(native), "native kernel steps") if native else ("", ""),
+        (number(run), "kernels run by plans") if run else ("", ""),
+        (number(native), "of them native") if run else ("", ""),
         (milliseconds(total), "compile time") if total else ("", ""),
         (size(sum(f.bytes for f in dump.directory.files) + sum(m.files.bytes for m in dump.modules)), "dump"),
     )

@@ -2,8 +2,9 @@
 
 MODULE is HLO text (.txt, .hlo, '-' for standard input) or a proto (.pb, also .pb.gz). Inputs are random,
 the same for the same --seed, unless given. With --json the last line on standard output is an object:
-module, ok, outputs (shape, dtype, sha256, nans, infs, minimum, maximum), phases (ms), run_ms, steps, and
-with a reference compared (max_abs, max_rel, mismatches per output); where it failed: error, exit_code.
+module, ok, outputs (shape, dtype, sha256, nans, infs, minimum, maximum), phases (ms), run_ms, steps,
+kernels (steps that run code), native_kernels (those of them that run machine code), and with a reference
+compared (max_abs, max_rel, mismatches per output); where it failed: error, exit_code.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from ..ir import dim, evaluator
 from ..ir.node import Instr, Module
 from ..passes import pipeline, pipelines
 from ..runtime import host
+from ..runtime.plan import count_kernels
 from . import common
 from .modules import read_module
 
@@ -90,6 +92,7 @@ def execute(options: argparse.Namespace) -> tuple[dict[str, Any], int]:
         flags.set_values({"xla_disable_all_hlo_passes": True})
     dump = sink.current().module(module.name)
     made = compiler.compile_module(staged, target, dump, fusion=not options.no_fusion)
+    count = count_kernels(made.plan)
     outputs, fastest = _timed_runs(made.executable, inputs, options.repeat)
     report: dict[str, Any] = {
         "module": module.name,
@@ -98,7 +101,8 @@ def execute(options: argparse.Namespace) -> tuple[dict[str, Any], int]:
         "phases": {k: round(v, 3) for k, v in made.phases.items()},
         "run_ms": round(fastest * 1e3, 4),
         "steps": len(made.plan.steps),
-        "kernels": made.kernels,
+        "kernels": count.kernels,
+        "native_kernels": count.native,
     }
     if options.save:
         _save(Path(options.save), inputs, outputs)

@@ -6,12 +6,16 @@ lays it out for the interpreter; `dump` writes it; the store keeps it beside the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Union
+from typing import ClassVar, Union
 
 from ..ir.dim import Dim
 from ..ir.shape import Shape
+
+# Where the code that a step runs comes from -> whether it is native: machine code from our code generators or a
+# named library call, never an evaluator of kernels or modules, never a stock op.
+ORIGINS: Mapping[str, bool] = {"generator": True, "library": True, "evaluator": False, "tensorflow": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +32,10 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class KernelStep:
-    """Run `tasks` tasks of machine code `symbol` by the ABI (context, inputs, outputs, sizes)."""
+    """Run `tasks` tasks of the code `symbol` by the ABI (context, inputs, outputs, sizes).
+
+    `origin`: one of ORIGINS, 'generator' or 'evaluator'.
+    """
 
     symbol: str
     inputs: tuple[Ref, ...]
@@ -38,12 +45,14 @@ class KernelStep:
     cost: Dim = 1
     scratch_bytes: int = 0
     instr: str = ""
+    origin: str = "generator"
 
 
 @dataclass(frozen=True, slots=True)
 class LibraryStep:
     """Call a named library routine with the same operands as a kernel."""
 
+    origin: ClassVar[str] = "library"
     routine: str
     inputs: tuple[Ref, ...]
     outputs: tuple[Ref, ...]
@@ -55,6 +64,7 @@ class LibraryStep:
 class TfOpStep:
     """Run a TensorFlow op (a collective) between kernels."""
 
+    origin: ClassVar[str] = "tensorflow"
     op: str
     attrs: tuple[tuple[str, object], ...]
     inputs: tuple[Ref, ...]
@@ -149,6 +159,20 @@ def walk(steps: tuple[Step, ...]) -> Iterator[Step]:
         elif isinstance(step, BranchStep):
             for branch in step.branches:
                 yield from walk(branch)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCount:
+    """Steps of a plan that run code (those in loops and branches once), and how many of them run native code."""
+
+    kernels: int
+    native: int
+
+
+def count_kernels(plan: LaunchPlan) -> KernelCount:
+    """What `stats`, the demo and the report call kernels and native kernels."""
+    origins = [step.origin for step in walk(plan.steps) if isinstance(step, (KernelStep, LibraryStep, TfOpStep))]
+    return KernelCount(len(origins), sum(ORIGINS[origin] for origin in origins))
 
 
 def refs(step: Step) -> tuple[Ref, ...]:
