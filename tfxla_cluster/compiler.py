@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -18,7 +18,9 @@ from .codegen.llvm.object_code import KernelCode, compile_kernels, object_files
 from .dump import module_files
 from .dump.module_files import KernelFiles
 from .dump.sink import ModuleDump
+from .errors import UnsupportedError
 from .fusion import planner as fusion_planner
+from .fusion import split
 from .ir import verifier
 from .ir.dim import make, sample
 from .ir.node import Instr, Module
@@ -62,10 +64,10 @@ def _compile_module(module: Module, target: Target, dump: ModuleDump, fusion: bo
         with trace.phase("passes"):
             optimised = optimise(module, target, dump)
         with trace.phase("fusion"):
-            fused = fuse(optimised, target, dump) if fusion else optimised
+            fused, decisions = fuse(optimised, target, dump) if fusion else (optimised, [])
         module_files.after(dump, fused, target)
         with trace.phase("lower"):
-            units = {i: lower.lower(i, target) for i in plan_builder.unit_instructions(fused)}
+            fused, units = lower_units(fused, target, dump, decisions)
             shared = share_kernels(units)
         with trace.phase("codegen"):
             codes = compile_kernels(
@@ -112,15 +114,46 @@ def _observer(dump: ModuleDump) -> Any:
     return observe
 
 
-def fuse(module: Module, target: Target, dump: ModuleDump) -> Module:
-    """The fused module; each decision goes to the trace and the dump."""
+def fuse(module: Module, target: Target, dump: ModuleDump) -> tuple[Module, list[dict[str, Any]]]:
+    """The fused module and its decisions, each of which goes to the trace and the dump."""
     decisions: list[dict[str, Any]] = []
     fused = fusion_planner.fuse(module, target, decisions.append)
     module_files.fusion_decisions(dump, decisions)
+    _trace(module, decisions)
+    return fused, decisions
+
+
+def _trace(module: Module, decisions: Iterable[Mapping[str, Any]]) -> None:
     if trace.wants("fusion"):
         for decision in decisions:
             trace.record("fusion", module=module.name, **decision)
-    return fused
+
+
+def lower_units(
+    module: Module, target: Target, dump: ModuleDump, decisions: Sequence[Mapping[str, Any]]
+) -> tuple[Module, dict[Instr, Unit]]:
+    """The kernels of every instruction that needs some. A fusion that cannot be lowered is split until its parts
+    can: the module is then another one, and its files are written again, the decisions after the earlier ones.
+
+    Raises UnsupportedError for a single instruction that has no kernel.
+    """
+    while True:
+        units: dict[Instr, Unit] = {}
+        refused: dict[Instr, Mapping[str, Any]] = {}
+        for instr in plan_builder.unit_instructions(module):
+            try:
+                units[instr] = lower.lower(instr, target)
+            except UnsupportedError as error:
+                if instr.opcode != "fusion":
+                    raise
+                refused[instr] = {"a": instr.name, "b": "", "ok": False, "rule": "split", "reason": error.message}
+        if not refused:
+            return module, units
+        module = split.split(module, refused)
+        decisions = [*decisions, *refused.values()]
+        _trace(module, refused.values())
+        module_files.fusion_decisions(dump, decisions)
+        module_files.after(dump, module, target)
 
 
 @dataclass(frozen=True)

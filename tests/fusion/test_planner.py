@@ -107,7 +107,7 @@ ROWS: dict[str, tuple[str, int]] = {
       x = f32[64,32] parameter(0)
       w = f32[32,32] parameter(1)
       d = f32[64,32] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-      t = f32[64,32] exponential(d)
+      t = f32[64,32] tanh(d)
       ROOT r = f32[64,32] dot(t, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}""",
         2,
     ),

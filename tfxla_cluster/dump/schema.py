@@ -187,7 +187,7 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
         {
             "module": "Module name.",
             "id": "Module number.",
-            "a": "Producer.",
+            "a": "Producer, or (rule 'split') a fusion that is no kernel and came apart.",
             "b": "Consumer.",
             "ok": "Boolean.",
             "rule": "Rule that said no.",

@@ -159,7 +159,18 @@ class _Planner:
         """Elementwise work on arrays of the same dims, with at most a contraction before all of it."""
         if a.plain is None or b.plain is None or not same_all(a.plain, b.plain) or b.kind == "hero":
             return False
-        return a.kind != "hero" or any(user in b.members for member in a.members for user in self.graph.users[member])
+        return a.kind != "hero" or self._follows(a, b)
+
+    def _follows(self, a: Group, b: Group) -> bool:
+        """Whether what would leave `b` is computed from `a`, the hero's, so that its kernel may compute it."""
+        behind: set[Instr] = set()
+        todo = list(a.members)
+        while todo:
+            found = [u for u in self.graph.users[todo.pop()] if u in b.members and u not in behind]
+            behind.update(found)
+            todo.extend(found)
+        outputs = self._outputs({**a.members, **b.members})
+        return bool(behind) and all(o in behind for o in outputs if o in b.members)
 
     def _may(self, a: Group, b: Group) -> Decision:
         """Legality and worth of one kernel for both."""

@@ -250,6 +250,7 @@ class _Analysis(Refiner):
             space = flatten(reduce_index(hero, self.kept, self.reduced, self))
         else:
             space = flatten(roots[0].index)
+        self.runs[space] = None  # kernels go over it loop by loop, even where nothing is read at its index
         every = dict.fromkeys((*space, *(d for r in roots for d in flatten(r.index))))
         groups = tuple(runs_together(every, self.runs))
         return Program(
