@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from tensorflow.core.framework import types_pb2
+from tensorflow.python.framework import op_def_registry
+
 from ..errors import LoweringError
 from . import sources
 
 _UNSUPPORTED = re.compile(
-    r"(\w+) \(No registered '(\w+)' OpKernel for \w+ devices compatible with node \{\{node ([^}]+)\}\}"
+    r"No registered '(\w+)' OpKernel for \w+ devices compatible with node "
+    r"(?:\{\{function_node ([^}]+)\}\})?\{\{node ([^}]+)\}\}"
 )
 _ATTRIBUTES = re.compile(r"Requested Attributes: ([^)]*)\)")
 _NODE = re.compile(r"\{\{node ([^}]+)\}\}")
@@ -18,20 +22,29 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _DEFINED = re.compile(r" \(defined @ [^)]*\)")
 _GRAPH = re.compile(r"trying to compile graph (\S+?)\[")
 
-# Op -> what a user can write instead.
-_WAYS_OUT = {
-    "EagerPyFunc": "Call the Python code outside the compiled function, or write it with TensorFlow ops",
-    "PyFunc": "Call the Python code outside the compiled function, or write it with TensorFlow ops",
-    "StringFormat": "Move tf.print outside the compiled function",
-    "PrintV2": "Move tf.print outside the compiled function",
-    "LookupTableFindV2": "Look the table up outside the compiled function",
-    "RangeDataset": "Iterate over the data set outside the compiled function",
-    "ReadVariableOp": "Keep string variables outside the compiled function",
-    "_Arg": "Keep string and variant values outside the compiled function",
-    "_Retval": "Keep string and variant values outside the compiled function",
-    "UniqueWithCountsV2": "Use tf.unique and count with tf.math.unsorted_segment_sum",
-}
+_PRINT = "Move tf.print outside the compiled function"
+_STRINGS = "Keep strings outside the compiled function: it computes with numbers only"
+_WAYS_OUT = (
+    (
+        "(Eager)?PyFunc(Stateless)?",
+        "Call the Python code outside the compiled function, or write it with TensorFlow ops",
+    ),
+    ("Print(V2)?", _PRINT),
+    (".*LookupTable.*|.*HashTable.*", "Use the table outside the compiled function"),
+    (".*Dataset.*|.*Iterator.*", "Iterate over the data set outside the compiled function"),
+    (".*Queue.*", "Use the queue outside the compiled function"),
+    (".*Summary.*", "Write summaries outside the compiled function"),
+    (
+        "(Read|Write)File|MatchingFiles|(Decode|Encode).*|ExtractJpegShape|Parse.*|Save.*|Restore.*",
+        "Read, write and decode files and records outside the compiled function",
+    ),
+    ("UniqueWithCounts(V2)?", "Use tf.unique and count with tf.math.unsorted_segment_sum"),
+    (".*Sparse.*", "Make sparse tensors dense outside the compiled function (tf.sparse.to_dense)"),
+    ("Ragged.*", "Make ragged tensors dense outside the compiled function (their method to_tensor)"),
+)
+"""(pattern of ops, what a user can write instead), the first that matches; ops on strings besides: `_STRINGS`."""
 _SHAPE_WAY_OUT = "Compute the shape from Python numbers or from static shapes; a loop or a random op cannot give it"
+_VARIANTS = "Pass no tensor list, data set or other variant into the compiled function or out of it"
 _DEFAULT_WAY_OUT = "Move that op out of the function, or drop jit_compile=True (the rest is then clustered)"
 
 
@@ -49,11 +62,11 @@ def explain(text: str, lowered_name: str, definition: Any) -> LoweringError:
     text = _unwrap(text).replace(lowered_name, definition.signature.name)
     found, constant = _UNSUPPORTED.search(text), _CONSTANT.search(text)
     if found:
-        op, node = found.group(2), found.group(3)
+        op, callee, node = found.groups()
         why = f"TensorFlow has no compiled form of op {op} for these types"
         attributes = _ATTRIBUTES.search(text)
         why = f"{why} ({attributes.group(1)[:200]})" if attributes else why
-        remedy = _WAYS_OUT.get(op, _DEFAULT_WAY_OUT)
+        remedy = _way_out(op, node, text, definition)
     elif constant:
         position, node, op = constant.groups()
         why = f"input {position} of op {op} must be a compile-time constant, and its value is computed at run time"
@@ -64,10 +77,37 @@ def explain(text: str, lowered_name: str, definition: Any) -> LoweringError:
         why, remedy = _first_lines(text), _DEFAULT_WAY_OUT
     where = sources.line_of(definition.signature.name, node) or _last_user_frame(text)
     graph = _GRAPH.search(text)
-    inside = graph.group(1) if graph else definition.signature.name
+    inside = found and callee or graph and graph.group(1) or definition.signature.name
     what = f"node '{node}' (op {op or '?'}) in {inside}" if node else inside
     message = f"function {definition.signature.name} cannot be compiled: {what}: {why}"
     return LoweringError(message, remedy, where, op, node)
+
+
+def _way_out(op: str, node: str, text: str, definition: Any) -> str:
+    """What to do about a node of `definition` (or of a function it calls) whose op has no compiled form."""
+    if op == "StringFormat" and _is_printed(node, definition):
+        return _PRINT
+    for pattern, remedy in _WAYS_OUT:
+        if re.fullmatch(pattern, op):
+            return remedy
+    op_def = op_def_registry.get(op)
+    declared = [arg.type for arg in (*op_def.input_arg, *op_def.output_arg)] if op_def is not None else []
+    attributes = _ATTRIBUTES.search(text)
+    if types_pb2.DT_STRING in declared or attributes and "DT_STRING" in attributes.group(1):
+        return _STRINGS
+    return _VARIANTS if attributes and "DT_VARIANT" in attributes.group(1) else _DEFAULT_WAY_OUT
+
+
+def _is_printed(node: str, definition: Any) -> bool:
+    """Does the node's output go to tf.print?"""
+    printed = (
+        text.partition(":")[0]
+        for function in sources.reachable(definition.signature.name)
+        for user in function.node_def
+        if user.op == "PrintV2"
+        for text in user.input
+    )
+    return node in printed
 
 
 def _unwrap(text: str) -> str:
