@@ -251,6 +251,29 @@ def test_a_size_that_the_run_produces(in_function: bool) -> None:
         assert out[0].numpy().tolist() == [v for v in values if v > 0] and out[1].numpy() == 7
 
 
+N = sym("a", 1)
+TOO_LARGE = {
+    "more than memory": (make("mul", N, 1 << 20),) * 2,
+    "more than 64 bits": (make("mul", N, 1 << 40),) * 2,
+    "more than 64 bits before nothing": (make("mul", N, 1 << 40), make("mul", N, 1 << 40), make("add", N, -4)),
+    "more bytes than 64 bits": (make("mul", N, 1 << 58), 2),
+    "a size of more than 64 bits": (make("mul", make("mul", N, 1 << 62), 1 << 62),),
+    "below 0": (make("add", N, -5),),
+}
+
+
+@pytest.mark.parametrize("what", TOO_LARGE)
+@pytest.mark.parametrize("place", [0, 1])
+def test_an_output_that_cannot_be_allocated_is_an_error(what: str, place: int) -> None:
+    """Not the end of the process, and no run with the outputs that could be."""
+    outputs = [Output(F32, 4, (N,), 0), Output(F32, 4, (N,), 1)]
+    outputs[place] = Output(F32, 4, TOO_LARGE[what], place)
+    entry = Entry((Guard(F32, (ANY,)),), 1, ADDRESS, (0,), tuple(outputs), 2, (("a", 0, 0),))
+    program = _program(lambda views: entry, [F32], [F32, F32])
+    with pytest.raises(tf.errors.ResourceExhaustedError):
+        program(tf.ones([4]))
+
+
 def test_postfix_needs_known_sizes() -> None:
     with pytest.raises(KeyError):
         postfix(sym("z", 1), {"a": 0})

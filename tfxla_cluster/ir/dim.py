@@ -6,24 +6,39 @@ A `Dim` is a plain `int` or a `DimExpr`. No stage after lowering may assume the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeGuard, Union, cast
+
+from .size_operators import OPERATORS
 
 Dim = Union[int, "DimExpr"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class DimExpr:
     """An integer expression.
 
     op 'sym': args (name, sample): a size read from an input's shape.
     op 'bounded': args (name, bound): a size that an instruction produces, at most `bound`.
-    op 'add' | 'mul' | 'floordiv' | 'mod' | 'max' | 'min': args are two Dims.
+    op one of `size_operators.OPERATORS`: args are two Dims.
+
+    A size is its name: two of one name are equal, whatever their samples. Equal expressions may be written in
+    different ways: `polynomial.same` compares what they stand for.
     """
 
     op: str
     args: tuple[Dim | str, ...]
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, DimExpr) or self.op != other.op:
+            return False
+        return self.args[0] == other.args[0] if self.is_size else self.args == other.args
+
+    def __hash__(self) -> int:
+        return hash((self.op, self.args[0] if self.is_size else self.args))
 
     @property
     def is_size(self) -> bool:
@@ -70,20 +85,9 @@ class DimExpr:
     def __str__(self) -> str:
         if self.is_size:
             return self.name
-        infix = {"add": "+", "mul": "*", "floordiv": "//", "mod": "%"}.get(self.op)
+        infix = OPERATORS[self.op].infix
         left, right = self.operands
         return f"({left}{infix}{right})" if infix else f"{self.op}({left},{right})"
-
-
-_FOLD: dict[str, Callable[[int, int], int]] = {
-    "add": lambda a, b: a + b,
-    "mul": lambda a, b: a * b,
-    "floordiv": lambda a, b: a // b,
-    "mod": lambda a, b: a % b,
-    "max": max,
-    "min": min,
-}
-_COMMUTATIVE = ("add", "mul", "max", "min")
 
 
 def sym(name: str, sample: int) -> DimExpr:
@@ -99,8 +103,8 @@ def bounded(name: str, bound: int) -> DimExpr:
 def make(op: str, a: Dim, b: Dim) -> Dim:
     """The expression `op(a, b)`, folded where it is a number; constants stand right."""
     if isinstance(a, int) and isinstance(b, int):
-        return int(_FOLD[op](a, b))
-    if isinstance(a, int) and op in _COMMUTATIVE:
+        return int(OPERATORS[op].fold(a, b))
+    if isinstance(a, int) and OPERATORS[op].commutative:
         a, b = b, a
     if op == "add" and b == 0 or op in ("mul", "floordiv") and b == 1:
         return a
@@ -121,7 +125,7 @@ def evaluate(dim: Dim, env: Mapping[str, int]) -> int:
     if dim.is_size:
         return env[dim.name]
     a, b = dim.operands
-    return int(_FOLD[dim.op](evaluate(a, env), evaluate(b, env)))
+    return int(OPERATORS[dim.op].fold(evaluate(a, env), evaluate(b, env)))
 
 
 def sample(dim: Dim) -> int:
@@ -131,7 +135,7 @@ def sample(dim: Dim) -> int:
     if dim.is_size:
         return dim.number
     a, b = dim.operands
-    return int(_FOLD[dim.op](sample(a), sample(b)))
+    return int(OPERATORS[dim.op].fold(sample(a), sample(b)))
 
 
 def is_produced(dim: Dim) -> TypeGuard[DimExpr]:

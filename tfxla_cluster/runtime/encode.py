@@ -10,6 +10,7 @@ import numpy as np
 
 from ..errors import InternalError, UnsupportedError
 from ..ir.dim import Dim, DimExpr
+from ..ir.size_operators import NUMBERS
 from .plan import (
     BranchStep,
     CopyStep,
@@ -24,7 +25,7 @@ from .plan import (
     refs,
     walk,
 )
-from .record_layout import EXPRESSIONS, PLACE_KINDS, STEPS
+from .record_layout import PLACE_KINDS, STEPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ class _Values:
     def _expression(self, dim: DimExpr) -> int:
         a, b = map(self.slot, dim.operands)
         target = self._number(0)
-        self._rows.append((self.stage(dim), (EXPRESSIONS[dim.op], target, a, b)))
+        self._rows.append((self.stage(dim), (NUMBERS[dim.op], target, a, b)))
         return target
 
     def stage(self, dim: Dim) -> int:

@@ -9,13 +9,12 @@ one executable after another touches the same warm memory, and a block grows, it
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from llvmlite import ir
 
+from ..ir.size_operators import OPERATORS
 from . import random_state
 from .pool import FLUSH_DENORMALS, Pool, get_mxcsr, now_ns, set_mxcsr
-from .record_layout import CONTEXT, EXPRESSIONS, RECORD, REGION, STATUS_CLOSED, STATUS_NO_MEMORY, STATUS_OK, STEPS
+from .record_layout import CONTEXT, RECORD, REGION, STATUS_CLOSED, STATUS_NO_MEMORY, STATUS_OK, STEPS
 from .words import Function, Local, Word, global_words
 
 SLOTS = 16
@@ -157,15 +156,10 @@ class _Interpreter:
             a = f.load(values, f.load(at, 2))
             b = f.load(values, f.load(at, 3))
             result = f.local(0)
-            emit: dict[str, Callable[[], Word]] = {
-                "add": lambda: a + b,
-                "mul": lambda: a * b,
-                "floordiv": lambda: _floor_divide(f, a, b),
-                "mod": lambda: a - _floor_divide(f, a, b) * b,
-                "max": lambda: a.max(b),
-                "min": lambda: a.min(b),
-            }
-            f.switch(f.load(at), [lambda make=emit[name]: result.set(make()) for name in EXPRESSIONS])
+            f.switch(
+                f.load(at),
+                [lambda row=row: result.set(Word(f, row.emit(f.b, a.value, b.value))) for row in OPERATORS.values()],
+            )
             f.store(values, f.load(at, 1), result.get())
         f.return_()
         return f
@@ -214,10 +208,13 @@ class _Interpreter:
                     f.load(record, RECORD["expression_count"]),
                     values,
                 )
-            need.set(front_bytes + f.load(values, f.load(record, RECORD["arena_value"])))
+            arena = f.load(values, f.load(record, RECORD["arena_value"]))
+            need.set(Word(f, OPERATORS["add"].emit(f.b, front_bytes.value, arena.value)))
             f.break_if(need.get().compare("<=", f.load(block.get())))
-            f.store(record, RECORD["hint"], need.get())
             f.call(self.blocks.release, block.get())
+        larger = need.get().compare(">", f.load(record, RECORD["hint"]))
+        with f.if_(f.both(larger, block.get().compare("!=", 0))):  # what could not be had is no hint
+            f.store(record, RECORD["hint"], need.get())
         return block
 
     def _write_sizes(self, f: Function, record: Word, sizes: Word, block: Local) -> None:
@@ -387,14 +384,3 @@ class _Run:
             at = self._timings + ordinal * 16
             f.atomic_add(at, 1)
             f.atomic_add(at + 8, now_ns(f) - started.get())
-
-
-def _floor_divide(f: Function, a: Word, b: Word) -> Word:
-    """Python's a // b; 0 where b is 0 (a size that divides by an empty extent is itself empty)."""
-    zero = b.compare("==", 0)
-    divisor = f.select(zero, 1, b)
-    quotient = Word(f, f.b.sdiv(a.value, divisor.value))
-    rest = a - quotient * divisor
-    differ = (Word(f, f.b.xor(rest.value, divisor.value))).compare("<", 0)
-    down = f.both(rest.compare("!=", 0), differ)
-    return f.select(zero, 0, f.select(down, quotient - 1, quotient))

@@ -16,6 +16,7 @@ import llvmlite.binding as llvm
 
 from .. import flags
 from ..errors import InternalError, UnsupportedError
+from ..ir import size_operators
 from ..locks import ForkSafeLock
 from ..target import Target
 from . import cache, host, random_state
@@ -98,7 +99,7 @@ def _object(target: Target) -> bytes:
 
 def _source_digest() -> str:
     """Changes with any module that the code is generated from."""
-    sources = sorted(Path(__file__).parent.glob("*.py"))
+    sources = [*sorted(Path(__file__).parent.glob("*.py")), Path(size_operators.__file__)]
     return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
 
 

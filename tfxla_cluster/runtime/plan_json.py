@@ -17,6 +17,7 @@ from ..errors import InputFileError
 from ..ir import dtype as dtypes
 from ..ir.dim import Dim, DimExpr
 from ..ir.shape import Shape, array
+from ..ir.size_operators import OPERATORS
 from .plan import (
     BranchStep,
     CopyStep,
@@ -42,7 +43,6 @@ _STEPS: dict[str, type] = {
     "size": SizeStep,
 }
 _STEP_NAMES = {kind: name for name, kind in _STEPS.items()}
-_DIM_ARITY = {"add", "mul", "floordiv", "mod", "max", "min"}
 
 
 def dumps(plan: LaunchPlan, indent: int | None = None) -> str:
@@ -106,7 +106,7 @@ def _read_dim(data: Any) -> Dim:
     op, a, b = data
     if op in ("sym", "bounded"):
         return DimExpr(op, (str(a), int(b)))
-    if op not in _DIM_ARITY:
+    if op not in OPERATORS:
         raise ValueError(f"unknown size expression {op!r}")
     return DimExpr(op, (_read_dim(a), _read_dim(b)))
 

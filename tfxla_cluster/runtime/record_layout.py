@@ -28,9 +28,6 @@ RECORD = _table("""
 # Kinds of place; a place is two words: kind | index << 2, and the value slot of its byte offset.
 PLACE_KINDS = {"temp": 0, "input": 1, "output": 2, "const": 3}
 
-# Expressions over value slots, numbered in the order of their emitters (interpreter.py).
-EXPRESSIONS = _table("add mul floordiv mod max min")
-
 # Steps of the program; the words after the operation in the order of the comment.
 #   end
 #   kernel: code n_in n_out n_sizes(-n: inline numbers) tasks cost scratch_bytes ordinal places... sizes...

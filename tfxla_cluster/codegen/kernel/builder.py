@@ -42,8 +42,8 @@ class KernelBuilder:
 
     def size(self, dim: Dim) -> Var:
         """The value of `dim` at run time: 0 and 1 are constants, anything else takes a size slot."""
-        if dim == 0 or dim == 1:
-            return self.index(int(dim))
+        if isinstance(dim, int) and dim in (0, 1):
+            return self.index(dim)
         slot = self._slots.setdefault(dim, len(self._slots))
         return self._shared(("size", slot), S64, lambda out: Size(out, slot), ())
 

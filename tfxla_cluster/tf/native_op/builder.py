@@ -21,6 +21,8 @@ from contextlib import contextmanager
 
 import llvmlite.ir as ll
 
+from ...ir.size_operators import OPERATORS
+
 I1, I8, I32, I64 = (ll.IntType(bits) for bits in (1, 8, 32, 64))
 PTR = I8.as_pointer()
 P64 = I64.as_pointer()
@@ -40,8 +42,8 @@ ENTRY_WORDS = (
     "size_count",
     "executions",
 )
-# Operators of a dim's postfix program; each line of `ir.dim`'s table has one.
-DIM_OPERATORS = ("const", "size", "add", "mul", "floordiv", "mod", "max", "min")
+# Operators of a dim's postfix program.
+DIM_OPERATORS = ("const", "size", *OPERATORS)
 STACK_SLOTS = 32
 
 # Name, result, arguments: the C API functions the code calls (tensorflow/c/kernels.h, tf_tensor.h, tf_status.h).

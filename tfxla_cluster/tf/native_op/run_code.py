@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import llvmlite.ir as ll
 
+from ...ir.size_operators import HIGHEST, OPERATORS
 from .builder import (
     DIM_OPERATORS,
     EXECUTE,
@@ -28,7 +29,7 @@ from .builder import (
 MAX_RANK = 64
 
 
-def _dim(module: ll.Module, addresses: Mapping[str, int]) -> ll.Function:
+def dim_function(module: ll.Module, addresses: Mapping[str, int]) -> ll.Function:
     """i64 dim(words, sizes): the value of a dim's postfix program."""
     c = Code(module, "dim", ll.FunctionType(I64, (P64, P64)), addresses)
     b = c.b
@@ -58,23 +59,11 @@ def _dim(module: ll.Module, addresses: Mapping[str, int]) -> ll.Function:
 
 
 def _binary(c: Code, operator: ll.Value, left: ll.Value, right: ll.Value) -> ll.Value:
-    """left OP right; floordiv and mod round as Python's."""
-    b = c.b
-    zero = b.icmp_signed("==", right, I64(0))
-    safe = b.select(zero, I64(1), right)
-    quotient, rest = b.sdiv(left, safe), b.srem(left, safe)
-    uneven = b.and_(b.icmp_signed("!=", rest, I64(0)), b.icmp_signed("<", b.xor(rest, safe), I64(0)))
-    values = {
-        "add": b.add(left, right),
-        "mul": b.mul(left, right),
-        "floordiv": b.sub(quotient, b.zext(uneven, I64)),
-        "mod": b.add(rest, b.select(uneven, safe, I64(0))),
-        "max": b.select(b.icmp_signed(">", left, right), left, right),
-        "min": b.select(b.icmp_signed("<", left, right), left, right),
-    }
+    """left OP right."""
     result: ll.Value = I64(0)
-    for name, value in values.items():
-        result = b.select(b.icmp_signed("==", operator, I64(DIM_OPERATORS.index(name))), value, result)
+    for name, row in OPERATORS.items():
+        chosen = c.b.icmp_signed("==", operator, I64(DIM_OPERATORS.index(name)))
+        result = c.b.select(chosen, row.emit(c.b, left, right), result)
     return result
 
 
@@ -83,7 +72,7 @@ def build(module: ll.Module, addresses: Mapping[str, int]) -> ll.Function:
 
     A result whose size the run produces goes to a tensor of the largest size, and from there to the output.
     """
-    dim = _dim(module, addresses)
+    dim = dim_function(module, addresses)
     c = Code(module, "run", ll.FunctionType(VOID, (PTR, P64, P64, PPTR, PTR)), addresses)
     b = c.b
     context, program, entry, tensors, status = c.args
@@ -171,7 +160,7 @@ def _outputs(c: Code, dim: ll.Function, sizes: ll.Value, count: ll.Value) -> Ite
             words = b.load(cursor)
             value = b.call(dim, (words, sizes))
             c.store(value, dims, axis)
-            b.store(b.mul(b.load(total), value), total)
+            b.store(_bytes(b, b.load(total), value), total)
             b.store(b.gep(words, (b.add(b.mul(c.load(words, 0), I64(2)), I64(1)),)), cursor)
         yield _Output(
             i,
@@ -185,31 +174,45 @@ def _outputs(c: Code, dim: ll.Function, sizes: ll.Value, count: ll.Value) -> Ite
         )
 
 
+def _bytes(b: ll.IRBuilder, total: ll.Value, size: ll.Value) -> ll.Value:
+    """`total` times the next size; HIGHEST, which it keeps, for a size below 0 and for more than 64 bits hold."""
+    none = b.or_(b.icmp_signed("==", total, I64(HIGHEST)), b.icmp_signed("<", size, I64(0)))
+    return b.select(none, I64(HIGHEST), OPERATORS["mul"].emit(b, total, size))
+
+
 def _allocate(c: Code, out: _Output, held: ll.Value, results: ll.Value) -> None:
-    """Allocate (or pass through) an op output; `status` then holds a failure, if any. Of a produced size: a tensor
-    that is large enough."""
+    """Allocate (or pass through) an op output, unless one before it failed; `status` then holds a failure, if any. Of
+    a produced size: a tensor that is large enough."""
     b = c.b
     context, _, _, tensors, status = c.args
     number = b.trunc(out.number, I32)
-    with b.if_else(b.icmp_signed(">=", out.source, I64(0))) as (passed, made):
+    fine, passes = b.not_(c.failed(status)), b.icmp_signed(">=", out.source, I64(0))
+    with b.if_then(fine, likely=True), b.if_else(passes) as (passed, made):
         with passed:
             c.api("TF_SetOutput", context, number, c.load(tensors, out.source), status)
         with made:
-            with b.if_else(out.produced, likely=False) as (later, now):
-                with later:
-                    c.store(c.api("TF_AllocateTensor", out.dtype, out.dims, out.rank, out.bytes), held, out.number)
-                with now:
-                    c.store(
-                        c.api("TF_AllocateOutput", context, number, out.dtype, out.dims, out.rank, out.bytes, status),
-                        held,
-                        out.number,
-                    )
+            with b.if_then(b.icmp_signed("!=", out.bytes, I64(HIGHEST)), likely=True):
+                _allocate_tensor(c, out, held)
             tensor = c.load(held, out.number)
             with b.if_else(b.icmp_signed("!=", tensor, PTR(None)), likely=True) as (there, lacking):
                 with there:
                     c.store(c.api("TF_TensorData", tensor), results, out.result)
                 with lacking, b.if_then(b.not_(c.failed(status))):
                     c.api("TF_SetStatus", status, I32(RESOURCE_EXHAUSTED), c.text("No memory for a result"))
+
+
+def _allocate_tensor(c: Code, out: _Output, held: ll.Value) -> None:
+    """TensorFlow ends the process where the number of elements leaves 64 bits, or a size is negative: not here."""
+    b = c.b
+    context, _, _, _, status = c.args
+    with b.if_else(out.produced, likely=False) as (later, now):
+        with later:
+            tensor = c.api("TF_AllocateTensor", out.dtype, out.dims, out.rank, out.bytes)
+            c.store(tensor, held, out.number)
+        with now:
+            number = b.trunc(out.number, I32)
+            sizes = (out.dims, out.rank, out.bytes)
+            c.store(c.api("TF_AllocateOutput", context, number, out.dtype, *sizes, status), held, out.number)
 
 
 def _copy_produced(c: Code, out: _Output, held: ll.Value) -> None:
