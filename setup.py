@@ -56,9 +56,8 @@ def _add_file(wheel: Path, name: str, data: bytes) -> None:
         members = [(item, old.read(item)) for item in old.infolist()]
     with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as new:
         for item, content in members:
-            if item.filename.endswith(".dist-info/RECORD"):
-                content += f"{name},sha256={digest},{len(data)}\n".encode()
-            new.writestr(item, content)
+            is_record = item.filename.endswith(".dist-info/RECORD")
+            new.writestr(item, content + f"{name},sha256={digest},{len(data)}\n".encode() if is_record else content)
         new.writestr(name, data)
 
 

@@ -97,7 +97,7 @@ def assert_close(got: Any, want: Any, ulps: int, name: str) -> None:
     Sums may cancel, so the distance is measured at the largest finite size in the array too.
     """
     got, want = np.asarray(got), np.asarray(want)
-    assert got.shape == want.shape and got.dtype == want.dtype, (name, got.shape, got.dtype, want.shape, want.dtype)
+    assert (got.shape, got.dtype) == (want.shape, want.dtype), name
     if want.dtype.kind in "biu" or "int" in want.dtype.name:
         np.testing.assert_array_equal(got, want, err_msg=name)
         return

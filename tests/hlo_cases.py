@@ -291,25 +291,24 @@ def _batch_norm_and_fft() -> list[Case]:
 
 
 def _triangular_solves() -> list[Case]:
-    cases = []
-    for lower in ("true", "false"):
-        for transpose in ("NO_TRANSPOSE", "TRANSPOSE"):
-            cases.append(
-                Case(
-                    f"triangular-solve-{lower}-{transpose}",
-                    module(
-                        "a = f32[2,4,4] parameter(0)\n b = f32[2,4,3] parameter(1)\n i = f32[4,4] iota(), iota_dimension=0\n"
-                        " j = f32[4,4] iota(), iota_dimension=1\n e = pred[4,4] compare(i, j), direction=EQ\n"
-                        " ten = f32[] constant(10)\n t = f32[4,4] broadcast(ten), dimensions={}\n z = f32[] constant(0)\n"
-                        " zz = f32[4,4] broadcast(z), dimensions={}\n d = f32[4,4] select(e, t, zz)\n"
-                        " dd = f32[2,4,4] broadcast(d), dimensions={1,2}\n aa = f32[2,4,4] add(a, dd)\n"
-                        f" ROOT r = f32[2,4,3] triangular-solve(aa, b), left_side=true, lower={lower}, transpose_a={transpose}"
-                    ),
-                    512,
-                    finite=True,
-                )
-            )
-    return cases
+    text = (
+        "a = f32[2,4,4] parameter(0)\n b = f32[2,4,3] parameter(1)\n i = f32[4,4] iota(), iota_dimension=0\n"
+        " j = f32[4,4] iota(), iota_dimension=1\n e = pred[4,4] compare(i, j), direction=EQ\n"
+        " ten = f32[] constant(10)\n t = f32[4,4] broadcast(ten), dimensions={}\n z = f32[] constant(0)\n"
+        " zz = f32[4,4] broadcast(z), dimensions={}\n d = f32[4,4] select(e, t, zz)\n"
+        " dd = f32[2,4,4] broadcast(d), dimensions={1,2}\n aa = f32[2,4,4] add(a, dd)\n"
+        " ROOT r = f32[2,4,3] triangular-solve(aa, b), left_side=true"
+    )
+    return [
+        Case(
+            f"triangular-solve-{lower}-{transpose}",
+            module(f"{text}, lower={lower}, transpose_a={transpose}"),
+            512,
+            finite=True,
+        )
+        for lower in ("true", "false")
+        for transpose in ("NO_TRANSPOSE", "TRANSPOSE")
+    ]
 
 
 CASES: list[Case] = [

@@ -1,6 +1,5 @@
 """Cases of dot and convolution."""
 
-# ruff: noqa: E501  (lines of HLO text stay whole)
 from __future__ import annotations
 
 from tests.hlo_case import EXACT, Case, module

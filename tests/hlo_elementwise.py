@@ -29,17 +29,21 @@ def _floats() -> list[Case]:
         "round-nearest-even",
         "erf",
     ]:
-        for dtype in ("f32", "f64", "f16", "bf16"):
-            cases.append(
-                Case(f"{op}-{dtype}", unary(op, dtype), ulps=16 if dtype == "f32" else 64 if dtype == "f64" else 2)
-            )
+        cases.extend(
+            Case(f"{op}-{dtype}", unary(op, dtype), ulps=16 if dtype == "f32" else 64 if dtype == "f64" else 2)
+            for dtype in ("f32", "f64", "f16", "bf16")
+        )
     for op in ["abs", "negate", "sign", "not", "popcnt", "count-leading-zeros"]:
-        for dtype in ("s8", "s16", "s32", "s64", "u8", "u32"):
-            if not (dtype[0] == "u" and op in ("abs", "negate", "sign")):
-                cases.append(Case(f"{op}-{dtype}", unary(op, dtype), EXACT))
+        cases.extend(
+            Case(f"{op}-{dtype}", unary(op, dtype), EXACT)
+            for dtype in ("s8", "s16", "s32", "s64", "u8", "u32")
+            if not (dtype[0] == "u" and op in ("abs", "negate", "sign"))
+        )
     for op in ["add", "subtract", "multiply", "divide", "maximum", "minimum", "remainder", "power", "atan2"]:
-        for dtype in ("f32", "f64", "bf16", "f16"):
-            cases.append(Case(f"{op}-{dtype}", binary(op, dtype), ulps=64 if op in ("power", "atan2") else 1))
+        cases.extend(
+            Case(f"{op}-{dtype}", binary(op, dtype), ulps=64 if op in ("power", "atan2") else 1)
+            for dtype in ("f32", "f64", "bf16", "f16")
+        )
     return cases
 
 
@@ -65,8 +69,7 @@ def _integers() -> list[Case]:
             # XLA takes a large unsigned exponent for a negative one, and large signed ones go wrong: no oracle there.
             bounds = (0 if dtype[0] == "u" else -7, 40) if op == "power" else (None, None)
             cases.append(Case(f"{op}-{dtype}", binary(op, dtype), EXACT, *bounds))
-    for op in ("and", "or", "xor"):
-        cases.append(Case(f"{op}-pred", binary(op, "pred"), EXACT))
+    cases.extend(Case(f"{op}-pred", binary(op, "pred"), EXACT) for op in ("and", "or", "xor"))
     cases.append(Case("not-pred", unary("not", "pred"), EXACT))
     cases.append(Case("is-finite-f32", unary("is-finite", "f32", "pred"), EXACT))
     return cases
@@ -75,12 +78,10 @@ def _integers() -> list[Case]:
 def _comparisons() -> list[Case]:
     cases = []
     for direction in ("EQ", "NE", "LT", "LE", "GT", "GE"):
-        for dtype in ("f32", "bf16", "s32", "u32", "pred"):
-            cases.append(
-                Case(
-                    f"compare-{direction}-{dtype}", binary("compare", dtype, "pred", f", direction={direction}"), EXACT
-                )
-            )
+        cases.extend(
+            Case(f"compare-{direction}-{dtype}", binary("compare", dtype, "pred", f", direction={direction}"), EXACT)
+            for dtype in ("f32", "bf16", "s32", "u32", "pred")
+        )
     cases.append(Case("compare-total", binary("compare", "f32", "pred", ", direction=LT, type=TOTALORDER"), EXACT))
     return cases
 

@@ -41,7 +41,7 @@ def test_parse_forms():
 
 
 @pytest.mark.parametrize(
-    "text,message",
+    ("text", "message"),
     [
         ("--tf_xla_autojit=2", "Did you mean --tf_xla_auto_jit"),
         ("--tf_xla_min_cluster_size=four", "wants an integer from 0, got 'four'"),
@@ -58,9 +58,14 @@ def test_wrong_flags_name_the_mistake(text, message):
 
 def test_patch_restores_also_after_an_error():
     before = flags.get("tf_xla_min_cluster_size")
-    with pytest.raises(ZeroDivisionError), flags.patch(tf_xla_min_cluster_size=1):
+
+    @flags.patch(tf_xla_min_cluster_size=1)
+    def fails():
         assert flags.get("tf_xla_min_cluster_size") == 1
         raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fails()
     assert flags.get("tf_xla_min_cluster_size") == before
 
 
@@ -72,7 +77,7 @@ def test_set_values_sets_all_or_none():
 
 
 @pytest.mark.parametrize(
-    "change, wanted",
+    ("change", "wanted"),
     [
         ({"tf_xla_auto_jit": "sometimes"}, "wants -1, 0, 1, 2, fusible or single-gpu"),
         ({"tfxla_threads": -3}, "an integer from 0"),
@@ -86,7 +91,8 @@ def test_values_out_of_range(change, wanted):
 
 def test_run_moves_the_stock_variables():
     moved = run_cli.moved_environment({"TF_XLA_FLAGS": "--tf_xla_auto_jit=2", "XLA_FLAGS": "--xla_dump_hlo_as_text"})
-    assert "TF_XLA_FLAGS" not in moved and "XLA_FLAGS" not in moved
+    assert "TF_XLA_FLAGS" not in moved
+    assert "XLA_FLAGS" not in moved
     assert flags.parse(moved["TFXLA_FLAGS"]) == {"tf_xla_auto_jit": "2", "xla_dump_hlo_as_text": True}
 
 
@@ -102,7 +108,7 @@ def test_run_leaves_stock_xlas_other_flags_to_it():
     assert moved["TFXLA_FLAGS"] == "--xla_dump_hlo_as_text"
 
 
-@pytest.mark.parametrize("argv,code", [([], 2), (["no-such-program-here"], 3), (["--help-flags"], 0)])
+@pytest.mark.parametrize(("argv", "code"), [([], 2), (["no-such-program-here"], 3), (["--help-flags"], 0)])
 def test_run_exit_codes(argv, code, capsys):
     assert common.run("tfxla-run", run_cli.main, argv) == code
     assert len(capsys.readouterr().err.splitlines()) <= 1
@@ -140,7 +146,9 @@ def test_enabled_once_tensorflow_is_imported():
 
 def test_a_wrong_flag_in_the_environment_is_one_line():
     done = python("import tensorflow", TFXLA_FLAGS="--tf_xla_autojit=2")
-    assert done.returncode != 0 and "Did you mean" in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode != 0
+    assert "Did you mean" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 CHILD = """

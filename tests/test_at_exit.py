@@ -41,13 +41,14 @@ ENDS = [
 ]
 
 
-@pytest.mark.parametrize("program,code,error,counters,said", ENDS, ids=["exception", "exit"])
+@pytest.mark.parametrize(("program", "code", "error", "counters", "said"), ENDS, ids=["exception", "exit"])
 def test_the_counters_are_in_the_dump(
     program: str, code: int, error: str, counters: dict[str, int], said: str, tmp_path: Path
 ) -> None:
     dump = tmp_path / "dump"
     done = run(program, f"{AUTO} --xla_dump_to={dump}")
-    assert done.returncode == code and not ours(done.stderr), done.stderr[-2000:]
+    assert done.returncode == code, done.stderr[-2000:]
+    assert not ours(done.stderr)
     assert not error or done.stderr.splitlines()[-1] == error
     (trace,) = dump.glob("trace.*.jsonl")
     records = [json.loads(line) for line in trace.read_text().splitlines()]
@@ -64,7 +65,9 @@ def test_the_counters_are_in_the_dump(
         timeout=100,
         check=False,
     )
-    assert report.returncode == 0 and not report.stderr and said in page.read_text()
+    assert report.returncode == 0
+    assert not report.stderr
+    assert said in page.read_text()
 
 
 INTERRUPTED = """
@@ -85,4 +88,5 @@ except KeyboardInterrupt:
 
 def test_an_interrupt_in_the_graph_pass_reaches_the_program() -> None:
     done = run(INTERRUPTED, AUTO)
-    assert done.stdout.split() == ["interrupted"] and "failed" not in done.stderr, done.stderr
+    assert done.stdout.split() == ["interrupted"], done.stderr
+    assert "failed" not in done.stderr

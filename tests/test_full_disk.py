@@ -46,7 +46,8 @@ def check(*scenarios: Scenario) -> list[str]:
     with start(PROGRAM, flags) as child:
         text = json.dumps([[first, str(dump), str(cache), limit] for first, dump, cache, limit in scenarios])
         out, error = child.communicate(text, timeout=200)
-    assert child.returncode == 0 and "Traceback" not in error, error[-2000:]
+    assert child.returncode == 0, error[-2000:]
+    assert "Traceback" not in error, error[-2000:]
     results, executions = json.loads(out.splitlines()[-1])
     assert executions == len(WANT) * len(scenarios)
     for result in results:
@@ -78,7 +79,7 @@ def report(dump: Path, out: Path) -> None:
         timeout=100,
         check=False,
     )
-    assert done.returncode == 0 and not done.stderr, done.stderr
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.fixture

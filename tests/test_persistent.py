@@ -60,10 +60,13 @@ def copy_of(directory: Path, to: Path) -> Path:
 
 def test_the_second_process_compiles_nothing(filled, tmp_path) -> None:
     directory, first = filled
-    assert first["compilations"] == 2 and len(entries(directory)) == 2
+    assert first["compilations"] == 2
+    assert len(entries(directory)) == 2
     second = result(run(PROGRAM, flags(copy_of(directory, tmp_path / "s"))))
-    assert second["compilations"] == 0 and second["out"] == first["out"]
-    assert second["cache_hit_reasons"] == {"disk": 2} and second["kernels"] == first["kernels"]
+    assert second["compilations"] == 0
+    assert second["out"] == first["out"]
+    assert second["cache_hit_reasons"] == {"disk": 2}
+    assert second["kernels"] == first["kernels"]
     assert second["native_kernels"] == first["native_kernels"] > 0
 
 
@@ -91,7 +94,7 @@ def _rewritten(name: str, value: str) -> Callable[[bytes, int], bytes]:
 
 
 @pytest.mark.parametrize(
-    "damage,reason",
+    ("damage", "reason"),
     [
         (
             [_rewritten("target", "Target('cpu', 'alpha')"), _rewritten("tfxla_cluster", "0.0.0")],
@@ -108,7 +111,9 @@ def test_damaged_entries_are_misses_with_a_reason(filled, tmp_path, damage, reas
         path.write_bytes(spoil(path.read_bytes(), k))
     done = run(PROGRAM, flags(broken))
     again = result(done)
-    assert again["out"] == first["out"] and again["compilations"] == 2 and "Traceback" not in done.stderr
+    assert again["out"] == first["out"]
+    assert again["compilations"] == 2
+    assert "Traceback" not in done.stderr
     reasons = "; ".join(again["cache_miss_reasons"])
     assert all(text in reasons for text in reason), reasons
     assert entries(broken)[0].read_bytes()[:5] == b"TFXLA"
@@ -128,32 +133,40 @@ def test_another_cpu_and_version_compile_anew_and_say_why(filled, tmp_path) -> N
     shared, dump = copy_of(directory, tmp_path / "s"), tmp_path / "dump"
     done = run(OTHER + PROGRAM, flags(shared, f"--xla_dump_to={dump}"))
     again = result(done)
-    assert again["out"] == pytest.approx(first["out"], rel=1e-6) and not ours(done.stderr)
-    assert again["compilations"] == 2 and again["cache_miss_reasons"] == {"not in the store": 2}
+    assert again["out"] == pytest.approx(first["out"], rel=1e-6)
+    assert not ours(done.stderr)
+    assert again["compilations"] == 2
+    assert again["cache_miss_reasons"] == {"not in the store": 2}
     assert len(entries(shared)) == 4  # the others' stay as they are
     records = [json.loads(line) for line in next(dump.glob("trace.*.jsonl")).read_text().splitlines()]
     first_reason = next(r["reason"] for r in records if r["kind"] == "cache")
-    assert "target: was" in first_reason and "now Target(backend='cpu', arch='x86-64'" in first_reason, first_reason
-    assert "tfxla_cluster: was" in first_reason and "now 9.9" in first_reason, first_reason
+    assert "target: was" in first_reason
+    assert "now Target(backend='cpu', arch='x86-64'" in first_reason
+    assert "tfxla_cluster: was" in first_reason
+    assert "now 9.9" in first_reason
 
 
 def test_read_only_directory_and_flag(filled, tmp_path) -> None:
-    directory, first = filled
+    _, first = filled
     empty = tmp_path / "empty"
     empty.mkdir()
     done = run(PROGRAM, flags(empty, "--tf_xla_persistent_cache_read_only"))
-    assert result(done)["out"] == first["out"] and not list(empty.iterdir()) and not ours(done.stderr)
+    assert result(done)["out"] == first["out"]
+    assert not list(empty.iterdir())
+    assert not ours(done.stderr)
     file = tmp_path / "file"
     file.write_text("")
     done = run(PROGRAM, flags(file / "below"))
-    assert result(done)["out"] == first["out"] and len(ours(done.stderr)) == 1, done.stderr
+    assert result(done)["out"] == first["out"]
+    assert len(ours(done.stderr)) == 1, done.stderr
 
 
 def test_two_processes_at_once(filled, tmp_path) -> None:
     children = [start(PROGRAM, flags(tmp_path / "shared")) for _ in range(2)]
     outputs = [child.communicate(timeout=200) for child in children]
     assert [json.loads(out.splitlines()[-1])["out"] for out, _ in outputs] == [filled[1]["out"]] * 2
-    assert not list((tmp_path / "shared").glob(".*.tmp")) and len(entries(tmp_path / "shared")) == 2
+    assert not list((tmp_path / "shared").glob(".*.tmp"))
+    assert len(entries(tmp_path / "shared")) == 2
 
 
 KILLED = """
@@ -195,10 +208,13 @@ def test_killed_at_any_moment(tmp_path) -> None:
             time.sleep(moments.uniform(0.0, 0.4))
             child.kill()
             child.communicate()
-    assert list(dump.iterdir()) and list(store.iterdir())
+    assert list(dump.iterdir())
+    assert list(store.iterdir())
     done = _report(dump, tmp_path / "killed.html")
-    assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr[-2000:]
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "Traceback" not in done.stderr
     assert (tmp_path / "killed.html").stat().st_size > 1000
     after = run(PROGRAM, flags(store, more))
-    assert result(after)["out"] and not [line for line in ours(after.stderr) if "WARNING" not in line], after.stderr
+    assert result(after)["out"]
+    assert not [line for line in ours(after.stderr) if "WARNING" not in line], after.stderr
     assert _report(dump, tmp_path / "after.html").returncode == 0

@@ -117,7 +117,9 @@ def test_while_another_thread_enables_and_disables(enabled) -> None:
     finally:
         stop.set()
         toggler.join(timeout=60)
-    assert not toggler.is_alive() and not failed and not wrong
+    assert not toggler.is_alive()
+    assert not failed
+    assert not wrong
 
 
 def test_a_cache_of_two_executables(enabled) -> None:
@@ -135,7 +137,8 @@ def test_clear_cache_frees_the_executables(enabled) -> None:
     assert tfxla_cluster.clear_cache() >= 3
     gc.collect()
     tfxla_cluster.clear_cache()  # sweeps what ran at the first
-    assert not service.current().memory.clear() and len(executable._bodies) <= 1
+    assert not service.current().memory.clear()
+    assert len(executable._bodies) <= 1
     assert float(f(tf.ones([2]))) == 10.0
 
 

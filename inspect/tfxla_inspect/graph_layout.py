@@ -7,6 +7,7 @@ The order of the nodes given (the schedule) breaks every tie, so that two passes
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -111,7 +112,7 @@ def _add_edges(graph: _Graph, edges: Sequence[tuple[int, int]]) -> None:
             continue
         chain = [_dummy(graph, graph.ranks[a] + step) for step in range(1, span)]
         path = [a, *chain, b]
-        for upper, lower in zip(path, path[1:]):
+        for upper, lower in itertools.pairwise(path):
             graph.below[upper].append(lower)
             graph.above[lower].append(upper)
         graph.chains.append((a, b, chain))
@@ -186,7 +187,7 @@ def _gaps(graph: _Graph, layer: list[int]) -> list[float]:
         step = (max(graph.widths[n] for n in layer) + NODE_GAP) / lines
         return [0.0] + [step] * (len(layer) - 1)
     half = [graph.widths[n] / 2 + NODE_GAP / 2 for n in layer]
-    return [0.0, *(a + b for a, b in zip(half, half[1:]))]
+    return [0.0, *(a + b for a, b in itertools.pairwise(half))]
 
 
 def _fit(wanted: list[float], gaps: list[float]) -> list[float]:

@@ -93,7 +93,7 @@ class ModulePages:
                 phase_bar(module.phases, module.milliseconds or 0),
                 phase_legend(module.phases),
             ]
-        parts += self._key_part() + [el("h3", "Instructions before and after"), self._opcodes()]
+        parts += [*self._key_part(), el("h3", "Instructions before and after"), self._opcodes()]
         return join(parts)
 
     def _key_part(self) -> list[object]:

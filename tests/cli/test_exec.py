@@ -59,14 +59,17 @@ def report(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 def test_agrees_with_the_evaluator(module: str, extra: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(module, "--json", "--reference", "evaluator", *extra) == 0
     found = report(capsys)
-    assert found["ok"] and found["module"] == "small" and len(found["outputs"]) == 2
+    assert found["ok"]
+    assert found["module"] == "small"
+    assert len(found["outputs"]) == 2
     assert [c["mismatches"] for c in found["compared"]] == [0, 0]
 
 
 def test_lines_for_people(module: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(module, "--reference", "evaluator") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("small: compiled in") and "agrees" in lines[1]
+    assert lines[0].startswith("small: compiled in")
+    assert "agrees" in lines[1]
 
 
 def test_protos_and_saved_inputs(module: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,12 +106,13 @@ def test_bad_input_is_one_line_and_a_code(module: str, tmp_path: Path, capsys: p
     for argv, code, words in cases:
         assert run(*argv, "--json") == code, argv
         captured = capsys.readouterr()
-        assert words in captured.err and captured.err.count("\n") == 1, (argv, captured.err)
+        assert words in captured.err, argv
+        assert captured.err.count("\n") == 1, (argv, captured.err)
         assert json.loads(captured.out)["exit_code"] == code
 
 
 @pytest.mark.parametrize(
-    "mine,want,mismatches",
+    ("mine", "want", "mismatches"),
     [
         (np.array([1.0, np.nan, np.inf], np.float32), np.array([1.0, np.nan, np.inf], np.float32), 0),
         (np.array([1.0, 2.0], np.float32), np.array([1.0, 2.1], np.float32), 1),

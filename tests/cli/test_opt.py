@@ -16,13 +16,15 @@ def test_runs_named_passes(tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text(MODULE)
     out = tmp_path / "out.txt"
     assert opt.main([str(tmp_path / "in.txt"), "--passes=layout-normaliser,dce", "-o", str(out)]) == 0
-    assert "copy" not in out.read_text() and "negate(%x)" in out.read_text()
+    assert "copy" not in out.read_text()
+    assert "negate(%x)" in out.read_text()
 
 
 def test_reads_protos_and_prints(capsys: pytest.CaptureFixture[str]) -> None:
     assert opt.main([str(DATA / "softmax.hlo.pb"), "--strict", "--print-changes"]) == 0
     captured = capsys.readouterr()
-    assert captured.out.startswith("HloModule") and "after algebraic-simplifier" in captured.err
+    assert captured.out.startswith("HloModule")
+    assert "after algebraic-simplifier" in captured.err
 
 
 def test_lists_passes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -41,7 +43,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize("argv,code,message", BAD, ids=range(len(BAD)))
+@pytest.mark.parametrize(("argv", "code", "message"), BAD, ids=range(len(BAD)))
 def test_mistakes(argv: list[str], code: int, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name, content in (
         ("in.txt", MODULE),
@@ -52,4 +54,5 @@ def test_mistakes(argv: list[str], code: int, message: str, tmp_path: Path, caps
         (tmp_path / name).write_text(content)
     assert common.run("tfxla-opt", opt.main, [a.format(dir=tmp_path) for a in argv]) == code
     error = capsys.readouterr().err
-    assert error.count("\n") == 1 and message in error
+    assert error.count("\n") == 1
+    assert message in error

@@ -54,11 +54,14 @@ def test_text_and_proto_replay(directory):
 def test_json_files(directory):
     assert [d["ok"] for d in load(directory, "fusion_decisions.json")] == [True, False]
     plan = load(directory, "launch_plan.json")
-    assert plan["steps"][0]["tasks"] == {"dim": "n", "sample": 8} and plan["constants"] == [64]
+    assert plan["steps"][0]["tasks"] == {"dim": "n", "sample": 8}
+    assert plan["constants"] == [64]
     assert [s["type"] for s in plan["steps"]] == ["KernelStep", "LoopStep"]
     (kernel,) = load(directory, "kernels.json")
-    assert kernel["instrs"] == ["wide", "mul", "zero", "reduce"] and kernel["sources"] == ["model/mul", "model/sum"]
-    assert kernel["bytes"] == 4 * (8 * 32 + 32 + 8) and kernel["flops"] == 2 * 8 * 32
+    assert kernel["instrs"] == ["wide", "mul", "zero", "reduce"]
+    assert kernel["sources"] == ["model/mul", "model/sum"]
+    assert kernel["bytes"] == 4 * (8 * 32 + 32 + 8)
+    assert kernel["flops"] == 2 * 8 * 32
     assert load(directory, "timings.json")["total_ms"] == 33.0
     assert load(directory, "sources.json")["model/mul"][0]["line"] == 2
 
@@ -105,7 +108,8 @@ def test_plain_values():
 
 def test_manifest_is_derived_and_survives_cut_traces(directory, tmp_path):
     found = json.loads((directory / "manifest.json").read_text())
-    assert found["unclustered"] == {"no-kernel": 1} and found["skipped_lines"] == 0
+    assert found["unclustered"] == {"no-kernel": 1}
+    assert found["skipped_lines"] == 0
     assert found["modules"][0]["compile"]["reason"] == "first call"
     trace = next(directory.glob("trace.*.jsonl"))
     (tmp_path / "trace.7.jsonl").write_text(
@@ -113,7 +117,9 @@ def test_manifest_is_derived_and_survives_cut_traces(directory, tmp_path):
     )
     (tmp_path / "module_0003.x.ptx").write_text("")
     again = manifest.build(tmp_path)
-    assert again["skipped_lines"] == 2 and again["modules"][0]["id"] == 3 and again["stats"] == {}
+    assert again["skipped_lines"] == 2
+    assert again["modules"][0]["id"] == 3
+    assert again["stats"] == {}
     assert not manifest.write(tmp_path / "missing")
 
 

@@ -31,7 +31,9 @@ def test_no_directory_writes_nothing_and_renders_nothing():
     dump = sink.current().module("m")
     dump.text("before_optimizations.txt", lambda: pytest.fail("rendered for nothing"))
     dump.bytes("x.pb", lambda: pytest.fail("rendered for nothing"))
-    assert not dump and dump.id == -1 and sink.current().graph("g", "") is None
+    assert not dump
+    assert dump.id == -1
+    assert sink.current().graph("g", "") is None
 
 
 def test_names_are_xla_s(tmp_path):
@@ -55,7 +57,8 @@ def test_hostile_module_names_stay_in_the_directory(tmp_path, name):
     with flags.patch(xla_dump_to=str(tmp_path / "d")):
         sink.current().module(name).text("before_optimizations.txt", "t")
     (written,) = names(tmp_path / "d")
-    assert len(os.fsencode(written)) <= 255 and written.endswith(".before_optimizations.txt")
+    assert len(os.fsencode(written)) <= 255
+    assert written.endswith(".before_optimizations.txt")
     assert names(tmp_path) == ["d"]
 
 
@@ -140,7 +143,9 @@ def test_write_failure_is_said_once_and_the_program_goes_on(tmp_path, capsys, mo
             dump.text("a.txt", "a")
             assert sink.current().graph("g", "g") is None
     lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 1 and str(target) in lines[0] and "goes on" in lines[0]
+    assert len(lines) == 1
+    assert str(target) in lines[0]
+    assert "goes on" in lines[0]
     assert kind == "file in the way" or names(target) == []
 
 

@@ -11,19 +11,19 @@ B, S = sym("B", 4), sym("S", 7)
 
 
 @pytest.mark.parametrize(
-    "a, b", [(6, 6), (B * S, make("mul", S, B)), (B + S, S + B), ((B + 1) * S, S * B + S), (B * 2 + B, B * 3)]
+    ("a", "b"), [(6, 6), (B * S, make("mul", S, B)), (B + S, S + B), ((B + 1) * S, S * B + S), (B * 2 + B, B * 3)]
 )
 def test_same(a: Dim, b: Dim) -> None:
     assert same(a, b)
 
 
-@pytest.mark.parametrize("a, b", [(6, 7), (B, S), (B * S, B), (B + 1, B), (B // 2, B)])
+@pytest.mark.parametrize(("a", "b"), [(6, 7), (B, S), (B * S, B), (B + 1, B), (B // 2, B)])
 def test_not_same(a: Dim, b: Dim) -> None:
     assert not same(a, b)
 
 
 @pytest.mark.parametrize(
-    "a, b, quotient",
+    ("a", "b", "quotient"),
     [
         (12, 4, 3),
         (12, 5, None),

@@ -36,7 +36,7 @@ def check(got: list[np.ndarray], want: list[np.ndarray], made: Program, what: st
         if ulps:
             assert_close(one, other, ulps, name)
         else:
-            assert one.dtype == other.dtype and one.shape == other.shape, name
+            assert (one.dtype, one.shape) == (other.dtype, other.shape), name
             wide = np.float64 if other.dtype.itemsize == 2 else other.dtype  # NumPy finds NaN of bf16 unequal
             np.testing.assert_array_equal(one.astype(wide), other.astype(wide), err_msg=name)
 

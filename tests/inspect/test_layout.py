@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +21,7 @@ def test_any_graph_is_laid_out_without_overlap(graph):
     widths, edges = graph
     made = layout(widths, edges)
     boxes = sorted(zip(made.y, made.x, widths))
-    for (y1, x1, w1), (y2, x2, w2) in zip(boxes, boxes[1:]):
+    for (y1, x1, w1), (y2, x2, w2) in itertools.pairwise(boxes):
         assert y1 != y2 or x2 - x1 >= (w1 + w2) / 2, "two boxes of one line overlap"
     distinct = {(a, b) for a, b in edges if a != b}
     assert {(a, b) for a, b, _ in made.edges} | set(made.stubs) == distinct
@@ -43,7 +45,8 @@ def test_long_edges_are_stubs_and_inputs_stand_by_their_users():
 
 def test_wide_ranks_are_staggered():
     made = layout([100] * 501, [(n, 500) for n in range(500)])
-    assert made.width < 500 * 118 / 10 and len(set(made.y)) > 10
+    assert made.width < 500 * 118 / 10
+    assert len(set(made.y)) > 10
 
 
 def test_a_long_chain_needs_no_recursion():

@@ -55,9 +55,13 @@ def test_what_is_no_instruction(line):
 
 def test_hlo_module():
     read = hlo.parse(sample.AFTER)
-    assert read.name == "cluster_0" and [b.name for b in read.blocks] == ["sum", "fused", "main"]
-    assert read.entry is not None and read.entry.rows[-1].is_root and read.unread == 0
-    assert read.entry.rows[-1].op_name == "model/sum" and [b.name for b in read.stepped()] == ["main"]
+    assert read.name == "cluster_0"
+    assert [b.name for b in read.blocks] == ["sum", "fused", "main"]
+    assert read.entry is not None
+    assert read.entry.rows[-1].is_root
+    assert read.unread == 0
+    assert read.entry.rows[-1].op_name == "model/sum"
+    assert [b.name for b in read.stepped()] == ["main"]
     assert read.opcodes()["parameter"] == 6
 
 
@@ -66,7 +70,8 @@ def test_loop_bodies_are_steps_even_when_they_recurse():
         "%b (x: f32[]) -> f32[] {\n  %w = f32[] while(%x), condition=%b, body=%b\n}\n"
         "ENTRY %m (x: f32[]) -> f32[] {\n  %y = f32[] while(%x), condition=%gone, body=%b\n  what\n}\n"
     )
-    assert [b.name for b in read.stepped()] == ["m", "b"] and read.unread == 1
+    assert [b.name for b in read.stepped()] == ["m", "b"]
+    assert read.unread == 1
 
 
 def test_cut_hlo_is_read_as_far_as_it_goes():
@@ -77,8 +82,11 @@ def test_cut_hlo_is_read_as_far_as_it_goes():
 def test_graphdef():
     graph = graphdef.parse(sample.GRAPH.format(left='a\\"b\\n\\303\\251\\x41'))
     assert [n.name for n in graph.nodes] == ["x", "model/mul", "model/sum", 'a"b\né' + "A"]
-    assert graph.nodes[1].cluster == "cluster_0" and graph.nodes[1].dtype == "float" and graph.functions == 1
-    assert graph.nodes[1].inputs == ["x", "y:0"] and not graph.truncated
+    assert graph.nodes[1].cluster == "cluster_0"
+    assert graph.nodes[1].dtype == "float"
+    assert graph.functions == 1
+    assert graph.nodes[1].inputs == ["x", "y:0"]
+    assert not graph.truncated
     assert graphdef.parse(sample.GRAPH[:60].format()).truncated
     assert graphdef.parse("node{name:'x'}").nodes == []
 
@@ -104,7 +112,9 @@ def test_buffers():
 def test_kernel_parts():
     text = "; ==== kernel a ====\ndefine\n\n; ==== kernel b ====\ndeclare\nret\n"
     assert kernels.split(text) == [("a", "define"), ("b", "declare\nret")]
-    assert kernels.split("plain") == [("", "plain")] and kernels.split("\n") == []
+    assert kernels.split("plain") == [("", "plain")]
+    assert kernels.split("\n") == []
     whole, where = kernels.join(kernels.split(text))
-    assert where == {"a": (0, 1), "b": (1, 2)} and whole.split("\n")[where["b"][0]] == "declare"
+    assert where == {"a": (0, 1), "b": (1, 2)}
+    assert whole.split("\n")[where["b"][0]] == "declare"
     assert kernels.stock_symbol("__compute_module_add_fusion") == kernels.stock_symbol("add_fusion_kernel_module")

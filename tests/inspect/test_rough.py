@@ -46,7 +46,10 @@ def test_a_foreign_directory_is_one_line(
     for name, data in files.items():
         (tmp_path / "d" / name).write_bytes(data)
     code, error, page = report(tmp_path / "d", capsys)
-    assert code == 3 and error.count("\n") == 1 and "holds no dump" in error and not page
+    assert code == 3
+    assert error.count("\n") == 1
+    assert "holds no dump" in error
+    assert not page
 
 
 def test_an_empty_directory_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -55,12 +58,16 @@ def test_an_empty_directory_is_one_line(tmp_path: Path, capsys: pytest.CaptureFi
         directory.mkdir()
         make(directory)
         code, error, page = report(directory, capsys)
-        assert code == 3 and error.count("\n") == 1 and "empty" in error and "--xla_dump_to" in error and not page
+        assert code == 3
+        assert error.count("\n") == 1
+        assert "empty" in error
+        assert "--xla_dump_to" in error
+        assert not page
         shutil.rmtree(directory)
 
 
 @pytest.mark.parametrize(
-    "name,data,said",
+    ("name", "data", "said"),
     [
         ("trace.1.jsonl", b'{"kind": "run", "argv": ["pro', "1 lines that are no record"),
         ("trace.1.jsonl", b"\n[]\n7\nnull\n{\n", "4 lines that are no record"),
@@ -88,7 +95,9 @@ def test_a_damaged_file_is_a_row(
     (tmp_path / "d" / "module_0000.m.before_optimizations.txt").write_text(sample.BEFORE)
     (tmp_path / "d" / name).write_bytes(data)
     code, error, page = report(tmp_path / "d", capsys)
-    assert code == 0 and not error and said in page and name in page, page
+    assert (code, error) == (0, "")
+    assert said in page
+    assert name in page
 
 
 @pytest.mark.parametrize("at", [0.1, 0.5, 0.9])
@@ -98,7 +107,10 @@ def test_every_file_of_a_dump_cut_at_once(at: float, tmp_path: Path, capsys: pyt
         data = file.read_bytes()
         file.write_bytes(data[: int(len(data) * at)])
     code, error, page = report(directory, capsys)
-    assert code == 0 and not error and "1 module compiled" in page and "Not read" in page
+    assert code == 0
+    assert not error
+    assert "1 module compiled" in page
+    assert "Not read" in page
 
 
 def _run(flags: dict[str, object]) -> dict[str, object]:
@@ -110,7 +122,7 @@ STATS = {"kind": "stats", "stats": {"functions": 0}}
 
 
 @pytest.mark.parametrize(
-    "records,said",
+    ("records", "said"),
     [
         ([_run({}), STATS], "auto-clustering was off"),
         ([_run({"tf_xla_auto_jit": "2"}), STATS], "--tf_xla_cpu_global_jit"),
@@ -127,4 +139,6 @@ def test_a_dump_without_modules_says_why(
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "trace.1.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
     code, error, page = report(tmp_path / "d", capsys)
-    assert code == 0 and not error and "No module was compiled" in page and said in page, page
+    assert (code, error) == (0, "")
+    assert "No module was compiled" in page
+    assert said in page

@@ -25,8 +25,10 @@ def test_users_are_rebuilt_and_the_rest_is_shared() -> None:
     floor, ceil = b.floor(x), b.ceil(x)
     root = b.add(floor, ceil)
     new = rewrite.rebuild(b.build(root), {floor: x})
-    assert _opcodes(new) == ["parameter", "ceil", "add"] and new.root.operands == (x, ceil)
-    assert new.root is not root and new.params == (x,)
+    assert _opcodes(new) == ["parameter", "ceil", "add"]
+    assert new.root.operands == (x, ceil)
+    assert new.root is not root
+    assert new.params == (x,)
 
 
 def test_new_nodes_come_with_their_operands_and_own_names() -> None:
@@ -59,7 +61,8 @@ def test_effects_and_parameters_stay_when_dead_code_goes() -> None:
     b.floor(x)
     b.add_op("outfeed", x, b.after_all(), shape=b.instrs[-1].shape)
     new = rewrite.rebuild(b.build(b.negate(x)), {}, drop_dead=True)
-    assert _opcodes(new) == ["parameter", "parameter", "after-all", "outfeed", "negate"] and unused in new.instrs
+    assert _opcodes(new) == ["parameter", "parameter", "after-all", "outfeed", "negate"]
+    assert unused in new.instrs
 
 
 def test_callers_follow_changed_computations() -> None:

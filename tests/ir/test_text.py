@@ -54,13 +54,16 @@ def test_old_and_new_forms() -> None:
     )
     module = text.parse(source)
     instrs = {i.name: i for i in module.entry.instrs}
-    assert module.name == "jit_f.1" and module.is_scheduled
+    assert module.name == "jit_f.1"
+    assert module.is_scheduled
     assert [(a.output_index, a.parameter, a.must) for a in module.aliases] == [((0,), 1, True), ((1,), 0, False)]
-    assert instrs["x"].shape.layout == (0, 1) and instrs["y"].shape.layout is None
+    assert instrs["x"].shape.layout == (0, 1)
+    assert instrs["y"].shape.layout is None
     assert instrs["c"].attrs["backend_config"] == '{"known":{"n":"3","s":"}"}}'
     assert instrs["t"].control == (instrs["zero"],)
     add = instrs["s"].attrs["to_apply"].root
-    assert add.metadata.op_name == 'a "b"' and (add.metadata.source_file, add.metadata.source_line) == ("prog.py", 42)
+    assert add.metadata.op_name == 'a "b"'
+    assert (add.metadata.source_file, add.metadata.source_line) == ("prog.py", 42)
     assert add.sources == {'a "b"'}
     assert text.render(text.parse(text.render(module))) == text.render(module)
 
@@ -135,7 +138,8 @@ def test_symbolic_sizes_print_their_sample() -> None:
     x = b.parameter(array(F32, (n, 4)))
     b.slice(x, [(0, n - 1), (0, 4)])
     written = text.render(b.module())
-    assert "f32[101/*n*/,4]{1,0} parameter(0)" in written and "[0:100/*(n+-1)*/]" in written
+    assert "f32[101/*n*/,4]{1,0} parameter(0)" in written
+    assert "[0:100/*(n+-1)*/]" in written
     oracle.parse(written)
     assert text.parse(written).entry.params[0].shape.dims == (101, 4)
 

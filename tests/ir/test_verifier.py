@@ -134,4 +134,5 @@ BROKEN: dict[str, Callable[[], Module]] = {
 def test_rule(rule: str) -> None:
     with pytest.raises(VerifierError) as caught:
         verifier.verify(BROKEN[rule]())
-    assert caught.value.rule == rule and RULES[rule] in str(caught.value)
+    assert caught.value.rule == rule
+    assert RULES[rule] in str(caught.value)

@@ -52,7 +52,13 @@ def run(jobs: dict[str, Any], flags: str | None, out: Path, **environment: str) 
     first = ["-c", starter, "run"] if flags is not None else ["-m", "tests.programs.run"]
     words = [f"{name}={jit}" for name, jit in jobs.items()]
     done = subprocess.run(
-        [sys.executable, *first, str(out), *words], cwd=ROOT, env=env, capture_output=True, text=True, timeout=1500
+        [sys.executable, *first, str(out), *words],
+        cwd=ROOT,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=1500,
+        check=False,
     )
     answers: Answers = pickle.loads(out.read_bytes()) if out.exists() else {}
     for name in jobs:
@@ -102,7 +108,8 @@ def test_must_compile(name: str, must: Answers, stock: Answers) -> None:
     found, stats = results(must, name)
     compare(name, found, results(stock, name)[0])
     assert stats["fallbacks"] == 0, stats["fallback_reasons"]
-    assert stats["compilations"] > 0 and stats["native_kernels"] == stats["kernels"] > 0
+    assert stats["compilations"] > 0
+    assert stats["native_kernels"] == stats["kernels"] > 0
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -129,7 +136,8 @@ def test_saved_by_stock_and_served_here(tmp_path: Path) -> None:
     expected, _ = results(run(job, None, tmp_path / "stock", TFXLA_TEST_SAVED=str(saved)), "saved_model")
     found, stats = results(run(job, "", tmp_path / "ours", TFXLA_TEST_SAVED=str(saved)), "saved_model")
     compare("saved_model", found, expected)
-    assert stats["executions"] >= 2 and stats["fallbacks"] == 0
+    assert stats["executions"] >= 2
+    assert stats["fallbacks"] == 0
 
 
 def test_saved_here_and_served_by_stock(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def random(n: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=n).astype(np.float32)
 
 
-@pytest.mark.parametrize("tasks,per_task", [(0, 5), (1, 0), (1, 1), (3, 7), (64, 1000), (500, 1001)])
+@pytest.mark.parametrize(("tasks", "per_task"), [(0, 5), (1, 0), (1, 1), (3, 7), (64, 1000), (500, 1001)])
 def test_two_kernels_and_a_temporary(code: HandCode, tasks: int, per_task: int) -> None:
     executable = Executable(sum_plan(tasks, per_task), code)
     a, b = random(tasks * per_task), random(tasks * per_task, 1)
@@ -51,7 +51,7 @@ def test_constants_and_copies(code: HandCode) -> None:
 
 
 @pytest.mark.parametrize(
-    "value,is_pred,expected",
+    ("value", "is_pred", "expected"),
     [(0, False, 0), (1, False, 1), (2, False, 2), (-1, False, 2), (9, False, 2), (True, True, 0), (False, True, 1)],
 )
 def test_branch(code: HandCode, value: int, is_pred: bool, expected: int) -> None:
@@ -96,7 +96,7 @@ def test_symbolic_sizes(code: HandCode) -> None:
 
 
 @pytest.mark.parametrize(
-    "op,expected", [("add", 7 + 3), ("mul", 7 * 3), ("floordiv", 2), ("mod", 1), ("max", 7), ("min", 3)]
+    ("op", "expected"), [("add", 7 + 3), ("mul", 7 * 3), ("floordiv", 2), ("mod", 1), ("max", 7), ("min", 3)]
 )
 def test_size_expressions(code: HandCode, op: str, expected: int) -> None:
     a, b = dims.sym("a", 1), dims.sym("b", 1)

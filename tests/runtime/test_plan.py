@@ -44,4 +44,5 @@ def test_kernels_are_counted_where_they_run() -> None:
 def test_every_launch_of_a_shared_kernel_counts() -> None:
     """Two calls of one computation are two kernels of the plan, made of one piece of machine code."""
     planned, kernels = plan_of(parse(CALLED_TWICE))
-    assert len(kernels) == 1 and count_kernels(planned.plan) == KernelCount(kernels=2, native=2)
+    assert len(kernels) == 1
+    assert count_kernels(planned.plan) == KernelCount(kernels=2, native=2)

@@ -231,7 +231,7 @@ def _kernels(text: str) -> list[frozenset[tuple[int, int]]]:
 
 
 @pytest.mark.parametrize(
-    "text,expected",
+    ("text", "expected"),
     [
         ("x = f32[100] parameter(0)\n y = f32[100] parameter(1)\n ROOT s = f32[100] add(x, y)", {(0, 0), (1, 0)}),
         ("x = f32[] parameter(0)\n ROOT s = f32[] negate(x)", {(0, 0)}),
@@ -253,7 +253,7 @@ def _kernels(text: str) -> list[frozenset[tuple[int, int]]]:
     ],
 )
 def test_what_may_be_overwritten(text: str, expected: set[tuple[int, int]]) -> None:
-    assert [set(k) for k in _kernels(text)] == [expected] or not expected and not any(_kernels(text))
+    assert [set(k) for k in _kernels(text)] == [expected] or (not expected and not any(_kernels(text)))
 
 
 def test_nested_loops_by_hand() -> None:
@@ -350,7 +350,8 @@ def test_packing_never_overlaps(seed: int) -> None:
     spans = [(int(b), int(b + life)) for b, life in zip(begin, rng.integers(1, 30, 60))]
     offsets, total = buffers._pack(sizes, spans)
     for i in range(60):
-        assert offsets[i] % 64 == 0 and offsets[i] + sizes[i] <= total
+        assert offsets[i] % 64 == 0
+        assert offsets[i] + sizes[i] <= total
         for j in range(i):
             alive = spans[i][0] < spans[j][1] and spans[j][0] < spans[i][1]
             apart = offsets[i] + sizes[i] <= offsets[j] or offsets[j] + sizes[j] <= offsets[i]

@@ -6,7 +6,6 @@ What can go wrong in buffer assignment shows only in odd combinations, so many s
 from __future__ import annotations
 
 import random
-from typing import Any
 
 import numpy as np
 import pytest
@@ -107,7 +106,7 @@ class Program:
         )
         return b.get_tuple_element(result, self.rng.randrange(2))
 
-    CHOICES: list[Any] = [binary, unary, view, update, reverse, loop, loop, branch]
+    CHOICES = (binary, unary, view, update, reverse, loop, loop, branch)
 
 
 def program(seed: int) -> Module:

@@ -54,7 +54,7 @@ def test_distribution(row) -> None:
     for draw in draws:
         assert abs(draw.mean() - mean) < 5 * deviation / COUNT**0.5
         assert abs(draw.std() / deviation - 1) < 0.08
-        assert distribution == "normal" or a <= draw.min() and draw.max() < b
+        assert distribution == "normal" or (a <= draw.min() and draw.max() < b)
     for number, draw in enumerate(draws):
         for other in draws[number + 1 :]:
             assert (draw == other).mean() < 0.1

@@ -89,9 +89,12 @@ def test_cache_evicts_the_least_recently_used() -> None:
     cache.put(guards(shape="2"), 2)
     assert cache.get(guards(shape="1")) == 1
     cache.put(guards(shape="3"), 3)
-    assert gone == [2] and cache.get(guards(shape="2")) is None
+    assert gone == [2]
+    assert cache.get(guards(shape="2")) is None
     assert cache.put(guards(shape="3"), 33) == 3  # the first stays
-    assert cache.clear() == 2 and len(cache) == 0 and sorted(gone) == [1, 2, 3]
+    assert cache.clear() == 2
+    assert len(cache) == 0
+    assert sorted(gone) == [1, 2, 3]
 
 
 def test_cache_explains_a_miss() -> None:
@@ -114,7 +117,8 @@ def test_store_round_trip_and_miss(tmp_path: Path) -> None:
     assert store.get(guards(), "x").sections == SECTIONS
     assert store.get(guards(target="skylake"), "x").sections is None
     assert store.explain_miss(guards(target="skylake"), "x") == ["target: was znver3, now skylake"]
-    assert store.clear() == 1 and store.get(guards(), "x").sections is None
+    assert store.clear() == 1
+    assert store.get(guards(), "x").sections is None
 
 
 def _damage(data: bytes) -> dict[str, bytes]:
@@ -139,15 +143,18 @@ def test_a_damaged_entry_is_a_miss_with_a_reason(tmp_path: Path, kind: str) -> N
     store.put(guards(), "x", SECTIONS)
     Path(store.path(guards(), "x")).write_bytes(_damage(pack(guards(), SECTIONS))[kind])
     found = store.get(guards(), "x")
-    assert found.sections is None and "unusable" in found.reason
+    assert found.sections is None
+    assert "unusable" in found.reason
     store.explain_miss(guards(), "x")
-    assert store.put(guards(), "x", SECTIONS) and store.get(guards(), "x").sections == SECTIONS
+    assert store.put(guards(), "x", SECTIONS)
+    assert store.get(guards(), "x").sections == SECTIONS
 
 
 def test_an_unwritable_store_says_so_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("not a directory")
     store = Store(str(tmp_path / "file" / "s"))
-    assert not store.put(guards(), "x", SECTIONS) and not store.put(guards(), "x", SECTIONS)
+    assert not store.put(guards(), "x", SECTIONS)
+    assert not store.put(guards(), "x", SECTIONS)
     assert store.get(guards(), "x").sections is None
     assert capfd.readouterr().err.count("cannot be written") == 1
 

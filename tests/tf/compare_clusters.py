@@ -101,7 +101,7 @@ def child(ours: bool, directory: str) -> None:
     else:
         off = ("remapping", "layout_optimizer", "arithmetic_optimization", "shape_optimization", "constant_folding")
         tf.config.optimizer.set_experimental_options(dict.fromkeys(off, False))
-    exec(os.environ["PROGRAM"], {"tf": tf})  # noqa: S102 - the programs above
+    exec(os.environ["PROGRAM"], {"tf": tf})
 
 
 def read(directory: str) -> Marks:
@@ -154,11 +154,11 @@ def main(names: list[str]) -> None:
     for name in names or PROGRAMS:
         found = compare(run(PROGRAMS[name], True), run(PROGRAMS[name], False))
         print(
-            f"{name}: both {len(found.both)}, ours only {len(found.ours)} {found.ours}, "  # noqa: T201
+            f"{name}: both {len(found.both)}, ours only {len(found.ours)} {found.ours}, "
             f"theirs only {len(found.theirs)}, apart {found.apart}"
         )
         for node, (rule, reason) in found.theirs.items():
-            print(f"    {node}: {rule}: {reason}")  # noqa: T201
+            print(f"    {node}: {rule}: {reason}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Some 150 TensorFlow ops: how to call each on hostile values, for which dtypes, how close results must be."""
 
-# ruff: noqa: B008, E501  (rows stay whole, and bind what they call)
+# ruff: noqa: B008  (rows stay whole, and bind what they call)
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -338,7 +338,7 @@ def _moves() -> None:
     add("bitcast", lambda v: tf.bitcast(v, tf.int32), one)
     add("float_to_int_out_of_range", lambda v: tf.cast(v, tf.int32), one)
     add("gather_out_of_range", lambda v: tf.gather(v, [9]), one)
-    add("fake_quant", lambda v: tf.quantization.fake_quant_with_min_max_args(v), lambda d: [normal(d, 5, 7)], F32, 4)
+    add("fake_quant", tf.quantization.fake_quant_with_min_max_args, lambda d: [normal(d, 5, 7)], F32, 4)
 
 
 def _with_gradient(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -40,7 +40,8 @@ def test_equal_predicates_mean_equal_conditions() -> None:
         tf.cond(flag, lambda: tf.sin(x, name="b"), lambda: x)
 
     found = conditions(f, FLAG, VALUE)
-    assert found["cond/a"] != frozenset() and found["cond_1/b"] != frozenset()
+    assert found["cond/a"] != frozenset()
+    assert found["cond_1/b"] != frozenset()
 
 
 def test_a_loop_body_runs_apart_and_what_follows_does_not() -> None:
@@ -49,7 +50,8 @@ def test_a_loop_body_runs_apart_and_what_follows_does_not() -> None:
         tf.exp(out[1], name="after")
 
     found = conditions(f, FLAG, VALUE)
-    assert found["while/body"] and found["while/body"] != found["while/Less"]
+    assert found["while/body"]
+    assert found["while/body"] != found["while/Less"]
     assert found["after"] == frozenset()
 
 
@@ -62,5 +64,6 @@ def test_a_loop_in_a_branch_keeps_the_branch() -> None:
         tf.cond(flag, loop, lambda: tf.cos(x, name="other"))
 
     found = conditions(f, FLAG, VALUE)
-    assert found["cond/after"] and found["cond/after"] != found["cond/other"]
+    assert found["cond/after"]
+    assert found["cond/after"] != found["cond/other"]
     assert not any(c[0] in ("frame", "loop") for c in found["cond/after"])

@@ -40,7 +40,8 @@ def test_second_call_is_direct(ours: None) -> None:
         out = f(X, 2.0)
         assert out["y"].numpy().tolist() == [2.0 * (1 + n), 2.0 * (1 + 2 * n)]
         assert out["z"][0].numpy().tolist() == [1, 2]
-    assert _plans(f).calls == 2 and dict(_plans(f).misses) == {"signature": 1}
+    assert _plans(f).calls == 2
+    assert dict(_plans(f).misses) == {"signature": 1}
     f(X, 3.0)
     f(tf.ones([2, 2])[0], 3.0)
     assert _plans(f).misses["signature"] == 2, "another number is another trace"
@@ -75,7 +76,8 @@ def test_guard_sends_the_call_to_tensorflow(ours: None, name: str) -> None:
     f(X)
     calls = _plans(f).calls
     _blocked(name, f)
-    assert _plans(f).misses[name] == 1 and name in fast_path.GUARDS
+    assert _plans(f).misses[name] == 1
+    assert name in fast_path.GUARDS
     assert _plans(f).calls == calls
     f(X)
     assert _plans(f).calls == calls + 1
@@ -85,7 +87,8 @@ def test_other_arguments_go_to_tensorflow(ours: None) -> None:
     f = tf.function(lambda x: x * 2.0, jit_compile=True)
     for _ in range(2):
         assert f(tf.Variable(3.0)).numpy() == 6.0
-    assert _plans(f).misses["argument"] == 2 and _plans(f).calls == 0
+    assert _plans(f).misses["argument"] == 2
+    assert _plans(f).calls == 0
 
 
 def test_error_is_tensorflows(ours: None) -> None:
@@ -119,19 +122,22 @@ def test_after_removal_no_plan_is_used(ours: None) -> None:
     f(X)
     hooks.remove()
     before = double.runs()
-    assert f(X).numpy().tolist() == [2, 4] and double.runs() == before
+    assert f(X).numpy().tolist() == [2, 4]
+    assert double.runs() == before
     hooks.install()
-    assert f(X).numpy().tolist() == [2, 4] and double.runs() == before + 1
+    assert f(X).numpy().tolist() == [2, 4]
+    assert double.runs() == before + 1
 
 
 def test_plans_copy_and_pickle_as_empty() -> None:
     plans = fast_path.Plans()
     plans[1] = None
-    assert copy.deepcopy(plans) == {} and pickle.loads(pickle.dumps(plans)) == {}
+    assert copy.deepcopy(plans) == {}
+    assert pickle.loads(pickle.dumps(plans)) == {}
 
 
 @pytest.mark.parametrize(
-    "a,b,same",
+    ("a", "b", "same"),
     [
         ((1,), (True,), False),
         ((1,), (1.0,), False),
@@ -161,7 +167,8 @@ def test_jit_without_enable_runs_only_its_functions(monkeypatch: pytest.MonkeyPa
         before = double.runs()
         for _ in range(3):
             assert f(X, X).numpy() == 5.0
-        assert double.runs() == before + 3 and f.misses == {"signature": 1}
+        assert double.runs() == before + 3
+        assert f.misses == {"signature": 1}
         other(X)
         assert double.runs() == before + 3
         with tf.GradientTape() as tape:

@@ -62,7 +62,7 @@ def test_a_flag_without_effect_says_so_once(name: str, capfd: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize(
-    "changes,clusters",
+    ("changes", "clusters"),
     [
         ({}, 1),
         ({"tf_xla_min_cluster_size": 50}, 0),
@@ -76,7 +76,8 @@ def test_a_flag_without_effect_says_so_once(name: str, capfd: pytest.CaptureFixt
 )
 def test_what_is_clustered(changes: dict[str, object], clusters: int) -> None:
     found, result = run(**changes)
-    assert found["clusters"] == clusters and result == pytest.approx(WANT)
+    assert found["clusters"] == clusters
+    assert result == pytest.approx(WANT)
 
 
 def test_fuel() -> None:
@@ -87,7 +88,9 @@ def test_fuel() -> None:
 
 def test_always_defer_never_compiles() -> None:
     found, result = run(tf_xla_always_defer_compilation=True)
-    assert found["clusters"] == 1 and found["compilations"] == 0 and found["executions"] == 0
+    assert found["clusters"] == 1
+    assert found["compilations"] == 0
+    assert found["executions"] == 0
     assert result == pytest.approx(WANT)
 
 
@@ -104,12 +107,13 @@ def test_async_runs_tensorflows_ops_first_and_the_cluster_later() -> None:
         while tfxla_cluster.stats()["executions"] == before and time.monotonic() < deadline:
             time.sleep(0.02)
             results.append(float(f(x)))
-    assert tfxla_cluster.stats()["executions"] > before and len(results) > 1
+    assert tfxla_cluster.stats()["executions"] > before
+    assert len(results) > 1
     np.testing.assert_allclose(results, 1.5 * WANT, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
-    "flag,value,where",
+    ("flag", "value", "where"),
     [
         ("tf_xla_check_cluster_input_numerics", (np.inf, 1.0), "input 0 (x) of cluster_"),
         ("tf_xla_check_cluster_output_numerics", (0.0, 1.0), "output 0 of cluster_"),
@@ -132,7 +136,8 @@ def test_names_from_a_hash(tmp_path: Path) -> None:
         directory = tmp_path / str(k)
         run(tf_xla_deterministic_cluster_names=True, xla_dump_to=str(directory))
         names += {n for p in directory.glob("module_*") for n in re.findall(r"cluster_([0-9a-f]{16})_\d+", p.name)}
-    assert len(names) == 2 and names[0] == names[1]
+    assert len(names) == 2
+    assert names[0] == names[1]
 
 
 def test_metadata_is_left_out(tmp_path: Path) -> None:
@@ -140,7 +145,8 @@ def test_metadata_is_left_out(tmp_path: Path) -> None:
         directory = tmp_path / str(k)
         run((1.0 + k, 2.0, 3.0), xla_dump_disable_metadata=on, xla_dump_to=str(directory))
         text = "".join(p.read_text() for p in directory.glob("*.txt"))
-        assert text and ("metadata=" in text) != on
+        assert text
+        assert ("metadata=" in text) != on
 
 
 @pytest.mark.parametrize("off", [False, True])
@@ -153,4 +159,4 @@ def test_constant_folding(off: bool) -> None:
     with flags.patch(tf_xla_disable_constant_folding=off):
         text = render(compiler.optimise(module, host.target(), sink.current().module("m")))
         assert (flags.cache_key() != before) == off
-    assert ("%a =" in text and "%b =" in text or "multiply" in text) == off
+    assert (("%a =" in text and "%b =" in text) or "multiply" in text) == off

@@ -30,7 +30,8 @@ def test_read_after_assign_becomes_the_value() -> None:
 
     _, _, nodes = forwarded(f)
     read = nodes[nodes["add"].input[0]]
-    assert read.op == "Identity" and read.input[0] == "mul"
+    assert read.op == "Identity"
+    assert read.input[0] == "mul"
     assert any(text.startswith("^Assign") for text in read.input), "the write must not be pruned"
 
 
@@ -53,7 +54,8 @@ def test_a_kept_read_stays_and_its_users_take_the_value() -> None:
     _, _, nodes = forwarded(f, preserve={read})
     value = nodes[nodes["add"].input[0]]
     assert nodes[read].op == "ReadVariableOp"
-    assert value.op == "Identity" and list(value.input) == ["mul", f"^{read}"], "what follows the read follows it still"
+    assert value.op == "Identity"
+    assert list(value.input) == ["mul", f"^{read}"], "what follows the read follows it still"
 
 
 def writes_through_reads(v, a):
@@ -110,7 +112,7 @@ def test_nothing_is_forwarded_past_python_that_may_write() -> None:
         with tf.control_dependencies([call]):
             return v.read_value() + 1.0
 
-    before, after, nodes = forwarded(f)
+    before, after, _ = forwarded(f)
     reads = [n for n in after.node if n.op == "ReadVariableOp"]
     assert len(reads) == len([n for n in before.node if n.op == "ReadVariableOp"])
 

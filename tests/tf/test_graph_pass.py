@@ -29,7 +29,9 @@ def test_chain_is_one_cluster(monkeypatch, ready) -> None:
         return tf.reduce_sum(tf.nn.relu(a @ w + 1.0) * tf.reshape(a, [-1, 4]))
 
     seen = check(monkeypatch, f, x(3, 4), x(4, 4), ready=ready)
-    assert len(seen.functions) == 1 and "MatMul" in seen.ops() and "Sum" in seen.ops()
+    assert len(seen.functions) == 1
+    assert "MatMul" in seen.ops()
+    assert "Sum" in seen.ops()
 
 
 def test_py_function_splits_and_order_holds(monkeypatch) -> None:
@@ -46,7 +48,8 @@ def test_py_function_splits_and_order_holds(monkeypatch) -> None:
 
     seen = check(monkeypatch, f, x(4))
     assert order == ["one", "two"] * 2
-    assert len(seen.functions) == 2 and seen.left()["EagerPyFunc"] == "no_kernel"
+    assert len(seen.functions) == 2
+    assert seen.left()["EagerPyFunc"] == "no_kernel"
 
 
 def test_variables_are_read_before_and_written_after(monkeypatch) -> None:
@@ -148,7 +151,8 @@ def test_functions_run_before_enabling_are_covered(monkeypatch) -> None:
     assert check(monkeypatch, f, x(4)).functions
     with clustering(monkeypatch, tf_xla_min_cluster_size=50) as seen:
         f(x(4))
-    assert not seen.functions and "too_small" in seen.left().values()
+    assert not seen.functions
+    assert "too_small" in seen.left().values()
 
 
 def test_dataset_map_and_session(monkeypatch) -> None:
@@ -202,7 +206,8 @@ def test_dropout_gives_tensorflows_values(monkeypatch) -> None:
     with clustering(monkeypatch) as seen:
         got = run()
     np.testing.assert_allclose(want, got, rtol=1e-6)
-    assert len(seen.functions) == 1 and "StatelessRandomUniformFullIntV2" in seen.ops()
+    assert len(seen.functions) == 1
+    assert "StatelessRandomUniformFullIntV2" in seen.ops()
     assert "random_values" not in seen.left().values()
 
 
@@ -214,11 +219,12 @@ def test_jit_scope_without_flags(monkeypatch) -> None:
         return b * 3.0 - a * a + tf.exp(a)
 
     seen = check(monkeypatch, f, x(4), tf_xla_auto_jit="0")
-    assert sorted(seen.ops()) == ["AddV2", "Tanh"] and "not_marked" in seen.left().values()
+    assert sorted(seen.ops()) == ["AddV2", "Tanh"]
+    assert "not_marked" in seen.left().values()
 
 
 @pytest.mark.parametrize(
-    "changes, rule",
+    ("changes", "rule"),
     [
         ({"tf_xla_cluster_exclude_ops": "Tanh"}, "excluded_by_flag"),
         ({"tf_xla_ops_to_cluster": "PW"}, "not_in_ops_to_cluster"),
@@ -236,7 +242,7 @@ def test_unknown_op_in_the_flag_is_named(monkeypatch) -> None:
 
     with pytest.raises(
         tf.errors.InvalidArgumentError,
-        match="The operation 'Foo' passed to --tf_xla_ops_to_cluster is not supported by XLA.",
+        match=r"The operation 'Foo' passed to --tf_xla_ops_to_cluster is not supported by XLA\.",
     ):
         support.resolve_ops("PW,Foo")
 
@@ -256,4 +262,5 @@ def test_a_switched_off_optimizer_is_said_once(monkeypatch, capsys) -> None:
                 f(x(3))
         finally:
             tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
-    assert not seen.functions and capsys.readouterr().err.count("disable_meta_optimizer") == 1
+    assert not seen.functions
+    assert capsys.readouterr().err.count("disable_meta_optimizer") == 1

@@ -20,7 +20,8 @@ def test_variable_whose_value_is_a_shape_is_read_only() -> None:
     for n in (3, 2):
         rows.assign(n)
         got = compiled(tf.ones([6]))
-        assert got[0].shape == (n, 6 // n) and rows.numpy() == n
+        assert got[0].shape == (n, 6 // n)
+        assert rows.numpy() == n
     np.testing.assert_array_equal(total, [4.0, 8.0])
 
 

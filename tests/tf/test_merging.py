@@ -31,7 +31,7 @@ def clusters(sources, colour, weight=None, max_size=BIG):
 
 
 @pytest.mark.parametrize(
-    "sources, colour, expected",
+    ("sources", "colour", "expected"),
     [
         ([[], [0], [1]], [0, 0, 0], [0, 0, 0]),
         ([[], [0], [1]], [0, NO_COLOUR, 0], [0, 1, 2]),
@@ -49,7 +49,8 @@ def test_merges(sources, colour, expected) -> None:
 def test_max_size_holds() -> None:
     chain = [[], *([i] for i in range(9))]
     found = clusters(chain, [0] * 10, max_size=4)
-    assert max(found.count(c) for c in found) <= 4 and not has_cycle(chain, found)
+    assert max(found.count(c) for c in found) <= 4
+    assert not has_cycle(chain, found)
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -89,8 +89,10 @@ def test_py_function_is_refused_with_line_and_remedy(ours: None) -> None:
         f(tf.ones([2]))
     text = str(caught.value)
     line = _line_of("# MARK " + "1")
-    assert f"test_must_compile.py:{line}" in text and "EagerPyFunc" in text
-    assert "outside the compiled function" in text and "tfxla_0" not in text
+    assert f"test_must_compile.py:{line}" in text
+    assert "EagerPyFunc" in text
+    assert "outside the compiled function" in text
+    assert "tfxla_0" not in text
 
 
 def test_shape_from_a_loop_is_refused(ours: None) -> None:
@@ -121,7 +123,8 @@ def test_shape_change_of_variable_is_refused_and_changes_nothing(ours: None) -> 
 
     with pytest.raises(tf.errors.InvalidArgumentError, match="cannot be changed after initialization"):
         f(tf.ones([2]))
-    assert w.numpy() == 1.0 and v.numpy().tolist() == [1.0]
+    assert w.numpy() == 1.0
+    assert v.numpy().tolist() == [1.0]
 
 
 def test_uninitialised_variable(ours: None) -> None:
@@ -160,8 +163,9 @@ def test_internal_error_falls_back(ours: None, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(compiler_port, "compile_hlo", broken)
     v = tf.Variable(1.0)
-    f = tf.function(lambda x: v.assign_add(x), jit_compile=True)
-    assert f(tf.constant(2.0)).numpy() == 3.0 and v.numpy() == 3.0
+    f = tf.function(v.assign_add, jit_compile=True)
+    assert f(tf.constant(2.0)).numpy() == 3.0
+    assert v.numpy() == 3.0
 
 
 def test_dropped_functions_leave_nothing(ours: None) -> None:
@@ -169,7 +173,7 @@ def test_dropped_functions_leave_nothing(ours: None) -> None:
 
     def once() -> None:
         v = tf.Variable(1.0)
-        f = tf.function(lambda x: v.assign_add(x), jit_compile=True)
+        f = tf.function(v.assign_add, jit_compile=True)
         f(tf.constant(1.0))
 
     once()
@@ -196,9 +200,11 @@ def test_variable_count_of_reads(ours: None) -> None:
         return c.handle, a + 1
 
     handle, value = f()
-    assert handle.dtype == tf.resource and value.numpy() == 1.0
+    assert handle.dtype == tf.resource
+    assert value.numpy() == 1.0
     route = next(r for r in HOOK.routes.values() if r)
-    assert len(route.interface.resources) == 3 and len(route.interface.inputs) == 2
+    assert len(route.interface.resources) == 3
+    assert len(route.interface.inputs) == 2
     assert len(route.interface.updated) == 1
 
 
@@ -223,10 +229,11 @@ def test_stock_compiles_what_only_the_compiler_refuses(
 
     monkeypatch.setattr(compiler_port, "compile_hlo", refuse)
     v = tf.Variable(1.0)
-    f = tf.function(lambda x: v.assign_add(x), jit_compile=True)
+    f = tf.function(v.assign_add, jit_compile=True)
     outer = tf.function(lambda x: f(x) + 1.0)
     assert [f(tf.constant(2.0)).numpy() for _ in range(2)] == [3.0, 5.0]
-    assert outer(tf.constant(2.0)).numpy() == 8.0 and v.numpy() == 7.0
+    assert outer(tf.constant(2.0)).numpy() == 8.0
+    assert v.numpy() == 7.0
     assert capsys.readouterr().err.count("is compiled by stock XLA: opcode x is not compiled yet") == 1
 
 
@@ -244,7 +251,8 @@ def test_eager_tape_around_a_loop(ours: None, capsys: pytest.CaptureFixture[str]
     with tf.GradientTape() as tape:
         tape.watch(x)
         y = f(x)
-    assert y.numpy() == 16.0 and tape.gradient(y, x).numpy() == 32.0
+    assert y.numpy() == 16.0
+    assert tape.gradient(y, x).numpy() == 32.0
     assert "runs uncompiled: a tensor list crosses its border" in capsys.readouterr().err
 
 
@@ -276,5 +284,6 @@ def test_nested_call_assigns_in_order(ours: None) -> None:
 
     before = double.runs()
     a, b = outer(tf.constant([2.0, 3.0]))
-    assert a.numpy().tolist() == [16.0, 36.0] and b.numpy().tolist() == [16.0, 36.0]
+    assert a.numpy().tolist() == [16.0, 36.0]
+    assert b.numpy().tolist() == [16.0, 36.0]
     assert double.runs() == before + 2

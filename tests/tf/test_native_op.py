@@ -69,10 +69,12 @@ def test_guards_sizes_and_pass_through(in_function: bool) -> None:
     for n in (5, 0, 7):
         out = call(tf.range(n, dtype=tf.float32), tf.constant(3))
         assert out[0].numpy().tolist() == [2.0 * i for i in range(n)]
-        assert out[1].shape == (n + 1, 2) and out[2].numpy() == 3
+        assert out[1].shape == (n + 1, 2)
+        assert out[2].numpy() == 3
     assert seen == [(5,)]
     assert call(tf.ones([5]), tf.constant(4))[2].numpy() == 4
-    assert len(seen) == 2 and program.executions == 4
+    assert len(seen) == 2
+    assert program.executions == 4
     assert call(tf.ones([5]), tf.constant(3))[2].numpy() == 3
     assert len(seen) == 2, "the first entry is found again"
 
@@ -103,11 +105,12 @@ def test_refusal_is_cached_and_told_by_ready() -> None:
 
     program = _program(compile, [F32], [F32])
     for _ in range(2):
-        with pytest.raises(tf.errors.InvalidArgumentError, match="op X of f32 is not compiled. Do without"):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"op X of f32 is not compiled\. Do without"):
             program(tf.ones([2]))
     assert asked == [(2,)]
     ready = _ready(program)
-    assert not ready(tf.ones([2])) and not ready(tf.ones([3]))
+    assert not ready(tf.ones([2]))
+    assert not ready(tf.ones([3]))
     assert asked == [(2,), (3,)]
 
 
@@ -124,7 +127,8 @@ def _ready(program: Program) -> Callable[..., bool]:
 def test_ready_compiles() -> None:
     program = _program(_generic, [F32, I32], [F32, F32, I32])
     assert _ready(program)(tf.ones([2]), tf.constant(1))
-    assert len(program.entries) == 1 and program.executions == 0
+    assert len(program.entries) == 1
+    assert program.executions == 0
 
 
 def test_bug_while_compiling_is_an_error_not_a_crash() -> None:
@@ -179,7 +183,9 @@ def test_threads_compile_once() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert not wrong and asked == [1] and program.executions == 400
+    assert not wrong
+    assert asked == [1]
+    assert program.executions == 400
 
 
 def test_token_of_another_process_is_refused() -> None:
@@ -206,7 +212,7 @@ DIMS = [
 
 
 @pytest.mark.parametrize("dim", DIMS, ids=str)
-@pytest.mark.parametrize("a,b", [(4, 3), (9, 2), (1, 5)])
+@pytest.mark.parametrize(("a", "b"), [(4, 3), (9, 2), (1, 5)])
 def test_dims_are_computed_as_ir_says(dim: Any, a: int, b: int) -> None:
     """Checked through an output of that size (negative sizes cannot be: 16 is added)."""
     padded = make("add", dim, 16)
@@ -248,7 +254,8 @@ def test_a_size_that_the_run_produces(in_function: bool) -> None:
     call: Any = _as_function(program, outputs=2) if in_function else program
     for values in ([1.0, -2.0, 3.0, 4.0], [-1.0, -1.0, -1.0, -1.0], [1.0, 2.0, 3.0, 4.0]):
         out = call(tf.constant(values), tf.constant(7))
-        assert out[0].numpy().tolist() == [v for v in values if v > 0] and out[1].numpy() == 7
+        assert out[0].numpy().tolist() == [v for v in values if v > 0]
+        assert out[1].numpy() == 7
 
 
 N = sym("a", 1)

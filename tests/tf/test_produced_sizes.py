@@ -93,9 +93,8 @@ def test_equal_to_eager(name: str, ours: None) -> None:
     function = FUNCTIONS[name]
     compiled = tf.function(function, jit_compile=True)
     inside = tf.function(lambda x: tf.nest.map_structure(tf.identity, compiled(x + 0.0)))
-    for array in drawn():
-        if name in FINITE:
-            array = np.where(np.isfinite(array), array, 0).astype(np.float32)
+    for made in drawn():
+        array = np.where(np.isfinite(made), made, 0).astype(np.float32) if name in FINITE else made
         want = tf.nest.flatten(function(tf.constant(array)))
         for got in (compiled, compiled, inside):
             found = tf.nest.flatten(got(tf.constant(array)))
@@ -106,10 +105,11 @@ def test_equal_to_eager(name: str, ours: None) -> None:
 
 def test_no_fallback_and_no_uncompiled_run(ours: None) -> None:
     before = tfxla_cluster.stats()
-    f = tf.function(lambda x: tf.unique(x), jit_compile=True)
+    f = tf.function(tf.unique, jit_compile=True)
     assert f(tf.constant([3, 1, 3, 3])).y.numpy().tolist() == [3, 1]
     after = tfxla_cluster.stats()
-    assert after["fallbacks"] == before["fallbacks"] and after["executions"] == before["executions"] + 1
+    assert after["fallbacks"] == before["fallbacks"]
+    assert after["executions"] == before["executions"] + 1
 
 
 def test_one_executable_serves_all_counts(ours: None) -> None:
@@ -124,7 +124,7 @@ def test_one_executable_serves_all_counts(ours: None) -> None:
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused_rather_than_wrong(name: str, ours: None) -> None:
     x = tf.constant(drawn()[3])
-    with pytest.raises(tf.errors.InvalidArgumentError, match="known only after|which size is meant"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"known only after|which size is meant"):
         tf.function(REFUSED[name], jit_compile=True)(x)
     with tfxla_cluster.config.patch(tfxla_must_compile_fallback="xla"):
         got = tf.function(REFUSED[name], jit_compile=True)(x)

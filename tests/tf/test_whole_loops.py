@@ -23,7 +23,8 @@ def test_a_compilable_loop_is_one_op_of_the_cluster(monkeypatch) -> None:
     with clustering(monkeypatch) as seen:
         got = run()
     np.testing.assert_allclose(want, got, rtol=1e-5)
-    assert "StatelessWhile" in seen.ops() and "Enter" not in seen.ops()
+    assert "StatelessWhile" in seen.ops()
+    assert "Enter" not in seen.ops()
 
 
 def test_a_loop_with_python_in_it_is_taken_apart_and_clustered_inside(monkeypatch) -> None:
@@ -44,7 +45,8 @@ def test_a_loop_with_python_in_it_is_taken_apart_and_clustered_inside(monkeypatc
         got = run()
     np.testing.assert_allclose(want[0], got[0], rtol=1e-5)
     assert want[1] == got[1] == 3
-    assert "Tanh" in seen.ops() and "While" not in seen.ops()
+    assert "Tanh" in seen.ops()
+    assert "While" not in seen.ops()
     assert "control_flow" in seen.left().values()
 
 
@@ -91,7 +93,8 @@ def test_gradient_of_a_loop(monkeypatch) -> None:
     with clustering(monkeypatch) as seen:
         got = run()
     np.testing.assert_allclose(want[1], got[1], rtol=1e-5)
-    assert "variant" in seen.left().values() and "Tanh" in seen.ops()
+    assert "variant" in seen.left().values()
+    assert "Tanh" in seen.ops()
 
 
 def test_a_branch_taken_apart_waits_for_all_its_inputs(monkeypatch) -> None:
@@ -153,4 +156,5 @@ def test_the_gate_of_a_branch() -> None:
     assert result is not None
     gate = result.node[-1]
     assert list(result.node[4].input) == [gate.name, "x", "y", "v", "^z"]
-    assert list(gate.input) == ["p", "^y"] and gate.op == "PlaceholderWithDefault"
+    assert list(gate.input) == ["p", "^y"]
+    assert gate.op == "PlaceholderWithDefault"

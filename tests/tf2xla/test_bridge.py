@@ -28,7 +28,10 @@ def _value(x: Any) -> Any:
 def test_plain_function() -> None:
     f = _concrete(lambda x, y: (x + y, tf.constant(2.0), x), tf.TensorSpec([2]), tf.TensorSpec([2]))
     low = bridge.lower(f.name, [Arg(F32, (2,)), Arg(F32, (2,))])
-    assert low.parameters == (0, 1) and low.outputs == (0, 1, 2) and not low.updates and not low.constants
+    assert low.parameters == (0, 1)
+    assert low.outputs == (0, 1, 2)
+    assert not low.updates
+    assert not low.constants
     out = oracle.run(low.proto, [np.float32([1, 2]), np.float32([3, 4])])
     assert [o.tolist() for o in out] == [[4, 6], 2, [1, 2]]
 
@@ -41,9 +44,11 @@ def test_constant_used_as_shape_and_as_data() -> None:
         tf.TensorSpec([]),
     )
     low = bridge.lower(f.name, [Arg(F32, (6,)), Arg(I32, (), value=_value(np.int32(2))), Arg(F32, ())])
-    assert low.parameters == (0, 2) and low.constants == {1: np.int32(2).tobytes()}
+    assert low.parameters == (0, 2)
+    assert low.constants == {1: np.int32(2).tobytes()}
     out = oracle.run(low.proto, [np.arange(6, dtype=np.float32), np.float32(1)])
-    assert out[0].shape == (2, 3) and out[1] == 4
+    assert out[0].shape == (2, 3)
+    assert out[1] == 4
 
 
 def test_variables_between_arguments_are_updated() -> None:
@@ -58,7 +63,8 @@ def test_variables_between_arguments_are_updated() -> None:
     kinds = [a.type for a in g.function_def.signature.input_arg]
     args = [Arg(F32, (2,) if i != 3 else (), k == tf.resource.as_datatype_enum) for i, k in enumerate(kinds)]
     low = bridge.lower(g.name, args)
-    assert low.parameters == (0, 2, 1, 3) and low.updates == ((1, 1),)
+    assert low.parameters == (0, 2, 1, 3)
+    assert low.updates == ((1, 1),)
     out = oracle.run(low.proto, [np.float32([1, 1]), np.float32([10, 20]), np.float32([1, 2]), np.float32(3)])
     assert [o.tolist() for o in out] == [[14, 25], [4, 5]]
     assert v.numpy().tolist() == [1, 2], "nothing is executed"
@@ -76,14 +82,16 @@ def test_variable_as_shape_and_updated() -> None:
     g = f.get_concrete_function(tf.TensorSpec([6]))
     low = bridge.lower(g.name, [Arg(F32, (6,)), Arg(I32, (), True, _value(np.int32(2)))])
     out = oracle.run(low.proto, [np.zeros(6, np.float32), np.int32(0)])
-    assert out[0].shape == (2, 3) and out[dict(low.updates)[1]] == 3
+    assert out[0].shape == (2, 3)
+    assert out[dict(low.updates)[1]] == 3
 
 
 def test_resource_outputs_are_no_results() -> None:
     v = tf.Variable([1.0])
     f = _concrete(lambda x: (v.assign_add(x), v.handle, x), tf.TensorSpec([1]))
     low = bridge.lower(f.name, [Arg(F32, (1,)), Arg(F32, (1,), True)])
-    assert low.outputs == (0, 2) and low.updates == ((1, 2),)
+    assert low.outputs == (0, 2)
+    assert low.updates == ((1, 2),)
 
 
 def test_random_state_is_left_alone_and_nothing_is_left_registered() -> None:
@@ -107,7 +115,7 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
     "py_function": (lambda x: tf.py_function(lambda y: y, [x], tf.float32), "EagerPyFunc", "no compiled form"),
     "print": (lambda x: (tf.print(x), x)[1], "StringFormat", "tf.print"),
     "as_string": (lambda x: tf.strings.length(tf.strings.as_string(x)), "AsString", "no compiled form"),
-    "unique_with_counts": (lambda x: tf.unique_with_counts(x), "UniqueWithCounts", "no compiled form"),
+    "unique_with_counts": (tf.unique_with_counts, "UniqueWithCounts", "no compiled form"),
     "size_from_loop": (_loop, "Fill", "compile-time constant"),
 }
 
@@ -118,8 +126,10 @@ def test_refusal_names_op_line_and_remedy(name: str) -> None:
     f = _concrete(fn, tf.TensorSpec([2]))
     with pytest.raises(LoweringError) as caught:
         bridge.lower(f.name, [Arg(F32, (2,))])
-    assert caught.value.op == op and words in str(caught.value)
-    assert "test_bridge.py:" in caught.value.where and caught.value.remedy
+    assert caught.value.op == op
+    assert words in str(caught.value)
+    assert "test_bridge.py:" in caught.value.where
+    assert caught.value.remedy
 
 
 def test_wrong_use_is_an_error_not_a_crash() -> None:
@@ -231,10 +241,9 @@ def test_rows_sliced_in_a_loop_are_written_into_lists() -> None:
 def test_refusal_of_a_copy_names_the_original() -> None:
     f = _concrete(lambda x: tf.strings.length(tf.strings.as_string(x)), tf.TensorSpec([4]))
     name = f.name.decode()
-    with (
-        pytest.raises(LoweringError) as refused,
-        function_tree.rewritten(name, lambda definition: (list(definition.node_def), {})) as copy,
-    ):
+    with function_tree.rewritten(name, lambda definition: (list(definition.node_def), {})) as copy:
         assert copy != name
-        bridge.lower(copy, [Arg(F32, (4,))])
-    assert name in str(refused.value) and "__tfxla" not in str(refused.value)
+        with pytest.raises(LoweringError) as refused:
+            bridge.lower(copy, [Arg(F32, (4,))])
+    assert name in str(refused.value)
+    assert "__tfxla" not in str(refused.value)

@@ -73,7 +73,7 @@ def memory_rows() -> list[Row]:
         return -jnp.mean(jnp.take_along_axis(jax.nn.log_softmax(z), y[:, None], 1))
 
     rows: list[tuple[str, Callable[[], list[Any]], Callable[..., Any], Callable[..., Any]]] = [
-        ("softmax", one, tf.nn.softmax, lambda x: jax.nn.softmax(x)),
+        ("softmax", one, tf.nn.softmax, jax.nn.softmax),
         (
             "layer norm",
             lambda: [normal(N, M), normal(M, seed=1), normal(M, seed=2)],
@@ -110,14 +110,14 @@ def memory_rows() -> list[Row]:
             lambda x, y: jnp.concatenate([x[:, 1:], jnp.pad(y, ((0, 0), (1, 1)))], 1) * 2.0,
         ),
         ("cumsum axis 1", one, lambda x: tf.cumsum(x, 1), lambda x: jnp.cumsum(x, 1)),
-        ("gather rows", table, lambda t, i: tf.gather(t, i), lambda t, i: t[i]),
+        ("gather rows", table, tf.gather, lambda t, i: t[i]),
         (
             "gather rows, gradient",
             table_gradient,
             lambda g, i: tf.math.unsorted_segment_sum(g, i, 30000),
             lambda g, i: jnp.zeros((30000, 256), jnp.float32).at[i].add(g),
         ),
-        ("sort 1e6", lambda: [normal(1_000_000)], lambda x: tf.sort(x), lambda x: jnp.sort(x)),
+        ("sort 1e6", lambda: [normal(1_000_000)], tf.sort, jnp.sort),
         ("top-k 8", one, lambda x: tuple(tf.math.top_k(x, 8)), lambda x: jax.lax.top_k(x, 8)),
     ]
     return [Row(case, "memory", make, tf_fn, jax_fn) for case, make, tf_fn, jax_fn in rows]

@@ -79,7 +79,8 @@ class _Process:
         )
 
     def ask(self, command: str) -> dict[str, Any]:
-        assert self.child.stdin is not None and self.child.stdout is not None
+        assert self.child.stdin is not None
+        assert self.child.stdout is not None
         print(f"tfxla-demo: {self.mode}: {command}", file=sys.stderr, flush=True)
         try:
             self.child.stdin.write(command + "\n")

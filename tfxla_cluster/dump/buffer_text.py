@@ -32,11 +32,11 @@ def buffer_assignment(plan: Any, module: Module) -> str:
     lines = ["BufferAssignment:"]
     for number, (kind, index, size, what) in enumerate(_allocations(plan)):
         lines.append(f"allocation {number}: size {size}, {what}:")
-        for value in sorted(groups.get((kind, index), ()), key=lambda v: (v.offset, v.name)):
-            lines.append(
-                f" value: <{numbered[value]} {value.name} @0> "
-                f"(size={_size(value)},offset={value.offset}): {value.shape or '?'}"
-            )
+        lines.extend(
+            f" value: <{numbered[value]} {value.name} @0> "
+            f"(size={_size(value)},offset={value.offset}): {value.shape or '?'}"
+            for value in sorted(groups.get((kind, index), ()), key=lambda v: (v.offset, v.name))
+        )
     total = sum(size for _, _, size, _ in _allocations(plan))
     return "\n".join([*lines, "", f"Total bytes used: {total}", ""])
 

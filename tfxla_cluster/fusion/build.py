@@ -51,7 +51,7 @@ def _leaves(graph: Graph, group: Group, outputs: Sequence[Instr]) -> list[Instr]
 
 def _is_fusion(graph: Graph, group: Group, outputs: Sequence[Instr]) -> bool:
     """More than one instruction, scalar constants and the elements of a variadic reduce apart."""
-    if not outputs or group.kind == "single" and next(iter(group.members)) not in graph.virtual:
+    if not outputs or (group.kind == "single" and next(iter(group.members)) not in graph.virtual):
         return False
     if len(outputs) == 1 and outputs[0].opcode in ("reshape", "bitcast") and len(group.members) == 1:
         return False

@@ -59,7 +59,7 @@ class Graph:
             pair = instr.opcode == "get-tuple-element" and instr.operands[0] in self.pairs
             group = found[instr.operands[0]] if pair else Group((number,), self._kind(instr))
             group.members[instr] = None
-            if group.kind == "hero" or group.kind == "loop" and is_elementwise(instr.opcode):
+            if group.kind == "hero" or (group.kind == "loop" and is_elementwise(instr.opcode)):
                 group.plain = instr.shape.dims
             found[instr] = group
         return list(dict.fromkeys(found.values()))

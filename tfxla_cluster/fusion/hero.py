@@ -50,7 +50,7 @@ def hero_of(comp: Computation) -> Instr | None:
 
 def is_prologue(instr: Instr) -> bool:
     """Cheap enough to compute whenever an operand is packed."""
-    return instr.opcode in MOVES_BEFORE or is_elementwise(instr.opcode) and not costly(instr)
+    return instr.opcode in MOVES_BEFORE or (is_elementwise(instr.opcode) and not costly(instr))
 
 
 def check(hero: Instr, outputs: Sequence[Instr], inside: Sequence[Instr]) -> Decision:

@@ -71,7 +71,8 @@ def virtual(instr: Instr) -> bool:
         return instr.shape.is_array and instr.shape.rank == 0
     if instr.opcode == "convert":
         source, result = instr.operands[0].shape.dtype, instr.shape.dtype
-        assert source is not None and result is not None
+        assert source is not None
+        assert result is not None
         return source.itemsize < result.itemsize and bool(_elements(instr))
     if instr.opcode == "broadcast" and list(_axes(instr)) != sorted(_axes(instr)):
         return False  # it transposes, too

@@ -106,7 +106,7 @@ def make(op: str, a: Dim, b: Dim) -> Dim:
         return int(OPERATORS[op].fold(a, b))
     if isinstance(a, int) and OPERATORS[op].commutative:
         a, b = b, a
-    if op == "add" and b == 0 or op in ("mul", "floordiv") and b == 1:
+    if (op == "add" and b == 0) or (op in ("mul", "floordiv") and b == 1):
         return a
     if op == "mul" and b == 0:
         return 0
@@ -145,7 +145,7 @@ def is_produced(dim: Dim) -> TypeGuard[DimExpr]:
 
 def has_produced(dim: Dim) -> bool:
     """A size that an instruction produces, or an expression with one."""
-    return isinstance(dim, DimExpr) and (is_produced(dim) or not dim.is_size and any(map(has_produced, dim.operands)))
+    return isinstance(dim, DimExpr) and (is_produced(dim) or (not dim.is_size and any(map(has_produced, dim.operands))))
 
 
 def product(dims: Iterable[Dim]) -> Dim:

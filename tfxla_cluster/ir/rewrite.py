@@ -52,7 +52,7 @@ def rebuild(
     emitter = _Emitter(comp, replace, called or {})
     live = live_instructions(comp, emitter.target) if drop_dead else None
     for instr in comp.instrs:
-        if instr in replace or live is not None and instr not in live:
+        if instr in replace or (live is not None and instr not in live):
             continue
         emitter.emit(instr)
     root = emitter.emit(comp.root)

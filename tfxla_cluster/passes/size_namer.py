@@ -290,14 +290,14 @@ def _check_part(instr: Instr, only_sized: bool) -> None:
         bound = dims_.sample(dim)
         if not has_produced(dim) or (start, limit, stride) == (0, dim, 1) or start == limit:
             continue
-        if limit == bound and bound - start <= start or not (only_sized or limit - start == 1):
+        if (limit == bound and bound - start <= start) or not (only_sized or limit - start == 1):
             raise UnsupportedError(f"{instr.name}: a part of a dimension whose size is known only after it ran")
 
 
 def _only_sized(instr: Instr, users: Mapping[Instr, Sequence[Instr]]) -> bool:
     """Does nothing use the instruction before its size is set?"""
     return all(
-        u.opcode == "set-dimension-size" or u.opcode == "reshape" and _only_sized(u, users) for u in users[instr]
+        u.opcode == "set-dimension-size" or (u.opcode == "reshape" and _only_sized(u, users)) for u in users[instr]
     )
 
 

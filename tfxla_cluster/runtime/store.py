@@ -127,7 +127,7 @@ def from_flags() -> Store | None:
     """The store of this process: --tf_xla_persistent_cache_directory and its relatives; None when off."""
     directory = str(flags.get("tf_xla_persistent_cache_directory"))
     devices = str(flags.get("tf_xla_persistent_cache_device_types"))
-    if not directory or devices and "CPU" not in devices.split(","):
+    if not directory or (devices and "CPU" not in devices.split(",")):
         return None
     return Store(
         directory,

@@ -2,4 +2,4 @@
 
 # First, and whole: where the .pth watches for this import, `enable` runs at its end and needs our modules, which
 # would else be half imported.
-import tensorflow as tensorflow  # noqa: PLC0414
+import tensorflow as tensorflow

@@ -19,7 +19,7 @@ import os
 import threading
 import zlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
@@ -258,7 +258,7 @@ class _Options:
     """Our addition to the config of function calls, by patching FunctionCallOptions.as_attrs."""
 
     original: Callable[[Any], dict[str, Any]] | None = None
-    suffixes: dict[tuple[Any, ...], bytes] = {}
+    suffixes: ClassVar[dict[tuple[Any, ...], bytes]] = {}
 
     @classmethod
     def install(cls) -> None:

@@ -24,7 +24,7 @@ _DEMO = os.path.join(_PACKAGE, "demo")  # a user's program as far as reports go
 
 def _library_roots() -> tuple[str, ...]:
     site = os.path.dirname(os.path.dirname(os.path.abspath(tf.__file__)))
-    return tuple(os.path.join(site, name) for name in ("tensorflow", "keras", "tf_keras")) + (_PACKAGE,)
+    return (*tuple(os.path.join(site, name) for name in ("tensorflow", "keras", "tf_keras")), _PACKAGE)
 
 
 def is_user_file(path: str) -> bool:
@@ -32,7 +32,7 @@ def is_user_file(path: str) -> bool:
     if not path or path.startswith("<"):
         return False
     full = path if os.path.isabs(path) else "/" + path
-    return full.startswith(_DEMO) or not full.startswith(_library_roots()) and "/importlib/" not in full
+    return full.startswith(_DEMO) or (not full.startswith(_library_roots()) and "/importlib/" not in full)
 
 
 def line_of_trace(frames: Any) -> str:

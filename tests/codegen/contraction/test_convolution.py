@@ -140,7 +140,7 @@ def test_groups(case) -> None:
     check(*case[:4], groups=case[4])
 
 
-@pytest.mark.parametrize("dtype", ("f64", "f16", "bf16", "c64"))
+@pytest.mark.parametrize("dtype", ["f64", "f16", "bf16", "c64"])
 @pytest.mark.parametrize("case", [FORWARD[1], FORWARD[4], GRADIENTS[1], GRADIENTS[5], GROUPS[0]], ids=str)
 def test_dtypes(case, dtype) -> None:
     check(*case[:4], dtype=dtype, groups=case[4] if len(case) > 4 else "")

@@ -92,8 +92,8 @@ SIZES = [
 ]
 
 
-@pytest.mark.parametrize("lhs_transposed", (False, True))
-@pytest.mark.parametrize("rhs_transposed", (False, True))
+@pytest.mark.parametrize("lhs_transposed", [False, True])
+@pytest.mark.parametrize("rhs_transposed", [False, True])
 @pytest.mark.parametrize("size", SIZES)
 def test_matrices(size, lhs_transposed, rhs_transposed) -> None:
     m, n, k = size
@@ -119,12 +119,12 @@ GENERAL = [
 
 
 @pytest.mark.parametrize("case", GENERAL, ids=str)
-@pytest.mark.parametrize("dtype", ("f32", "bf16", "s32"))
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "s32"])
 def test_dimension_numbers(case, dtype) -> None:
     check(dot(*case, dtype=dtype))
 
 
-@pytest.mark.parametrize("dtype", ("f64", "f16", "bf16", "s8", "u32", "s64", "c64", "c128"))
+@pytest.mark.parametrize("dtype", ["f64", "f16", "bf16", "s8", "u32", "s64", "c64", "c128"])
 @pytest.mark.parametrize(
     "case",
     [

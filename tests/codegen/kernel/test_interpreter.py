@@ -178,5 +178,5 @@ def test_product(accumulate: bool, major: str, packed: bool) -> None:
 
 
 def test_product_needs_room_for_whole_panels() -> None:
-    with pytest.raises(InternalError, match="task 0, 'product out0.*is outside"):
+    with pytest.raises(InternalError, match=r"task 0, 'product out0.*is outside"):
         product(False, "row", False, room=7)

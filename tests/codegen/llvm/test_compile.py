@@ -74,12 +74,15 @@ def test_key_is_structure() -> None:
 def test_text() -> None:
     text = render(softmax())
     assert text.startswith("kernel softmax(tasks = rows, size[0] = cols)\n")
-    assert "for vector" in text and "reduce vector" in text and "out0[" in text
+    assert "for vector" in text
+    assert "reduce vector" in text
+    assert "out0[" in text
 
 
 def test_wide_registers_and_masks() -> None:
     assembly = compile_kernel(softmax(), AVX512, "k", assembly=True).assembly
-    assert "zmm" in assembly and "{%k" in assembly
+    assert "zmm" in assembly
+    assert "{%k" in assembly
     assert "ymm" not in compile_kernel(softmax(), SSE, "k", assembly=True).assembly
 
 
@@ -112,7 +115,8 @@ def test_quick_code_gives_the_same_numbers() -> None:
     """The level of code generation moves instructions, it changes no arithmetic."""
     kernels = [(softmax(), "careful"), (softmax(), "quick")]
     careful, quick = compile_kernels(kernels, host_target(), quick={"quick"})
-    assert (careful.symbol, quick.symbol) == ("careful", "quick") and careful.object != quick.object
+    assert (careful.symbol, quick.symbol) == ("careful", "quick")
+    assert careful.object != quick.object
     x = np.random.default_rng(0).standard_normal((5, 37)).astype(np.float32)
     (expected,) = run(softmax(), [x], [(x.shape, np.float32)], {"rows": 5, "cols": 37})
     loaded = Loaded(softmax())
@@ -129,7 +133,8 @@ def test_a_listing_is_of_the_code_that_runs() -> None:
     listed = compile_kernels(kernels, host_target(), assembly=True)
     for a, b in zip(plain, listed):
         assert elf.read(a.object).sections == elf.read(b.object).sections
-        assert f"{b.symbol}:" in b.assembly and not a.assembly
+        assert f"{b.symbol}:" in b.assembly
+        assert not a.assembly
         assert sum(f"\n{symbol}:" in b.assembly for _, symbol in kernels) == 1
 
 

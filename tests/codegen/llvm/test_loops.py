@@ -76,7 +76,7 @@ def test_order_depends_on_the_extent_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    "opcode, function, identity",
+    ("opcode", "function", "identity"),
     [("maximum", np.max, -np.inf), ("minimum", np.min, np.inf), ("multiply", np.prod, 1.0)],
 )
 def test_other_monoids(opcode: str, function: np.ufunc, identity: float) -> None:
@@ -121,7 +121,8 @@ def test_argmax(known: bool, index: DType) -> None:
         values = np.random.default_rng(extent).integers(0, 9, extent).astype(np.float32)
         out, at = np.zeros(1, np.float32), np.zeros(1, index.numpy)
         loaded([values], [out, at], {"n": extent})
-        assert out[0] == values.max() and at[0] == values.argmax()
+        assert out[0] == values.max()
+        assert at[0] == values.argmax()
 
 
 def test_any_of_pred() -> None:
@@ -261,7 +262,8 @@ def test_loop_with_bounds_of_its_own() -> None:
         got = np.full(40, -1)
         loaded([], [got], {"n": extent})
         assert got[4 : max(4, extent - 3)].tolist() == list(range(4, extent - 3))
-        assert (got[:4] == -1).all() and (got[max(4, extent - 3) :] == -1).all()
+        assert (got[:4] == -1).all()
+        assert (got[max(4, extent - 3) :] == -1).all()
 
 
 @pytest.mark.parametrize("opcode", ["divide", "remainder"])

@@ -113,7 +113,7 @@ def test_ulp(opcode: str, name: str) -> None:
     np.testing.assert_array_equal(np.signbit(got[zero]), np.signbit(exact[zero].astype(dtype)))
 
 
-@pytest.mark.parametrize("name, limit", [("f32", 6.0), ("f64", 4.0)])
+@pytest.mark.parametrize(("name", "limit"), [("f32", 6.0), ("f64", 4.0)])
 def test_erf(name: str, limit: float) -> None:
     dtype = np.float32 if name == "f32" else np.float64
     x = _points(dtype)[::9]

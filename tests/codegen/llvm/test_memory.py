@@ -129,8 +129,8 @@ def test_nothing_past_the_end_is_touched(dtype: str, heavy: bool) -> None:
         b.store(out, i, other)
     loaded = Loaded(b.finish(1))
     for extent in (1, 5, 8, 13, 32, 37):
-        memory, source = _fenced(extent, DTYPES[dtype].numpy)
-        fence, result = _fenced(extent, DTYPES[dtype].numpy)
+        _, source = _fenced(extent, DTYPES[dtype].numpy)
+        _, result = _fenced(extent, DTYPES[dtype].numpy)
         loaded([source], [result], {"n": extent})
         assert not np.any(result.astype(np.complex128))
 
@@ -167,8 +167,8 @@ def test_tasks_and_two_dimensions() -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPE_NAMES)
-@pytest.mark.parametrize("start", (0, 1, 5, 8))
-@pytest.mark.parametrize("heavy", (False, True))
+@pytest.mark.parametrize("start", [0, 1, 5, 8])
+@pytest.mark.parametrize("heavy", [False, True])
 def test_streamed_store(dtype: str, start: int, heavy: bool) -> None:
     """Past the caches where the address allows it, plainly elsewhere; nothing beyond the end."""
     b = KernelBuilder("streamed")

@@ -175,7 +175,7 @@ def _pad(d: Draft) -> None:
 
 
 def _concatenate(d: Draft) -> None:
-    name, dtype, shape = d.pick()
+    _, dtype, shape = d.pick()
     if not shape:
         return
     axis = d.rng.randrange(len(shape))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from tests import oracle
@@ -38,8 +38,9 @@ def test_loops(rng: random.Random) -> None:
     try:
         check(module, inputs)
     except UnsupportedError as error:
-        # Outputs of one number of elements whose loops do not agree: a planner does not join them.
-        assert "whole loops" in str(error) or "number of elements" in str(error), (error, module)
+        if "whole loops" not in str(error) and "number of elements" not in str(error):
+            raise
+        reject()  # outputs of one number of elements whose loops do not agree: a planner does not join them
 
 
 @given(st.randoms(use_true_random=False))

@@ -49,7 +49,7 @@ WINDOWS = [
 ]
 
 
-@pytest.mark.parametrize("source,result,window,op", WINDOWS)
+@pytest.mark.parametrize(("source", "result", "window", "op"), WINDOWS)
 def test_reduce_window(source, result, window, op):
     dims = [int(d) for d in source[4:-1].split(",")]
     start = np.array(-np.inf if op == "max" else 1.0 if op == "mul" else 0.0, np.float32)
@@ -68,7 +68,7 @@ SCANS = [
 ]
 
 
-@pytest.mark.parametrize("shape,axis,reverse", SCANS)
+@pytest.mark.parametrize(("shape", "axis", "reverse"), SCANS)
 def test_cumulative_sum(shape, axis, reverse):
     size = "x".join(str(d if i == axis else 1) for i, d in enumerate(shape))
     ends = [(0, shape[axis] - 1) if reverse else (shape[axis] - 1, 0)]
@@ -91,7 +91,7 @@ SELECTS = [
 ]
 
 
-@pytest.mark.parametrize("operand,source,window", SELECTS)
+@pytest.mark.parametrize(("operand", "source", "window"), SELECTS)
 def test_select_and_scatter(operand, source, window):
     full, small = ([int(d) for d in s[4:-1].split(",")] for s in (operand, source))
     ties = np.round(normal(*full) * 2) / 2  # equal values: the first in the window wins
@@ -132,7 +132,7 @@ def test_scatter_windows_inside_larger_dims():
 
 
 @pytest.mark.parametrize(
-    "shape,axis",
+    ("shape", "axis"),
     [((1,), 0), ((5,), 0), ((100,), 0), ((7, 33), 1), ((33, 7), 0), ((3, 50, 2), 1), ((70001,), 0), ((0,), 0)],
 )
 def test_sort(shape, axis):
@@ -155,7 +155,7 @@ pair { a = f32[] parameter(0) b = f32[] parameter(1) i = s32[] parameter(2) j = 
     )
 
 
-@pytest.mark.parametrize("kind,state", [("u32[5]", 3), ("u32[4,33]", 3), ("u64[7]", 3), ("u32[9000]", 3)])
+@pytest.mark.parametrize(("kind", "state"), [("u32[5]", 3), ("u32[4,33]", 3), ("u64[7]", 3), ("u32[9000]", 3)])
 def test_philox(kind, state):
     words = np.array([0x0123456789ABCDEF, 2**64 - 2, 5][:state], np.uint64)
     text = (
@@ -188,8 +188,8 @@ def hostile(kind: str, *shape: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", ["f32", "f64", "f16", "s32", "u32", "s64", "u8", "s8", "u16"])
-@pytest.mark.parametrize("args,direction", [("a, b", "LT"), ("a, b", "GT"), ("b, a", "LT")])
-@pytest.mark.parametrize("shape,axis", [((600,), 0), ((40001,), 0), ((3, 700, 2), 1)])
+@pytest.mark.parametrize(("args", "direction"), [("a, b", "LT"), ("a, b", "GT"), ("b, a", "LT")])
+@pytest.mark.parametrize(("shape", "axis"), [((600,), 0), ((40001,), 0), ((3, 700, 2), 1)])
 def test_sort_by_bytes_of_the_key(kind, args, direction, shape, axis):
     total = TOTAL.format(kind, args, direction, ", type=TOTALORDER" if kind[0] == "f" else "")
     values = hostile(kind, *shape)
@@ -206,7 +206,7 @@ def test_sort_by_bytes_of_the_key(kind, args, direction, shape, axis):
 
 @pytest.mark.parametrize("kind", ["f32", "f64", "f16", "bf16", "s32", "u32", "s64", "u8"])
 @pytest.mark.parametrize(
-    "shape,k,largest",
+    ("shape", "k", "largest"),
     [((5, 300), 8, "true"), ((5, 300), 8, "false"), ((17,), 17, "true"), ((2, 3, 40), 1, "true"), ((4, 9), 0, "false")],
 )
 def test_topk(kind, shape, k, largest):

@@ -90,7 +90,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("make,arity,dtype,reference", CASES, ids=lambda c: getattr(c, "__name__", ""))
+@pytest.mark.parametrize(("make", "arity", "dtype", "reference"), CASES, ids=lambda c: getattr(c, "__name__", ""))
 @pytest.mark.parametrize("shape", [(5, 37), (1, 1), (3, 130)])
 def test_right_in_the_interpreter(make, arity, dtype, reference, shape):
     rng = np.random.default_rng(0)
@@ -112,13 +112,15 @@ def test_maximum_keeps_nan_in_the_interpreter():
     (found,) = interpreter.run(
         render(elementwise(), 64), [x, x * 0, x * 0], [np.zeros_like(x)], _sizes(elementwise(), x.shape), 1
     )
-    assert np.isnan(found[0, 1]) and not np.isnan(found[0, 0])
+    assert np.isnan(found[0, 1])
+    assert not np.isnan(found[0, 0])
 
 
 @pytest.mark.parametrize("make", [elementwise, softmax, argmax], ids=lambda m: m.__name__)
 def test_compiles_to_ptx_without_a_gpu(make):
     made = triton_compile.compile_source(render(make(), block=256), SM90)
-    assert ".target sm_90" in made["ptx"] and len(made["cubin"]) > 100
+    assert ".target sm_90" in made["ptx"]
+    assert len(made["cubin"]) > 100
     assert "tt.load" in made["ttir"]
 
 

@@ -98,9 +98,9 @@ class Asm:
         x, y = self.pair(a, b)
         if x.value is not None and y.value is not None and x.type == "i64" and name in _FOLD:
             return self.literal("i64", _FOLD[name](int(x.value), int(y.value)))
-        if x.type == "i64" and (name in ("add", "sub") and y.value == 0 or name == "mul" and y.value == 1):
+        if x.type == "i64" and ((name in ("add", "sub") and y.value == 0) or (name == "mul" and y.value == 1)):
             return x
-        if x.type == "i64" and (name == "add" and x.value == 0 or name == "mul" and x.value == 1):
+        if x.type == "i64" and ((name == "add" and x.value == 0) or (name == "mul" and x.value == 1)):
             return y
         return self._pure(
             f"{name} {type_text(x.type, x.lanes)} {x.text}, {y.text}", x.type, x.lanes, max(x.level, y.level)

@@ -167,10 +167,13 @@ def _prefetch_next_panel(spec: Spec) -> list[str]:
 
 def _row_pointers(spec: Spec, base: str, rows: int) -> list[str]:
     """`%c0`, `%c1`, ...: where the tile's rows begin."""
-    lines = [f"  %{base}0 = getelementptr {spec.scalar}, ptr %{base}, i64 0"]
-    for i in range(1, rows):
-        lines.append(f"  %{base}{i} = getelementptr {spec.scalar}, ptr %{base}{i - 1}, i64 %{base}_stride")
-    return lines
+    return [
+        f"  %{base}0 = getelementptr {spec.scalar}, ptr %{base}, i64 0",
+        *(
+            f"  %{base}{i} = getelementptr {spec.scalar}, ptr %{base}{i - 1}, i64 %{base}_stride"
+            for i in range(1, rows)
+        ),
+    ]
 
 
 def _row_step(spec: Spec, i: int) -> list[str]:

@@ -59,7 +59,7 @@ def emit_store(e: Emitter, stmt: Store) -> None:
     offset, value = e.env[stmt.offset], e.registers(stmt.value)
     mask = e.registers(stmt.mask)[0] if stmt.mask is not None else None
     raw = tuple(to_memory(asm, dtype, p) for p in value)
-    if offset.varying or any(p.lanes > 1 for p in raw) or mask is not None and mask.lanes > 1:
+    if offset.varying or any(p.lanes > 1 for p in raw) or (mask is not None and mask.lanes > 1):
         lanes = tuple(asm.splat(r, e.width) for r in raw)
         _store_lanes(e, stmt.buffer, offset, lanes, mask, stmt.stream)
         return
@@ -100,7 +100,7 @@ def _stride(offset: Value) -> int | None:
 
 def _masked_moves(e: Emitter, dtype: DType) -> bool:
     """True where the machine moves single lanes of this type under a mask."""
-    return e.target.vector_bits >= 512 or e.target.vector_bits == 256 and BITS[memory_type(dtype)] >= 32
+    return e.target.vector_bits >= 512 or (e.target.vector_bits == 256 and BITS[memory_type(dtype)] >= 32)
 
 
 def _load_lanes(e: Emitter, buffer: Buffer, offset: Value, mask: Reg | None) -> tuple[Reg, ...]:
@@ -199,7 +199,7 @@ def _store_lanes(
     asm, dtype, width = e.asm, buffer.dtype, e.width
     kind, whole, is_complex = memory_type(dtype), mask is None and e.mask is None, dtype.kind == "complex"
     align = BITS[kind] // 8
-    if _stride(offset) == 1 and (whole or not is_complex and (mask is None or _masked_moves(e, dtype))):
+    if _stride(offset) == 1 and (whole or (not is_complex and (mask is None or _masked_moves(e, dtype)))):
         _store_neighbours(e, buffer, offset.parts[0], raw, mask, stream)
         return
     if _stride(offset) == -1 and whole and not is_complex:

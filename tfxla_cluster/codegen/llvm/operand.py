@@ -50,7 +50,7 @@ class Reg:
     Arithmetic operators append instructions; a Python number beside a Reg takes its type.
     """
 
-    __slots__ = ("asm", "text", "type", "lanes", "level", "value")
+    __slots__ = ("asm", "lanes", "level", "text", "type", "value")
 
     def __init__(self, asm: Asm, text: str, type: str, lanes: int, level: int, value: Number | None = None):
         self.asm, self.text, self.type, self.lanes = asm, text, type, lanes

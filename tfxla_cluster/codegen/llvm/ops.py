@@ -97,7 +97,7 @@ def supported(opcode: str, dtype: DType) -> bool:
         if dtype.kind == "pred"
         else {**COMPLEX_FUNCTIONS, "abs": absolute}
     )
-    return opcode in _GENERAL and _allowed(opcode, dtype) or opcode in table
+    return (opcode in _GENERAL and _allowed(opcode, dtype)) or opcode in table
 
 
 def _allowed(opcode: str, dtype: DType) -> bool:

@@ -108,6 +108,6 @@ class Evaluator:
 
 def _scalar_op(instr: Instr) -> bool:
     """True when the meaning of `instr` on scalars is also its meaning at each position of arrays."""
-    if instr.opcode == "map" or instr.opcode == "bitcast-convert" and not instr.shape.dtype:
+    if instr.opcode == "map" or (instr.opcode == "bitcast-convert" and not instr.shape.dtype):
         return False
     return is_elementwise(instr.opcode) or instr.opcode in ("parameter", "constant", "tuple", "get-tuple-element")

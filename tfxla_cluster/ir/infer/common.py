@@ -51,7 +51,7 @@ def same(a: Dim, b: Dim) -> bool:
 
 
 def same_dims(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
-    return a == b or len(a) == len(b) and all(map(same, a, b))
+    return a == b or (len(a) == len(b) and all(map(same, a, b)))
 
 
 def same_shape(a: Shape, b: Shape) -> bool:

@@ -138,7 +138,7 @@ class Body:
             raw_value(self.scan)
             return
         kind = attributes.KINDS.get(key)
-        if kind is None or key not in attributes.defaults(opcode) and key not in attributes.COMMON:
+        if kind is None or (key not in attributes.defaults(opcode) and key not in attributes.COMMON):
             self.scan.fail(f"{opcode} has no attribute '{key}'")
         attrs[key] = READERS[kind](self.scan, self.computations)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from ...ir.node import Instr
@@ -145,7 +146,7 @@ def concatenate_slices(i: Instr) -> Instr | None:
     ):
         return None
     rows = [list(x.attrs["slice"]) for x in i.operands]
-    for before, after in zip(rows, rows[1:]):
+    for before, after in itertools.pairwise(rows):
         if before[axis][1] != after[axis][0] or before[:axis] + before[axis + 1 :] != after[:axis] + after[axis + 1 :]:
             return None
     whole = (*rows[0][:axis], (rows[0][axis][0], rows[-1][axis][1], 1), *rows[0][axis + 1 :])
@@ -154,7 +155,7 @@ def concatenate_slices(i: Instr) -> Instr | None:
 
 def empty_result(i: Instr) -> Instr | None:
     """anything without elements --> a broadcast"""
-    if 0 not in i.shape.dims or i.operands[0].opcode == "constant" and i.opcode == "broadcast":
+    if 0 not in i.shape.dims or (i.operands[0].opcode == "constant" and i.opcode == "broadcast"):
         return None
     return splat(i, 0, array(dtype_of(i), i.shape.dims))
 

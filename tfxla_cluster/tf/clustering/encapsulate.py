@@ -110,9 +110,7 @@ def encapsulate(
         _add_call(result, graph, cluster, function, edges, make_program(function), checks)
         for node in result.node[first:]:
             node.device = graph.nodes[cluster.members[0]].device
-    for node in graph.nodes:
-        if node.name not in call_of:
-            result.node.add().CopyFrom(node)
+    result.node.extend(node for node in graph.nodes if node.name not in call_of)
     for node in result.node:
         _rewire(node, renamed, call_of)
     return result, functions

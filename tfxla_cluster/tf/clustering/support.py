@@ -130,11 +130,11 @@ def _runtime_started() -> bool:
 def registrations(op: str) -> tuple[dict[str, frozenset[int]], ...]:
     """The kernels of an op for XLA's CPU device, each as attribute -> allowed dtypes."""
     _runtime_started()
-    found = []
-    for kernel in kernels.get_registered_kernels_for_op(op).kernel:
-        if kernel.device_type == JIT_DEVICE:
-            found.append({c.name: frozenset(c.allowed_values.list.type) for c in kernel.constraint})
-    return tuple(found)
+    return tuple(
+        {c.name: frozenset(c.allowed_values.list.type) for c in kernel.constraint}
+        for kernel in kernels.get_registered_kernels_for_op(op).kernel
+        if kernel.device_type == JIT_DEVICE
+    )
 
 
 @functools.cache

@@ -49,7 +49,7 @@ _SCALARS = frozenset({int, float, bool, str, bytes, type(None)})
 class Plan:
     """A direct call: `op` with `attrs` on the argument tensors and `captures`."""
 
-    __slots__ = ("op", "attrs", "captures", "outputs", "pack", "route", "concrete")
+    __slots__ = ("attrs", "captures", "concrete", "op", "outputs", "pack", "route")
 
     def __init__(self, concrete: Any, route: hook.Route, captures: list[Any]) -> None:
         kind = concrete.function_type

@@ -186,7 +186,7 @@ def _find_or_compile(
                 c.api("TF_SetStatus", status, I32(CANCELLED), c.text("The Python interpreter is shutting down"))
             with ask:
                 callback = b.inttoptr(I64(miss), MISS.as_pointer())
-                again, over = c.function.append_basic_block("again"), c.function.append_basic_block("answered")
+                again, answered = c.function.append_basic_block("again"), c.function.append_basic_block("answered")
                 b.branch(again)
                 b.position_at_end(again)
                 code = b.call(callback, (b.bitcast(program, PTR), count, tensors, status, I64(int(refusal_is_answer))))
@@ -194,8 +194,8 @@ def _find_or_compile(
                 with b.if_then(b.not_(done)):
                     b.store(b.call(find, (program, tensors)), slot)
                 # Another thread may have dropped the executable since: then ask again.
-                b.cbranch(b.or_(done, b.icmp_signed("!=", b.load(slot), P64(None))), over, again)
-                b.position_at_end(over)
+                b.cbranch(b.or_(done, b.icmp_signed("!=", b.load(slot), P64(None))), answered, again)
+                b.position_at_end(answered)
     return slot
 
 

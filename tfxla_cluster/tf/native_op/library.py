@@ -97,6 +97,21 @@ class Library:
                     cls._instance = cls()
         return cls._instance
 
+    @classmethod
+    def loaded(cls) -> Library | None:
+        """The library if it has been needed yet."""
+        return cls._instance
+
+    def adopted(self) -> list[Any]:
+        """The programs that can run, or are being dropped."""
+        with self._lock:
+            return list(self.programs.values())
+
+    def executions(self) -> int:
+        """How often its programs have run native code, those included that are gone."""
+        with self._lock:
+            return self.past_executions + sum(program.executions for program in self.programs.values())
+
     def __init__(self) -> None:
         path = os.path.join(tf.sysconfig.get_lib(), "libtensorflow_framework.so.2")
         self.tf = ctypes.CDLL(path)

@@ -99,6 +99,10 @@ class Program:
         """Its executables and refusals, newest first."""
         return [words.keep[0] for words in self._entries]
 
+    def usage(self) -> list[tuple[int, int]]:
+        """(id of the executable, its executions) of each entry."""
+        return [(id(words.keep[0].keep), words[entry_word("executions")]) for words in self._entries]
+
     def __call__(self, *tensors: Any) -> list[Any]:
         """Execute TfxlaRun eagerly on EagerTensors; a list of EagerTensors (nothing is recorded on tapes)."""
         ctx = context.context()
@@ -214,28 +218,21 @@ def ensure_registered() -> None:
 
 def executions() -> int:
     """Executions of native code in this process so far."""
-    library = Library._instance
-    if library is None:
-        return 0
-    with library._lock:
-        return library.past_executions + sum(program.executions for program in library.programs.values())
+    library = Library.loaded()
+    return library.executions() if library else 0
 
 
 def _programs() -> list[Any]:
-    library = Library._instance
-    if library is None:
-        return []
-    with library._lock:
-        return list(library.programs.values())
+    library = Library.loaded()
+    return library.adopted() if library else []
 
 
 def usage() -> dict[int, int]:
     """id of each executable (what `Entry.keep` holds) that a program can run -> its executions there."""
     found: dict[int, int] = {}
     for program in _programs():
-        for words in program._entries:
-            key = id(words.keep[0].keep)
-            found[key] = found.get(key, 0) + words[entry_word("executions")]
+        for key, count in program.usage():
+            found[key] = found.get(key, 0) + count
     return found
 
 

@@ -75,7 +75,7 @@ def build(module: ll.Module, addresses: Mapping[str, int]) -> ll.Function:
     dim = dim_function(module, addresses)
     c = Code(module, "run", ll.FunctionType(VOID, (PTR, P64, P64, PPTR, PTR)), addresses)
     b = c.b
-    context, program, entry, tensors, status = c.args
+    _, program, entry, tensors, status = c.args
     sizes = _read_sizes(c, entry, tensors)
     count = c.load(program, program_word("outputs"))
     held = b.alloca(PTR, count)

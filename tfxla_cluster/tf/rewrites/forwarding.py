@@ -10,6 +10,7 @@ under the same conditions. Writes keep their nodes, names and control edges.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
@@ -108,7 +109,7 @@ class _Plan:
         if len(conditions) > 1 or any(kind[0] in ("frame", "loop") for kind in next(iter(conditions))):
             return
         writes = [i for i in uses if nodes[i].op in _WRITES]
-        if any(not self.precedes(a, b) for a, b in zip(writes, writes[1:])):
+        if any(not self.precedes(a, b) for a, b in itertools.pairwise(writes)):
             return
         if len({attr(nodes[i], "dtype") for i in uses}) > 1:
             return

@@ -92,7 +92,7 @@ def _choose(c: Contraction, target: Target) -> _Plan:
     # Twelve rows of a power-of-two stride do not fit into the ways of L1; six do.
     rows_fit = target.vector_bits <= 256 or cols <= 2 * panel
     lhs_direct = c.lhs.plain is not None and (
-        c.lhs.major == "depth" and rows_fit or c.lhs.major == "free" and (cols <= 2 * panel or rows <= 64)
+        (c.lhs.major == "depth" and rows_fit) or (c.lhs.major == "free" and (cols <= 2 * panel or rows <= 64))
     )
     in_place = c.rhs.plain is not None and c.rhs.major == "free" and whole
     task_rows = 2 * _TASK_ROWS if in_place and place and lhs_direct else _TASK_ROWS

@@ -251,10 +251,8 @@ class _Image:
     def __init__(self, conv: _Conv) -> None:
         self.conv = conv
         labels, self.stride = conv.labels, strides(conv.left.dims)
-        self.by_free = (
-            conv.left.contiguous == labels.lhs_batch
-            and conv.row_order[-1] is None
-            or (conv.row_order[-1] is not None and conv.left.contiguous == labels.lhs_spatial[conv.row_order[-1]])
+        self.by_free = (conv.left.contiguous == labels.lhs_batch and conv.row_order[-1] is None) or (
+            conv.row_order[-1] is not None and conv.left.contiguous == labels.lhs_spatial[conv.row_order[-1]]
         )
         self.free, self.depth = self._axes()
         if conv.groups == 1 and conv.left.element is None:

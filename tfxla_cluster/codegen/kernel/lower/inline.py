@@ -48,7 +48,7 @@ def _value(
 
 def elementwise(b: KernelBuilder, instr: Instr, operands: Sequence[Var]) -> Var:
     """One element of an elementwise instruction."""
-    if instr.opcode == "copy" or instr.opcode == "convert" and instr.shape.dtype == operands[0].dtype:
+    if instr.opcode == "copy" or (instr.opcode == "convert" and instr.shape.dtype == operands[0].dtype):
         return operands[0]
     if instr.opcode == "map":
         return inline(b, instr.attrs["to_apply"], operands)[0]

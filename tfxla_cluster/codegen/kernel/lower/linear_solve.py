@@ -56,16 +56,16 @@ class _Matrix:
     conjugated: bool
 
     def load(self, i: Var, j: Var) -> Var:
-        value = self.b.load(self.buffer, self._at(i, j))
+        value = self.b.load(self.buffer, self.at(i, j))
         value = value if value.dtype == self.dtype else self.b.op("convert", value, dtype=self.dtype)
         return conjugate(self.b, value) if self.conjugated else value
 
     def store(self, i: Var, j: Var, value: Var) -> None:
         value = conjugate(self.b, value) if self.conjugated else value
         narrow = value if value.dtype == self.buffer.dtype else self.b.op("convert", value, dtype=self.buffer.dtype)
-        self.b.store(self.buffer, self._at(i, j), narrow)
+        self.b.store(self.buffer, self.at(i, j), narrow)
 
-    def _at(self, i: Var, j: Var) -> Var:
+    def at(self, i: Var, j: Var) -> Var:
         row, column = (j, i) if self.transposed else (i, j)
         return self.b.add(self.b.add(self.base, self.b.mul(row, self.n)), column)
 
@@ -116,7 +116,7 @@ def _spoil(b: KernelBuilder, factor: _Matrix, n: Dim) -> None:
     """NaN throughout the triangle where the last pivot is: each pivot depends on those before it."""
     last = b.op("maximum", b.op("subtract", b.size(n), b.index(1)), b.index(0))
     room = b.compare(b.size(n), b.index(0), "GT")
-    value = b.load(factor.buffer, factor._at(last, last), room)
+    value = b.load(factor.buffer, factor.at(last, last), room)
     real = _parts(b, value)[0] if value.dtype.kind == "complex" else value
 
     def fill() -> tuple[()]:
@@ -132,7 +132,6 @@ def lower_triangular_solve(instr: Instr, target: Target) -> Unit:
 
     X a = b is a^T X^T = b^T, so all forms are T y = c with T one of a, a^T and their conjugates.
     """
-    matrix, known = instr.operands
     left, transpose = bool(instr.attrs["left_side"]), instr.attrs["transpose_a"]
     transposed = (transpose != "NO_TRANSPOSE") == left
     n, count = instr.shape.dims[-2:] if left else instr.shape.dims[:-3:-1]

@@ -27,7 +27,7 @@ def lower_reduction(program: Program, name: str) -> Unit:
     """Chooses among row, lane, column and staged kernels by the extents seen."""
     groups = program.groups_of(program.space)
     kept, reduced = sample(extent_of(program.kept)), sample(extent_of(program.reduced))
-    if not groups or not program.kept and not program.reduced:
+    if not groups or (not program.kept and not program.reduced):
         return row_unit(program, name)
     minor_kept = groups[-1][0] in program.kept
     simple = len(program.levels) == 1 and program.rows_only
@@ -35,6 +35,6 @@ def lower_reduction(program: Program, name: str) -> Unit:
         lanes = sample(extent(groups[-1])) if minor_kept else 1
         if kept // max(lanes, 1) < MIN_TASKS:
             return staged_unit(program, name)
-    if program.kept and reduced <= FEW and kept >= 8 * reduced or minor_kept and not simple:
+    if (program.kept and reduced <= FEW and kept >= 8 * reduced) or (minor_kept and not simple):
         return lanes_unit(program, name)
     return column_unit(program, name) if minor_kept else row_unit(program, name)

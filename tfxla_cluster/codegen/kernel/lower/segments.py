@@ -6,6 +6,7 @@ lies. Between two such numbers the answer is known: each stretch is a loop of it
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 from ....fusion.index import Computed, Cond, Seq
@@ -55,7 +56,7 @@ def vector_loop(e: Emitter, group: Group, start: Var, stop: Var, body: Callable[
             body()
         return
     zero, whole = b.index(0), b.size(extent(group))
-    for low, high in zip(points, points[1:]):
+    for low, high in itertools.pairwise(points):
         first = b.index(low) if start is zero else b.op("maximum", start, b.index(low))
         last = b.index(high) if stop is whole else minimum(b, stop, b.index(high))
         e.facts = _decide(group, low, high)
@@ -73,7 +74,7 @@ def _decide(group: Group, low: int, high: int) -> Callable[[Cond], bool | None]:
         if offset is None or not isinstance(cond.low, int | None) or not isinstance(cond.high, int | None):
             return None
         first, last = low + offset, high + offset
-        if cond.low is not None and last <= cond.low or cond.high is not None and first >= cond.high:
+        if (cond.low is not None and last <= cond.low) or (cond.high is not None and first >= cond.high):
             return False
         inside = (cond.low is None or first >= cond.low) and (cond.high is None or last <= cond.high)
         return True if inside and cond.step == 1 else None

@@ -123,7 +123,7 @@ def _column_parts(program: Program, name: str) -> tuple[Kernel, Dim]:
     rows = Blocks(extent_of(program.reduced), max(16, BLOCK // columns.size // 4 * 4))
     tiles = make("mul", product(map(extent, kept[:-1])), columns.count)
     part = b.op("divide", b.task, b.size(tiles))
-    outer, tile = outer_task(e, kept[:-1], columns, b.op("remainder", b.task, b.size(tiles)))
+    _, tile = outer_task(e, kept[:-1], columns, b.op("remainder", b.task, b.size(tiles)))
     totals = accumulate(e, program.levels[0], reduced, kept[-1], columns, tile, rows.bounds(b, part), neutral)
     start, stop = columns.bounds(b, tile)
     with b.loop(start, stop, "vector") as i:

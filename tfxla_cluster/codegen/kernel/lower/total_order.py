@@ -9,7 +9,7 @@ from ..ir import Var
 
 def ordered(dtype: DType) -> bool:
     """Whether values of this dtype have a key."""
-    return dtype.kind in ("int", "uint") and dtype.bits >= 8 or dtype.is_float and dtype.bits in (16, 32, 64)
+    return (dtype.kind in ("int", "uint") and dtype.bits >= 8) or (dtype.is_float and dtype.bits in (16, 32, 64))
 
 
 def signed_key(b: KernelBuilder, value: Var) -> Var:
