@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tfxla_cluster.errors import TfxlaError
 
-from . import __version__, report
+from . import __version__, pack, report
 
 _EPILOG = """\
 exit codes: 0 written; 2 wrong command line; 3 DIR is missing, empty, unreadable or no dump;
@@ -51,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
         "--max-mb",
         metavar="N",
         type=float,
-        default=report.LIMIT / 2**20,
+        default=pack.LIMIT / 2**20,
         help="most megabytes of embedded pages (default %(default)g); larger ones are left out, and listed",
     )
     one.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")

@@ -176,6 +176,6 @@ def _step(step: Step) -> dict[str, Any]:
 
 
 def _read_step(data: dict[str, Any]) -> Step:
-    kind = _STEPS[data["step"]]
     values = {n: _FIELDS[n][1](v) if n in _FIELDS else v for n, v in data.items() if n != "step"}
-    return kind(**values)
+    step: Step = _STEPS[data["step"]](**values)
+    return step

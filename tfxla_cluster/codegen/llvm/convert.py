@@ -123,6 +123,6 @@ def reduce_precision(asm: Asm, dtype: DType, x: Reg, exponent: int, mantissa: in
     bias = (1 << exponent - 1) - 1
     largest = 2.0**bias * (2.0 - 2.0**-mantissa)
     magnitude = asm.intrinsic("llvm.fabs", x)
-    sign = lambda value: asm.intrinsic("llvm.copysign", asm.literal(x.type, value), x)  # noqa: E731
-    small = asm.select(asm.cmp("olt", magnitude, 2.0 ** (1 - bias)), sign(0.0), x)
-    return round_to(asm, dtype, asm.select(asm.cmp("ogt", magnitude, largest), sign(float("inf")), small))
+    zero, infinity = (asm.intrinsic("llvm.copysign", asm.literal(x.type, v), x) for v in (0.0, float("inf")))
+    small = asm.select(asm.cmp("olt", magnitude, 2.0 ** (1 - bias)), zero, x)
+    return round_to(asm, dtype, asm.select(asm.cmp("ogt", magnitude, largest), infinity, small))

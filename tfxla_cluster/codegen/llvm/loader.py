@@ -10,6 +10,7 @@ import ctypes
 import struct
 import weakref
 from collections.abc import Sequence
+from typing import Any
 
 from ...errors import InternalError
 from ...target import Target
@@ -85,7 +86,7 @@ class _Image:
                 elif item.symbol.section is None and item.symbol.name not in self.symbols:
                     self._take(self.stubs, item.symbol.name)
 
-    def _take(self, table: dict, key: object) -> None:
+    def _take(self, table: dict[Any, int], key: object) -> None:
         if key not in table:
             table[key] = len(self.block)
             self.block.extend(bytes(_SLOT))

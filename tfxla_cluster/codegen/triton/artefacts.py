@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import linecache
 from types import ModuleType
 from typing import Any
@@ -16,10 +17,9 @@ STAGES = ("ttir", "ttgir", "ptx", "cubin")
 
 def _triton() -> ModuleType:
     try:
-        import triton
+        return importlib.import_module("triton")
     except ImportError:
         raise UnsupportedError("Triton is not installed", "pip install 'triton>=3.9'") from None
-    return triton
 
 
 def load(source: TritonSource) -> dict[str, Any]:

@@ -121,9 +121,10 @@ def _count_leading_zeros(ev: Evaluator, instr: Instr, args: list[Any]) -> Array:
 
 
 def _popcnt(ev: Evaluator, instr: Instr, args: list[Any]) -> Array:
-    (x,) = args
+    x: Array = args[0]
     raw = x.view(_UNSIGNED[x.dtype.itemsize])
-    return np.bitwise_count(raw if from_numpy(x.dtype).bits >= 8 else raw & 15).astype(x.dtype)
+    ones: Array = np.bitwise_count(raw if from_numpy(x.dtype).bits >= 8 else raw & 15)
+    return ones.astype(x.dtype)
 
 
 def _not(ev: Evaluator, instr: Instr, args: list[Any]) -> Array:
@@ -159,7 +160,7 @@ def _clamp(ev: Evaluator, instr: Instr, args: list[Any]) -> Array:
     return _back(np.minimum(np.maximum(low, x), high), args[1])
 
 
-def _select(ev: Evaluator, instr: Instr, args: list[Any]) -> Array:
+def _select(ev: Evaluator, instr: Instr, args: list[Array]) -> Array:
     return np.where(args[0], args[1], args[2])
 
 

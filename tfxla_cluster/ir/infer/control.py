@@ -43,13 +43,13 @@ def _conditional(case: Case) -> Shape:
 
 
 def _call(case: Case) -> Shape:
-    comp = case.attrs["to_apply"]
+    comp: Computation = case.attrs["to_apply"]
     check_signature(case, comp, case.operands, None, "F3")
     return comp.root.shape
 
 
 def _fusion(case: Case) -> Shape:
-    comp = case.attrs["calls"]
+    comp: Computation = case.attrs["calls"]
     check_signature(case, comp, case.operands, None, "F3")
     return comp.root.shape
 
@@ -69,8 +69,9 @@ def _tuple(case: Case) -> Shape:
 def _get_tuple_element(case: Case) -> Shape:
     (whole,) = case.operands
     check(whole.is_tuple, "A4", f"get-tuple-element of {whole}")
-    check(0 <= case.attrs["index"] < len(whole.elements), "F4", f"element {case.attrs['index']} of {whole}")
-    return whole.elements[case.attrs["index"]]
+    index: int = case.attrs["index"]
+    check(0 <= index < len(whole.elements), "F4", f"element {index} of {whole}")
+    return whole.elements[index]
 
 
 def _same(case: Case) -> Shape:

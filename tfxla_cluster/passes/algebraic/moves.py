@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ...ir.node import Instr
 from ...ir.shape import array
@@ -16,7 +16,7 @@ def nothing_moves(i: Instr) -> Instr | None:
     x = i.operands[0]
     if x.shape.dims != i.shape.dims or dtype_of(x) != dtype_of(i):
         return None
-    same = {
+    same: dict[str, Callable[[], bool]] = {
         "reshape": lambda: True,
         "broadcast": lambda: i.attrs["dimensions"] == tuple(range(x.shape.rank)),
         "transpose": lambda: i.attrs["dimensions"] == tuple(range(x.shape.rank)),

@@ -20,7 +20,7 @@ from ... import flags, trace
 from ...counters import add as count
 from ...errors import UnsupportedError
 from ...tf2xla import sources
-from ..functions import function_compiler
+from ..functions import function_compiler, variables
 from ..native_op.op import InputView, Program
 from ..native_op.records import Entry
 from .encapsulate import ClusterFunction
@@ -30,7 +30,7 @@ _COPIED = 1 << 20  # bytes: of larger inputs no copy is kept for a later compila
 
 def make_program(function: ClusterFunction) -> Program:
     """The program of a cluster of the function that this thread is executing; it goes when that one goes."""
-    interface = function_compiler.Interface(
+    interface = variables.Interface(
         function.name, tuple(function.input_types), frozenset(), tuple(function.output_types), ()
     )
     caller = sources.caller()

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tensorflow.core.framework import function_pb2, graph_pb2, op_def_pb2
-from tensorflow.core.framework.node_def_pb2 import NodeDef
+from tensorflow.core.framework.node_def_pb2 import NodeDef as NodeDef
 from tensorflow.python.framework import op_def_registry
 
 SWITCHES = frozenset({"Switch", "RefSwitch", "_SwitchN"})
