@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 import zipfile
 from pathlib import Path
 
@@ -61,6 +62,15 @@ def _add_file(wheel: Path, name: str, data: bytes) -> None:
         new.writestr(name, data)
 
 
+def _version() -> str:
+    """What the package itself says; it is not imported, its dependencies may not be there yet."""
+    text = Path(__file__).with_name("tfxla_cluster").joinpath("__init__.py").read_text()
+    found = re.search(r'^__version__ = "(.+)"$', text, re.MULTILINE)
+    if found is None:
+        raise SystemExit("tfxla_cluster/__init__.py states no __version__")
+    return found[1]
+
+
 TRITON = 'triton>=3.9; python_version >= "3.11"'  # it has no release for 3.10
 TEST = [
     "pytest",
@@ -72,15 +82,15 @@ TEST = [
     "nbclient",
     "nbformat",
     "ipykernel",
-    "ruff",
-    "mypy",
+    "ruff==0.17.6",  # formatter and rules change between versions
+    "mypy==2.4.1",
     "scikit-learn",
     TRITON,
 ]
 
 setup(
     name="tfxla_cluster",
-    version="0.1.0",
+    version=_version(),
     description="Clusters TensorFlow graphs and compiles them to native kernels, with dumps a person can read.",
     python_requires=">=3.10,<3.14",
     packages=[*find_packages(".", include=["tfxla_cluster*"]), *find_packages("inspect")],

@@ -2,25 +2,46 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
+
+import pytest
+
+import tfxla_cluster
+import tfxla_inspect
 
 ROOT = Path(__file__).resolve().parents[1]
 LONGEST_FILE = 400
 
 
-def run(*words: str) -> None:
-    done = subprocess.run([sys.executable, "-m", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+HOOKS = re.findall(r"^ +entry: python (.+)$", (ROOT / ".pre-commit-config.yaml").read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_hook(hook: str) -> None:
+    done = subprocess.run([sys.executable, *hook.split()], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 
-def test_ruff():
-    run("ruff", "check", ".")
+def test_the_hooks_are_these() -> None:
+    assert HOOKS == ["-m ruff check .", "-m ruff format --check .", "-m mypy"]
 
 
-def test_mypy():
-    run("mypy")
+@pytest.mark.parametrize("tool", ["ruff", "mypy"])
+def test_the_version_that_is_pinned_is_installed(tool: str) -> None:
+    (pinned,) = re.findall(rf'"{tool}==(.+?)"', (ROOT / "setup.py").read_text())
+    assert metadata.version(tool) == pinned, "pip install -e '.[test]' again"
+
+
+def test_the_version_stands_in_one_place() -> None:
+    assert tfxla_inspect.__version__ == tfxla_cluster.__version__
+    said = re.compile(r"(?:__|\b)version(?:__)?\s*=\s*[\"']\d")
+    tracked = subprocess.run(["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    places = [n for n in tracked.split() if not n.startswith("tests/") and said.search((ROOT / n).read_text())]
+    assert places == ["tfxla_cluster/__init__.py"]
 
 
 def test_files_are_short():
