@@ -77,7 +77,7 @@ def explain(text: str, lowered_name: str, definition: Any) -> LoweringError:
         why, remedy = _first_lines(text), _DEFAULT_WAY_OUT
     where = sources.line_of(definition.signature.name, node) or _last_user_frame(text)
     graph = _GRAPH.search(text)
-    inside = found and callee or graph and graph.group(1) or definition.signature.name
+    inside = (found and callee) or (graph and graph.group(1)) or definition.signature.name
     what = f"node '{node}' (op {op or '?'}) in {inside}" if node else inside
     message = f"function {definition.signature.name} cannot be compiled: {what}: {why}"
     return LoweringError(message, remedy, where, op, node)
@@ -93,7 +93,7 @@ def _way_out(op: str, node: str, text: str, definition: Any) -> str:
     op_def = op_def_registry.get(op)
     declared = [arg.type for arg in (*op_def.input_arg, *op_def.output_arg)] if op_def is not None else []
     attributes = _ATTRIBUTES.search(text)
-    if types_pb2.DT_STRING in declared or attributes and "DT_STRING" in attributes.group(1):
+    if types_pb2.DT_STRING in declared or (attributes and "DT_STRING" in attributes.group(1)):
         return _STRINGS
     return _VARIANTS if attributes and "DT_VARIANT" in attributes.group(1) else _DEFAULT_WAY_OUT
 
