@@ -241,9 +241,13 @@ def test_rows_sliced_in_a_loop_are_written_into_lists() -> None:
 def test_refusal_of_a_copy_names_the_original() -> None:
     f = _concrete(lambda x: tf.strings.length(tf.strings.as_string(x)), tf.TensorSpec([4]))
     name = f.name.decode()
-    with function_tree.rewritten(name, lambda definition: (list(definition.node_def), {})) as copy:
-        assert copy != name
-        with pytest.raises(LoweringError) as refused:
+
+    def lower_a_copy() -> None:
+        with function_tree.rewritten(name, lambda definition: (list(definition.node_def), {})) as copy:
+            assert copy != name
             bridge.lower(copy, [Arg(F32, (4,))])
+
+    with pytest.raises(LoweringError) as refused:
+        lower_a_copy()
     assert name in str(refused.value)
     assert "__tfxla" not in str(refused.value)
