@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 from collections.abc import Sequence
 
 import numpy as np
 
-from tfxla_cluster.ir.builder import Builder
+from tfxla_cluster.ir.builder import Builder, scalar_computation
 from tfxla_cluster.ir.dtype import DTYPES, DType
 from tfxla_cluster.ir.node import Instr
 from tfxla_cluster.ir.shape import array
@@ -18,6 +19,7 @@ SUMS = ("f32", "f64", "s32", "s64")  # where sums of small integers are exact
 SIZES = (0, 1, 1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33)
 MAX_ELEMENTS = 6000
 HOSTILE = (np.nan, np.inf, -np.inf, -0.0)
+combiner = functools.lru_cache(None)(scalar_computation)
 
 
 class Draft:
