@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "tfxla_cluster"
-BASICS = {"errors", "decision", "flags", "locks", "trace", "counters", "target", "gc_pause"}
+BASICS = {"bugs", "errors", "decision", "flags", "locks", "trace", "counters", "target", "gc_pause"}
 # Package -> the packages it may import besides itself and the basics. `tf` drives `tf2xla`.
 ALLOWED = {
     "ir": set(),

@@ -20,10 +20,16 @@ COUNTERS = (
     "cache_hits",
     "cache_misses",
     "fallbacks",
+    "internal_errors",
     "ops_total",
     "ops_clustered",
 )
-REASONS = {"cache_hits": "cache_hit_reasons", "cache_misses": "cache_miss_reasons", "fallbacks": "fallback_reasons"}
+REASONS = {
+    "cache_hits": "cache_hit_reasons",
+    "cache_misses": "cache_miss_reasons",
+    "fallbacks": "fallback_reasons",
+    "internal_errors": "internal_error_reasons",
+}
 
 _lock = ForkSafeLock()
 _counts: Counter[str] = Counter()
@@ -47,7 +53,8 @@ def provide(read: Callable[[], dict[str, int]]) -> None:
 
 
 def snapshot() -> dict[str, Any]:
-    """All counters; `cache_hit_reasons`, `cache_miss_reasons`, `fallback_reasons`: reason -> count."""
+    """All counters; `cache_hit_reasons`, `cache_miss_reasons`, `fallback_reasons`, `internal_error_reasons`:
+    reason -> count."""
     with _lock:
         result: dict[str, Any] = {name: _counts[name] for name in COUNTERS}
         result.update({REASONS[name]: dict(found) for name, found in _reasons.items()})

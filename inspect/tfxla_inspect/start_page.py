@@ -26,6 +26,7 @@ _STATS = (
     "cache_hits",
     "cache_misses",
     "fallbacks",
+    "internal_errors",
     "ops_total",
     "ops_clustered",
 )
@@ -98,8 +99,11 @@ def _verdict(dump: Dump, graphs: Sequence[GraphRow], modules: Sequence[ModuleRow
                 f"{plural(len(graphs), 'graph')} are in clusters."
             )
         failed = len(dump.of("fallback")) + len(dump.of("error"))
+        bugs = sum(_is_bug(r) for r in dump.of("error"))
         if failed:
             text += f" {plural(failed, 'fall-back or error')}: see below."
+        if bugs:
+            text += f" {plural(bugs, 'internal error')} of tfxla_cluster: please report this directory."
         return el("p", text, class_="verdict bad" if failed else "verdict")
     return el("p", "No module was compiled. " + _why_nothing(dump, graphs), class_="verdict bad")
 
@@ -247,14 +251,23 @@ def _recompiled(dump: Dump) -> Html | None:
     return table(("Function or cluster", "Why again", "Times"), rows, (2,)) if rows else None
 
 
+def _is_bug(record: Record) -> bool:
+    return record.get("internal") is True
+
+
 def _failures(dump: Dump) -> Html | None:
     rows: list[tuple[object, ...]] = []
     for kind in ("fallback", "error"):
         counted = Counter(
-            (word(r, "what", "function", "name"), word(r, "reason", "message", "error"), word(r, "where"))
+            (
+                "internal error" if _is_bug(r) else kind,
+                word(r, "what", "function", "name"),
+                word(r, "reason", "message", "error"),
+                word(r, "where"),
+            )
             for r in dump.of(kind)
         )
-        rows += [(kind, *key, number(n)) for key, n in counted.most_common(_MOST)]
+        rows += [(*key, number(n)) for key, n in counted.most_common(_MOST)]
     return table(("Kind", "What", "Reason", "User line", "Times"), rows, (4,)) if rows else None
 
 

@@ -165,6 +165,7 @@ def _records(left: str) -> None:
             phases={"lowering": 4.0, "passes": 7.5, "codegen": 20.0},
         )
     trace.record("fallback", what="f", reason="Unique is not compiled yet", where="train.py:12")
+    trace.record("error", what="compiling cluster_1", error="KeyError", message="'x'", internal=True, traceback="...")
     trace.record("stats", stats={"kernels": 1, "executions": 12, "fallback_reasons": {"Unique": 1}})
 
 

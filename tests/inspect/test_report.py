@@ -57,6 +57,7 @@ def start(page: str) -> str:
         "train.py --steps 10",
         "33.0 ms",
         "fallback_reasons: Unique",
+        "1 internal error of tfxla_cluster",
         "__inference_step_7",
     ],
 )

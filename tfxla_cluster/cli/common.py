@@ -6,7 +6,8 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from ..errors import TfxlaError
+from .. import bugs
+from ..errors import InternalError, TfxlaError
 
 EXIT_CODES = """exit codes:
   0 done; 1 failed; 2 wrong usage or flag; 3 missing, unreadable or corrupt input; 4 invalid module;
@@ -25,3 +26,7 @@ def run(program: str, main: Callable[[Sequence[str]], int], argv: Sequence[str] 
         return 0
     except KeyboardInterrupt:
         return 130
+    except Exception as error:  # noqa: BLE001 - whatever it is, the user gets one line and a code
+        remedy = ". Please report it, with the command line and what it reads" if bugs.is_bug(error) else ""
+        print(f"{program}: {bugs.noted(program, error)}{remedy}", file=sys.stderr)
+        return InternalError.exit_code if bugs.is_bug(error) else TfxlaError.exit_code

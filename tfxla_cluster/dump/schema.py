@@ -239,6 +239,8 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
             "where": "file:line of the user.",
             "op": "Op type.",
             "node": "TF node name.",
+            "internal": "True: a bug of this package (`stats()` counts them as internal_errors).",
+            "traceback": "Of a bug, its innermost 40 frames.",
         },
     ),
 }

@@ -26,7 +26,7 @@ from tensorflow.core.framework import graph_pb2
 from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
 from tensorflow.python.eager import context
 
-from .. import flags, trace
+from .. import bugs, flags, trace
 from ..errors import VersionError
 
 Transform = Callable[[graph_pb2.GraphDef, frozenset[str], frozenset[str]], "graph_pb2.GraphDef | None"]
@@ -218,9 +218,8 @@ class _Plugin:
 
 
 def _report(error: BaseException) -> None:
-    where = f"graph pass: {type(error).__name__}: {error}"
-    trace.record("error", what="graph pass", error=type(error).__name__, message=str(error))
-    trace.once(where, f"a graph is left to TensorFlow, because clustering it failed ({where})")
+    reason = bugs.failed("clustering a graph", error)
+    trace.once(f"graph pass: {reason}", f"a graph is left to TensorFlow, because clustering it failed ({reason})")
 
 
 def _say_if_switched_off() -> None:

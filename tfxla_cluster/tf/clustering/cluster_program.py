@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import tensorflow as tf
 from tensorflow.python.eager import context
 
-from ... import flags, trace
+from ... import bugs, flags, trace
 from ...counters import add as count
 from ...errors import UnsupportedError
 from ...tf2xla import sources
@@ -48,8 +49,10 @@ def make_program(function: ClusterFunction) -> Program:
             raise
         except Exception as error:
             # Whatever went wrong, the original ops can run: automatic clustering never breaks a program.
-            fallen_back(function.name, f"{type(error).__name__}: {error}")
-            raise UnsupportedError(str(error)) from error
+            refused = isinstance(error, tf.errors.OpError)  # by the bridge
+            reason = f"{type(error).__name__}: {error}" if refused else bugs.failed(f"compiling {function.name}", error)
+            fallen_back(function.name, reason)
+            raise UnsupportedError(reason) from error
 
     program = Program(function.name, function.input_types, function.output_types, compile)
     program.later = _Later(program)
@@ -146,7 +149,7 @@ class _Later:
         try:
             self.program.prepare(inputs)
         except Exception as error:  # noqa: BLE001 - on a thread of our own: it would be lost
-            trace.record("error", what=f"compiling {self.program.name}", error=type(error).__name__, message=str(error))
+            bugs.failed(f"compiling {self.program.name}", error)
         finally:
             self.pending.discard(key)
 

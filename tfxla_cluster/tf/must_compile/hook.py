@@ -17,7 +17,7 @@ from tensorflow.python import pywrap_tfe  # pylint: disable=no-name-in-module
 from tensorflow.python.eager import cancellation, context, execute
 from tensorflow.python.util import function_utils
 
-from ... import flags, trace
+from ... import bugs, flags, trace
 from ...counters import add as count
 from ...tf2xla import bridge, sources
 from ...tf2xla.function_def import fresh_name
@@ -241,7 +241,7 @@ class Hook:
         try:
             route = Route(name, definition, inputs)
         except Exception as error:  # noqa: BLE001 - a bug of the rewriter must not break a program that worked
-            say_fallback(name.decode(), f"internal error: {type(error).__name__}: {error}")
+            say_fallback(name.decode(), bugs.failed(f"rewriting {name.decode()}", error))
             return None
         count("functions")
         trace.record(

@@ -19,7 +19,7 @@ import tensorflow as tf
 from tensorflow.python import pywrap_tfe  # pylint: disable=no-name-in-module
 from tensorflow.python.eager import context
 
-from ... import trace
+from ... import bugs, trace
 from ...errors import InternalError, UnsupportedError
 from .builder import entry_word, program_word
 from .library import CAPACITY, READY, RUN, InputView, Library, describe
@@ -129,23 +129,23 @@ class Program:
             if self.closed:
                 raise InternalError(f"function {self.name} was removed, so it cannot be compiled for new inputs")
             entry = self._compile(inputs)
-            if not _holds(entry, inputs):
-                raise InternalError(f"tfxla_cluster compiled {self.name} but its guards do not hold. Please report it")
             self.install(entry)
             return entry
 
     def _compile(self, inputs: list[InputView]) -> Entry:
         """The entry for inputs that have none; a refusal where this package cannot compile it (or has a bug)."""
         try:
-            return self.compile(inputs)
+            entry = self.compile(inputs)
+            if not _holds(entry, inputs):
+                raise InternalError(f"{self.name} was compiled for other inputs than those it was compiled for")
+            return entry
         except tf.errors.OpError:
             raise
         except UnsupportedError as error:
             refusal = error
         except Exception as error:  # noqa: BLE001 - a bug of the compiler must not end the program: the caller falls back
-            refusal = UnsupportedError(f"internal error, please report it: {type(error).__name__}: {error}")
+            refusal = UnsupportedError(bugs.failed(f"compiling {self.name}", error))
             refusal.__cause__ = error
-            trace.record("error", what=f"compiling {self.name}", error=type(error).__name__, message=str(error))
         if self.on_refusal is not None:
             self.on_refusal(refusal)
         return Entry(tuple(Guard(i.dtype, i.dims) for i in inputs), keep=refusal)
