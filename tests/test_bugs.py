@@ -125,11 +125,11 @@ def test_under_raise_the_bug_is_the_reason(fresh: None, monkeypatch: pytest.Monk
     broken(monkeypatch, KeyError("fusion.7"))
     with tfxla_cluster.config.patch(tfxla_must_compile_fallback="raise"):
         tfxla_cluster.enable()
-        with pytest.raises(tf.errors.InvalidArgumentError, match="internal error: KeyError: 'fusion.7'"):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"internal error: KeyError: 'fusion\.7'"):
             run(MUST)
 
 
-@pytest.mark.parametrize("error,code", [(KeyError("x"), 70), (RecursionError("too deep"), 70), (MemoryError(), 1)])
+@pytest.mark.parametrize(("error", "code"), [(KeyError("x"), 70), (RecursionError("too deep"), 70), (MemoryError(), 1)])
 def test_commands_end_with_one_line(error: Exception, code: int, capsys: pytest.CaptureFixture[str]) -> None:
     def main(argv: Any) -> int:
         raise error
