@@ -16,6 +16,7 @@ from tfxla_cluster.target import Target
 
 pytest.importorskip("triton", reason="Triton is not installed")
 SM90 = Target("gpu", "sm_90")
+WIDTH = 64  # lanes of vector loops
 ROWS, COLUMNS = sym("rows", 5), sym("columns", 37)
 
 
@@ -24,7 +25,7 @@ def elementwise():
     b = KernelBuilder("elementwise")
     x, y, z, out = b.input(F32), b.input(F32), b.input(F32), b.output(F32)
     base = b.mul(b.task, b.size(COLUMNS))
-    with b.loop(b.index(0), b.size(COLUMNS), "vector") as i:
+    with b.loop(b.index(0), b.size(COLUMNS), "vector", WIDTH) as i:
         at = b.add(base, i)
         chain = b.op("add", b.load(x, at), b.op("multiply", b.load(y, at), b.load(z, at)))
         b.store(out, at, b.op("maximum", chain, b.op("tanh", b.load(x, at))))
@@ -42,14 +43,22 @@ def softmax():
         return b.add(base, i)
 
     (top,) = b.reduce(
-        zero, stop, [low], [float("-inf")], lambda i: [b.load(x, at(i))], lambda a, v: [b.op("maximum", a, v)]
+        zero,
+        stop,
+        [low],
+        [float("-inf")],
+        lambda i: [b.load(x, at(i))],
+        lambda a, v: [b.op("maximum", a, v)],
+        width=WIDTH,
     )
 
     def power(i):
         return b.op("exponential", b.op("subtract", b.load(x, at(i)), top))
 
-    (total,) = b.reduce(zero, stop, [nought], [0.0], lambda i: [power(i)], lambda a, v: [b.op("add", a, v)])
-    with b.loop(zero, stop, "vector") as i:
+    (total,) = b.reduce(
+        zero, stop, [nought], [0.0], lambda i: [power(i)], lambda a, v: [b.op("add", a, v)], width=WIDTH
+    )
+    with b.loop(zero, stop, "vector", WIDTH) as i:
         b.store(out, at(i), b.op("divide", power(i), total))
     return b.finish(ROWS)
 
@@ -73,6 +82,7 @@ def argmax():
         [float("-inf"), 2**31 - 1],
         lambda i: [b.load(x, b.add(base, i)), b.op("convert", i, dtype=S32)],
         better,
+        width=WIDTH,
     )
     b.store(out, b.task, values[1])
     return b.finish(ROWS)
@@ -96,7 +106,7 @@ def test_right_in_the_interpreter(make, arity, dtype, reference, shape):
     rng = np.random.default_rng(0)
     inputs = [rng.standard_normal(shape).astype(np.float32) for _ in range(arity)]
     expected = reference(*inputs)
-    source = render(make(), block=64)
+    source = render(make())
     (found,) = interpreter.run(source, inputs, [np.zeros(expected.shape, dtype)], _sizes(make(), shape), shape[0])
     np.testing.assert_allclose(found, expected, rtol=2e-6, atol=1e-6)
 
@@ -110,7 +120,7 @@ def _sizes(kernel, shape):
 def test_maximum_keeps_nan_in_the_interpreter():
     x = np.array([[1.0, np.nan, 3.0]], np.float32)
     (found,) = interpreter.run(
-        render(elementwise(), 64), [x, x * 0, x * 0], [np.zeros_like(x)], _sizes(elementwise(), x.shape), 1
+        render(elementwise()), [x, x * 0, x * 0], [np.zeros_like(x)], _sizes(elementwise(), x.shape), 1
     )
     assert np.isnan(found[0, 1])
     assert not np.isnan(found[0, 0])
@@ -118,14 +128,14 @@ def test_maximum_keeps_nan_in_the_interpreter():
 
 @pytest.mark.parametrize("make", [elementwise, softmax, argmax], ids=lambda m: m.__name__)
 def test_compiles_to_ptx_without_a_gpu(make):
-    made = triton_compile.compile_source(render(make(), block=256), SM90)
+    made = triton_compile.compile_source(render(make()), SM90)
     assert ".target sm_90" in made["ptx"]
     assert len(made["cubin"]) > 100
     assert "tt.load" in made["ttir"]
 
 
 def test_maximum_is_one_nan_propagating_instruction():
-    made = triton_compile.compile_source(render(elementwise(), block=256), SM90)
+    made = triton_compile.compile_source(render(elementwise()), SM90)
     assert "max.NaN.f32" in made["ptx"]
 
 

@@ -8,7 +8,25 @@ from typing import Any
 
 from ...ir.dim import Dim
 from ...ir.dtype import PRED, S64, DType
-from .ir import Buffer, Const, For, If, Kernel, Load, Op, Product, Reduce, Region, Size, Stmt, Store, Var, While
+from .ir import (
+    Across,
+    Buffer,
+    Const,
+    For,
+    If,
+    Kernel,
+    Load,
+    Op,
+    Product,
+    Reduce,
+    Region,
+    Size,
+    Stmt,
+    Store,
+    Tile,
+    Var,
+    While,
+)
 
 
 class KernelBuilder:
@@ -104,12 +122,34 @@ class KernelBuilder:
 
     # --- structure ---
     @contextmanager
-    def loop(self, start: Var, stop: Var, kind: str = "serial") -> Iterator[Var]:
+    def loop(self, start: Var, stop: Var, kind: str = "serial", width: int = 0) -> Iterator[Var]:
         """`with b.loop(start, stop, "vector") as i:` statements inside form the body."""
         var = Var(S64, "i")
         with self._block(var) as body:
             yield var
-        self._append(For(var, start, stop, tuple(body), kind))
+        self._append(For(var, start, stop, tuple(body), kind, width=width))
+
+    @contextmanager
+    def tile(self, start: Var, stop: Var, width: int) -> Iterator[Var]:
+        """`with b.tile(start, stop, 64) as i:` statements inside form the body."""
+        var = Var(S64, "i")
+        with self._block(var) as body:
+            yield var
+        self._append(Tile(var, start, stop, width, tuple(body)))
+
+    def across(
+        self,
+        lane: Var,
+        values: Sequence[Var],
+        init: Sequence[Var],
+        identity: Sequence[Any],
+        combine: Callable[..., Sequence[Var]],
+    ) -> tuple[Var, ...]:
+        """The values of all lanes of the tile of `lane`; `combine(*accumulators, *values)` folds them."""
+        region = self.region([v.dtype for v in (*init, *values)], combine)
+        outs = self._outs([v.dtype for v in init])
+        self._append(Across(lane, tuple(values), tuple(init), tuple(identity), region, outs))
+        return outs
 
     def fold(self, start: Var, stop: Var, init: Sequence[Var], step: Callable[..., Sequence[Var]]) -> tuple[Var, ...]:
         """A serial loop with carried values: `step(i, *carried)` gives the next ones."""
@@ -129,6 +169,7 @@ class KernelBuilder:
         value: Callable[[Var], Sequence[Var]],
         combine: Callable[..., Sequence[Var]],
         kind: str = "vector",
+        width: int = 0,
     ) -> tuple[Var, ...]:
         """`value(i)` gives the values of an iteration, `combine(*accumulators, *values)` folds them."""
         var = Var(S64, "i")
@@ -136,7 +177,9 @@ class KernelBuilder:
             values = tuple(value(var))
         region = self.region([v.dtype for v in (*init, *values)], combine)
         outs = self._outs([v.dtype for v in init])
-        self._append(Reduce(var, start, stop, tuple(body), values, tuple(init), tuple(identity), region, outs, kind))
+        self._append(
+            Reduce(var, start, stop, tuple(body), values, tuple(init), tuple(identity), region, outs, kind, width)
+        )
         return outs
 
     def cond(

@@ -3,7 +3,9 @@
 A `Kernel` runs `grid` independent tasks. Its body is a list of statements in SSA form: a statement
 defines values (`Var`), loads or stores one element, or is a loop. One loop of a nest may be marked
 'vector': its iterations run in lanes (a SIMD register on a CPU, a block of a Triton program).
-Values are scalars as written; a target widens those that depend on a vector loop's variable.
+Values are scalars as written; a target widens those that depend on a vector loop's variable. A `Tile`
+(GPUs only) is a block whose lanes go through its whole body in step, so that values stay in registers
+between a reduction over the lanes (`Across`) and what follows it.
 
 Index arithmetic is ordinary `Op`s on s64 values. Every extent is a value, usually a `Size` read
 from the sizes given at run time, so that one kernel serves many shapes.
@@ -103,7 +105,8 @@ class For:
 
     kind 'serial': in order. kind 'vector': iterations are independent (no carried values) and may
     run in lanes. `args[i]` is the carried value at the start of an iteration (`init[i]` at the
-    first), `yields[i]` its value at the end, `outs[i]` the last one after the loop.
+    first), `yields[i]` its value at the end, `outs[i]` the last one after the loop. `width`: lanes of a
+    vector loop on a target that chooses none itself (a power of two; 0: as the target likes).
     """
 
     var: Var
@@ -115,6 +118,7 @@ class For:
     args: tuple[Var, ...] = ()
     yields: tuple[Var, ...] = ()
     outs: tuple[Var, ...] = ()
+    width: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,7 +137,8 @@ class Reduce:
     `outs = fold(combine, init, values(var) for var in range(start, stop))`. `combine` takes
     (accumulators..., values...) and gives the new accumulators; it is associative and commutative.
     `identity[i]`: a neutral element of combine, or None where unknown: then every partial
-    accumulator starts from a value. Lanes follow `kind` 'vector'; 'serial' keeps the order.
+    accumulator starts from a value. Lanes follow `kind` 'vector'; 'serial' keeps the order. `width` as
+    `For` has it.
     """
 
     var: Var
@@ -146,6 +151,39 @@ class Reduce:
     combine: Region
     outs: tuple[Var, ...]
     kind: str = "vector"
+    width: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tile:
+    """`body` for every `var` in range(start, stop) at once, in `width` lanes that keep step.
+
+    `width` is a power of two, and at least stop - start. Tiles nest: their lanes then form a block of more
+    dimensions. Lanes with var >= stop are idle: they neither load nor store at offsets that depend on
+    `var`, and take no part in an `Across`; what they compute has no meaning.
+    """
+
+    var: Var
+    start: Var
+    stop: Var
+    width: int
+    body: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Across:
+    """`outs = fold(combine, init, values of the lanes of the enclosing tile whose variable is `lane`)`.
+
+    `combine`, `identity` and the freedom of order as `Reduce` has them; the results are the same in all
+    lanes of the tile.
+    """
+
+    lane: Var
+    values: tuple[Var, ...]
+    init: tuple[Var, ...]
+    identity: tuple[Any, ...]
+    combine: Region
+    outs: tuple[Var, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -198,7 +236,7 @@ class Product:
     panel: int = 16
 
 
-Stmt = Union[Const, Size, Op, Load, Store, For, Reduce, If, While, Product]
+Stmt = Union[Const, Size, Op, Load, Store, For, Reduce, Tile, Across, If, While, Product]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,7 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from .ir import Buffer, Const, For, If, Kernel, Load, Op, Product, Reduce, Region, Size, Stmt, Store, Var, While
+from .ir import (
+    Across,
+    Buffer,
+    Const,
+    For,
+    If,
+    Kernel,
+    Load,
+    Op,
+    Product,
+    Reduce,
+    Region,
+    Size,
+    Stmt,
+    Store,
+    Tile,
+    Var,
+    While,
+)
 
 
 def render(kernel: Kernel) -> str:
@@ -69,6 +87,8 @@ class _Printer:
             yield f"{_buffer(stmt.buffer)}[{self._var(stmt.offset)}] = {self._var(stmt.value)}{mask}{stream}"
         elif isinstance(stmt, Product):
             yield self._product(stmt)
+        elif isinstance(stmt, Tile | Across):
+            yield from self._block(stmt)
         else:
             yield from self._structured(stmt)
 
@@ -76,18 +96,15 @@ class _Printer:
         if isinstance(stmt, For):
             span = f"{self._var(stmt.var)} in {self._var(stmt.start)} .. {self._var(stmt.stop)}"
             carried = f" carry {self._vars(stmt.args)} from {self._vars(stmt.init)}" if stmt.args else ""
-            yield f"for {stmt.kind} {span}{carried}"
+            yield f"for {stmt.kind}{_width(stmt)} {span}{carried}"
             yield from _indent(self._body(stmt.body))
             if stmt.args:
                 yield f"{self._defines(stmt.outs)} = yield {self._vars(stmt.yields)}"
         elif isinstance(stmt, Reduce):
-            identity = ", ".join(_number(i) for i in stmt.identity)
             span = f"{self._var(stmt.var)} in {self._var(stmt.start)} .. {self._var(stmt.stop)}"
-            yield f"reduce {stmt.kind} {span} from {self._vars(stmt.init)} identity {identity}"
+            yield f"reduce {stmt.kind}{_width(stmt)} {span} from {self._vars(stmt.init)} identity {_identity(stmt)}"
             yield from _indent(self._body(stmt.body))
-            yield f"combine {self._vars(stmt.values)}"
-            yield from self._region(stmt.combine)
-            yield f"{self._defines(stmt.outs)} = reduced"
+            yield from self._combine(stmt)
         elif isinstance(stmt, If):
             yield f"if {self._var(stmt.cond)}"
             yield from self._region(stmt.then)
@@ -100,6 +117,19 @@ class _Printer:
             yield "do"
             yield from self._region(stmt.body)
             yield f"{self._defines(stmt.outs)} = last"
+
+    def _block(self, stmt: Tile | Across) -> Iterator[str]:
+        if isinstance(stmt, Tile):
+            yield f"tile {stmt.width} {self._var(stmt.var)} in {self._var(stmt.start)} .. {self._var(stmt.stop)}"
+            yield from _indent(self._body(stmt.body))
+        else:
+            yield f"across {self._var(stmt.lane)} from {self._vars(stmt.init)} identity {_identity(stmt)}"
+            yield from self._combine(stmt)
+
+    def _combine(self, stmt: Reduce | Across) -> Iterator[str]:
+        yield f"combine {self._vars(stmt.values)}"
+        yield from self._region(stmt.combine)
+        yield f"{self._defines(stmt.outs)} = reduced"
 
     def _region(self, region: Region) -> Iterator[str]:
         yield f"  ({self._defines(region.args)})"
@@ -129,6 +159,14 @@ class _Printer:
 
 def _buffer(buffer: Buffer) -> str:
     return f"{buffer.role}{buffer.index}"
+
+
+def _width(stmt: For | Reduce) -> str:
+    return f" {stmt.width}" if stmt.width else ""
+
+
+def _identity(stmt: Reduce | Across) -> str:
+    return ", ".join(_number(i) for i in stmt.identity)
 
 
 def _indent(lines: Iterable[str]) -> Iterator[str]:

@@ -36,18 +36,29 @@ def load(source: TritonSource) -> dict[str, Any]:
     return namespace
 
 
-def compile_source(source: TritonSource, target: Target, num_warps: int = 4) -> dict[str, Any]:
-    """Every stage of STAGES (text, cubin as bytes) for `target`, e.g. arch 'sm_90'."""
+def num_warps(source: TritonSource) -> int:
+    """Warps of a program, by the size of its largest block: reductions take longer rows a thread."""
+    return max(1, min(16, source.lanes // (512 if source.reduces else 256)))
+
+
+def compile_source(source: TritonSource, target: Target, warps: int = 0) -> dict[str, Any]:
+    """Every stage of STAGES (text, cubin as bytes) for `target`, e.g. arch 'sm_90'; and 'metadata'.
+
+    `warps`: 0 for `num_warps`. Pointers are taken to be multiples of 16 bytes.
+    """
     triton = _triton()
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
     function = load(source)[source.function]
-    names = list(function.arg_names)
-    types = [*source.pointers, *["i64"] * source.sizes, "constexpr"]
+    types = [*source.pointers, *["i64"] * source.sizes]
+    first = len(source.pointers)
+    aligned = [*range(first), *(first + n for n in source.sixteens)]
     made = triton.compile(
-        ASTSource(function, dict(zip(names, types)), {"BLOCK": source.block}),
+        ASTSource(
+            function, dict(zip(function.arg_names, types)), {}, {(n,): [["tt.divisibility", 16]] for n in aligned}
+        ),
         target=GPUTarget("cuda", int(target.arch.removeprefix("sm_")), 32),
-        options={"num_warps": num_warps, "enable_fp_fusion": False},
+        options={"num_warps": warps or num_warps(source), "enable_fp_fusion": False},
     )
-    return {stage: made.asm[stage] for stage in STAGES}
+    return {**{stage: made.asm[stage] for stage in STAGES}, "metadata": made.metadata}

@@ -1,111 +1,199 @@
-"""Kernel IR ops as Triton expressions: one table. `{0}`, `{1}`, ... are the operands."""
+"""Kernel IR ops as Triton expressions: one table a kind of type.
+
+`{0}`, `{1}`, ... are the operands; `{t}`, `{u}` the operands' type and the unsigned type of that width;
+`{bits}`, `{low}`, `{high}` its width and range.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import ml_dtypes
+
+from ...decision import YES, Decision, no
 from ...errors import UnsupportedError
 from ...ir.dtype import DType
 from ..kernel.ir import Op
+from .convert import bitcast, convert, reduce_precision, widened
+from .types import has_type, integer_type, narrow, type_name
 
-DTYPES = {
-    "pred": "tl.int1",
-    "s8": "tl.int8",
-    "s16": "tl.int16",
-    "s32": "tl.int32",
-    "s64": "tl.int64",
-    "u8": "tl.uint8",
-    "u16": "tl.uint16",
-    "u32": "tl.uint32",
-    "u64": "tl.uint64",
-    "f16": "tl.float16",
-    "bf16": "tl.bfloat16",
-    "f32": "tl.float32",
-    "f64": "tl.float64",
-}
-DIRECTIONS = {"EQ": "==", "NE": "!=", "LT": "<", "LE": "<=", "GT": ">", "GE": ">="}
+_DIRECTIONS = {"EQ": "==", "NE": "!=", "LT": "<", "LE": "<=", "GT": ">", "GE": ">="}
 
+_AMOUNT = "{1}.to({u}, bitcast=True)"
+_SMALL = f"({_AMOUNT} < {{bits}})"
+_BITS = "{0}.to({u}, bitcast=True)"
 _INTEGER = {
     "add": "({0} + {1})",
     "subtract": "({0} - {1})",
     "multiply": "({0} * {1})",
-    "divide": "({0} // {1})",
-    "remainder": "({0} % {1})",
     "negate": "(-{0})",
-    "abs": "tl.abs({0})",
     "maximum": "tl.maximum({0}, {1})",
     "minimum": "tl.minimum({0}, {1})",
+    "clamp": "tl.minimum(tl.maximum({0}, {1}), {2})",
     "and": "({0} & {1})",
     "or": "({0} | {1})",
     "xor": "({0} ^ {1})",
+    "not": "(~{0})",
+    "sign": "(({0} > 0).to({t}) - ({0} < 0).to({t}))",
+    "shift-left": f"tl.where({_SMALL}, {{0}} << ({{1}} & ({{bits}} - 1)), 0).to({{t}})",
+    "shift-right-logical": (
+        f"tl.where({_SMALL}, ({_BITS} >> ({_AMOUNT} & ({{bits}} - 1))).to({{t}}, bitcast=True), 0).to({{t}})"
+    ),
+    "shift-right-arithmetic": (
+        "({0}.to({s}, bitcast=True) >> tl.minimum(" + _AMOUNT + ", {bits} - 1).to({s}, bitcast=True))"
+        ".to({t}, bitcast=True)"
+    ),
 }
-_PRED = {**{k: _INTEGER[k] for k in ("and", "or", "xor")}, "not": "({0} == 0)"}
-# tl.maximum and tl.minimum drop NaN unless told otherwise; '/' on f32 is not IEEE but div_rn is.
+_SIGNED = {
+    **_INTEGER,
+    "abs": "tl.abs({0})",
+    "divide": "_divide({0}, {1}, {low})",
+    "remainder": "_remainder({0}, {1})",
+    "power": "_power_signed({0}, {1}, {u}, {bits})",
+}
+_UNSIGNED = {
+    **_INTEGER,
+    "abs": "{0}",
+    "divide": "_divide_unsigned({0}, {1}, {high})",
+    "remainder": "_remainder_unsigned({0}, {1})",
+    "power": "_power({0}, {1}, {u}, {bits})",
+}
+_PRED = {
+    "and": "({0} & {1})",
+    "or": "({0} | {1})",
+    "xor": "({0} ^ {1})",
+    "not": "({0} == 0)",
+    "maximum": "({0} | {1})",
+    "minimum": "({0} & {1})",
+    "add": "({0} | {1})",
+    "multiply": "({0} & {1})",
+}
+# Operands are f32 or f64. tl.maximum and tl.minimum drop NaN unless told otherwise. tl.exp and tl.log are
+# approximations whose error grows with the size of the argument or of the result: libdevice's are not.
 _FLOAT = {
     "add": "({0} + {1})",
     "subtract": "({0} - {1})",
     "multiply": "({0} * {1})",
-    "divide": "({0} / {1})",
-    "negate": "(-{0})",
-    "abs": "tl.abs({0})",
-    "exponential": "tl.exp({0})",
-    "log": "tl.log({0})",
-    "sqrt": "tl.sqrt({0})",
-    "rsqrt": "tl.rsqrt({0})",
-    "sine": "tl.sin({0})",
-    "cosine": "tl.cos({0})",
-    "erf": "tl.erf({0})",
-    "floor": "tl.floor({0})",
-    "ceil": "tl.ceil({0})",
-    "logistic": "(1.0 / (1.0 + tl.exp(-{0})))",
-    "tanh": "_tanh({0})",
+    "divide": "libdevice.div_rn({0}, {1})",
+    "remainder": "libdevice.fmod({0}, {1})",
+    "power": "libdevice.pow({0}, {1})",
+    "atan2": "libdevice.atan2({0}, {1})",
     "maximum": "tl.maximum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)",
     "minimum": "tl.minimum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)",
+    "clamp": (
+        "tl.minimum(tl.maximum({0}, {1}, propagate_nan=tl.PropagateNan.ALL), {2}, propagate_nan=tl.PropagateNan.ALL)"
+    ),
+    "negate": "(-{0})",
+    "abs": "tl.abs({0})",
+    "sign": "tl.where({0} > 0, 1.0, tl.where({0} < 0, -1.0, {0}))",
+    "is-finite": "(tl.abs({0}) < float('inf'))",
+    "exponential": "libdevice.exp({0})",
+    "exponential-minus-one": "libdevice.expm1({0})",
+    "log": "libdevice.log({0})",
+    "log-plus-one": "libdevice.log1p({0})",
+    "logistic": "libdevice.rcp_rn(1.0 + libdevice.exp(-{0}))",
+    "sqrt": "libdevice.sqrt_rn({0})",
+    "rsqrt": "libdevice.rsqrt({0})",
+    "cbrt": "libdevice.cbrt({0})",
+    "sine": "libdevice.sin({0})",
+    "cosine": "libdevice.cos({0})",
+    "tan": "libdevice.tan({0})",
+    "asin": "libdevice.asin({0})",
+    "acos": "libdevice.acos({0})",
+    "atan": "libdevice.atan({0})",
+    "sinh": "libdevice.sinh({0})",
+    "cosh": "libdevice.cosh({0})",
+    "tanh": "libdevice.tanh({0})",
+    "asinh": "libdevice.asinh({0})",
+    "acosh": "libdevice.acosh({0})",
+    "atanh": "libdevice.atanh({0})",
+    "erf": "libdevice.erf({0})",
+    "floor": "libdevice.floor({0})",
+    "ceil": "libdevice.ceil({0})",
+    "round-nearest-even": "libdevice.rint({0})",
+    "round-nearest-afz": "_round_half_away({0})",
 }
-_F32_ONLY = {"exponential", "log", "sqrt", "rsqrt", "sine", "cosine", "erf", "floor", "ceil", "logistic", "tanh"}
-DIVIDE_F32 = "tl.div_rn({0}, {1})"
+_PREDICATES = ("is-finite",)  # results that are no floats
+_TABLES = {"float": _FLOAT, "int": _SIGNED, "uint": _UNSIGNED, "pred": _PRED}
+_ANY, _INTEGERS = ("float", "int", "uint", "pred"), ("int", "uint")
+# Opcodes with a function of their own, and the kinds of their first operand.
+_GENERAL = {
+    **dict.fromkeys(("compare", "convert", "copy", "bitcast-convert"), _ANY),
+    **dict.fromkeys(("popcnt", "count-leading-zeros"), _INTEGERS),
+    **dict.fromkeys(("real", "reduce-precision"), ("float",)),
+    "select": ("pred",),
+}
+
+
+def support(opcode: str, operands: Sequence[DType], out: DType) -> Decision:
+    """Whether an op on operands of these types has a Triton form."""
+    for dtype in (*operands, out):
+        if not has_type(dtype):
+            return no("dtype", f"{dtype} has no Triton type")
+    kind = operands[0].kind
+    if opcode == "bitcast-convert" and (operands[0].bits != out.bits or "pred" in (kind, out.kind)):
+        return no("bitcast", f"bitcast-convert of {operands[0]} to {out} has no Triton form")
+    if opcode in _TABLES[kind] or kind in _GENERAL.get(opcode, ()):
+        return YES
+    return no("opcode", f"{opcode} of {operands[0]} has no Triton form")
 
 
 def expression(op: Op, operands: list[str]) -> str:
     """The Triton expression of `op`; UnsupportedError where there is none."""
-    dtype, source = op.out.dtype, op.operands[0].dtype if op.operands else op.out.dtype
+    source, out = op.operands[0].dtype, op.out.dtype
+    decision = support(op.opcode, [v.dtype for v in op.operands], out)
+    if not decision:
+        raise UnsupportedError(decision.reason)
     if op.opcode == "compare":
-        return f"({operands[0]} {DIRECTIONS[op.attrs['direction']]} {operands[1]})"
+        return _compare(op, operands)
     if op.opcode == "select":
         return f"tl.where({operands[0]}, {operands[1]}, {operands[2]})"
     if op.opcode == "convert":
-        return f"({operands[0]} != 0)" if dtype.kind == "pred" else f"{operands[0]}.to({type_name(dtype)})"
-    if op.opcode == "copy":
+        return convert(operands[0], source, out)
+    if op.opcode == "bitcast-convert":
+        return bitcast(operands[0], source, out)
+    if op.opcode in ("copy", "real"):
         return operands[0]
-    template = _template(op.opcode, source)
-    if source.is_float and source.bits < 32 and op.opcode in _F32_ONLY:
-        widened = [f"{operand}.to(tl.float32)" for operand in operands]
-        return f"({template.format(*widened)}).to({type_name(dtype)})"
-    return template.format(*operands)
+    if op.opcode == "reduce-precision":
+        return reduce_precision(operands[0], source, int(op.attrs["exponent_bits"]), int(op.attrs["mantissa_bits"]))
+    if op.opcode in ("popcnt", "count-leading-zeros"):
+        return _count_bits(op.opcode, operands[0], source)
+    return _from_table(op, source, operands)
 
 
-def _template(opcode: str, dtype: DType) -> str:
-    if opcode == "divide" and dtype.name == "f32":
-        return DIVIDE_F32
-    table = _FLOAT if dtype.is_float else _PRED if dtype.kind == "pred" else _INTEGER
-    if opcode not in table:
-        raise UnsupportedError(f"{opcode} of {dtype} has no Triton form yet")
-    return table[opcode]
+def _from_table(op: Op, dtype: DType, operands: list[str]) -> str:
+    template = _TABLES[dtype.kind][op.opcode]
+    if dtype.is_integer:
+        info = ml_dtypes.iinfo(dtype.numpy)
+        names = {"u": integer_type(dtype.bits, False), "s": integer_type(dtype.bits, True), "bits": dtype.bits}
+        return template.format(*operands, t=type_name(dtype), low=int(info.min), high=int(info.max), **names)
+    text = template.format(*(widened(o, dtype) for o in operands))
+    return f"{text}.to({type_name(dtype)})" if narrow(dtype) and op.opcode not in _PREDICATES else text
 
 
-def type_name(dtype: DType) -> str:
-    """Triton's name of an element type; UnsupportedError where it has none."""
-    if dtype.name not in DTYPES:
-        raise UnsupportedError(f"{dtype} has no Triton type")
-    return DTYPES[dtype.name]
+def _compare(op: Op, operands: list[str]) -> str:
+    dtype = op.operands[0].dtype
+    if dtype.kind == "pred":
+        operands = [f"{o}.to(tl.int32)" for o in operands]
+    elif dtype.is_float and op.attrs.get("type") == "TOTALORDER":
+        signed, most = integer_type(dtype.bits, True), (1 << (dtype.bits - 1)) - 1
+        operands = [f"_total_order({o}.to({signed}, bitcast=True), {most})" for o in operands]
+    else:
+        operands = [widened(o, dtype) for o in operands]
+    return f"({operands[0]} {_DIRECTIONS[op.attrs['direction']]} {operands[1]})"
 
 
-PRELUDE = '''import triton
-import triton.language as tl
+def _count_bits(opcode: str, operand: str, dtype: DType) -> str:
+    """libdevice counts bits of 32 and 64."""
+    wide = 64 if dtype.bits == 64 else 32
+    unsigned = f"{operand}.to({integer_type(dtype.bits, False)}, bitcast=True)"
+    bits = f"{unsigned}.to({integer_type(wide, False)}).to({integer_type(wide, True)}, bitcast=True)"
+    if opcode == "popcnt":
+        return f"libdevice.popc({bits}).to({type_name(dtype)})"
+    return f"(libdevice.clz({bits}) - {wide - dtype.bits}).to({type_name(dtype)})"
 
 
-@triton.jit
-def _tanh(x):
-    """1 - 2 / (exp(2x) + 1), and the series where that cancels."""
-    s = x * x
-    series = x * (1.0 - s * (0.33333334 - s * (0.13333334 - s * 0.053968254)))
-    return tl.where(tl.abs(x) < 0.1, series, 1.0 - 2.0 / (tl.exp(2.0 * x) + 1.0))
-'''
+def index_expression(opcode: str, operands: list[str]) -> str | None:
+    """Quotient or remainder of non-negative indices by a positive one; None for any other op."""
+    word = {"divide": "//", "remainder": "%"}.get(opcode)
+    return f"({operands[0]} {word} {operands[1]})" if word else None

@@ -1,236 +1,395 @@
-"""Kernel IR to Triton source: elementwise kernels and row reductions.
+"""Kernel IR to Triton source.
 
-A task is a program. A vector loop becomes a loop over blocks of BLOCK lanes with a mask; inside it
-every value that depends on the loop's variable is a block. Other statements stay scalar code.
+A task is a program. A tile, and each block of a vector loop, is an axis of the program's blocks: a value
+that depends on its variable has that axis, with length 1 where it does not. All blocks of a kernel have
+as many axes as tiles and vector loops nest in it; what depends on none of them is a scalar.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...errors import UnsupportedError
-from ..kernel.ir import Buffer, Const, For, If, Kernel, Load, Op, Reduce, Region, Size, Stmt, Store, Var
-from .ops import PRELUDE, expression, type_name
+from ...ir.dtype import S64
+from ..kernel.ir import (
+    Across,
+    Buffer,
+    Const,
+    For,
+    If,
+    Kernel,
+    Load,
+    Op,
+    Reduce,
+    Region,
+    Size,
+    Stmt,
+    Store,
+    Tile,
+    Var,
+    While,
+)
+from ..kernel.walk import lane_depth, walk
+from .helpers import with_helpers
+from .ops import expression, index_expression
+from .types import constant, storage
+
+DEFAULT_WIDTH = 1024  # of vector loops that say none
+_INDEX_OPCODES = ("add", "multiply", "divide", "remainder", "maximum", "minimum")
 
 
 @dataclass(frozen=True, slots=True)
 class TritonSource:
-    """`text` defines the jitted function `function`, whose parameters are the input pointers, the output
-    pointers, then the sizes (i64), and last the constexpr BLOCK."""
+    """`text` defines the jitted function `function`; its parameters are the input pointers, the output
+    pointers, then the sizes (i64). `pointers`: their types; `sixteens`: the sizes known to be multiples of 16;
+    `lanes`: elements of the largest block; `reduces`: whether a block is reduced."""
 
     function: str
     text: str
     pointers: tuple[str, ...]
     sizes: int
-    block: int
+    sixteens: tuple[int, ...]
+    lanes: int
+    reduces: bool
 
 
-def render(kernel: Kernel, block: int = 1024) -> TritonSource:
-    """UnsupportedError names the first statement or op that has no Triton form yet."""
+def render(kernel: Kernel) -> TritonSource:
+    """UnsupportedError names the first statement or op that has no Triton form."""
     if kernel.scratch:
-        raise UnsupportedError(f"kernel {kernel.name}: scratch buffers have no Triton form yet")
-    return _Emitter(kernel, block).render()
+        raise UnsupportedError(f"kernel {kernel.name}: scratch buffers have no Triton form")
+    return _Emitter(kernel).render()
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """An open axis: its lanes, and the name of the block that says which are in use."""
+
+    width: int
+    mask: str
 
 
 class _Emitter:
-    def __init__(self, kernel: Kernel, block: int) -> None:
-        self.kernel, self.block = kernel, block
+    def __init__(self, kernel: Kernel, rank: int | None = None) -> None:
+        self.kernel = kernel
+        self.rank = lane_depth(kernel.body) if rank is None else rank
         self.names: dict[Var, str] = {kernel.task: "task"}
+        self.axes: dict[Var, frozenset[int]] = {}
+        self.constants: dict[Var, Any] = {}
+        self.indices: set[Var] = {kernel.task}  # non-negative numbers; divisors among them are positive
+        self.position: dict[Var, int] = {}  # axis of each open tile
+        self.open: list[_Axis] = []
+        self.read = {s.buffer for s in walk(kernel.body) if isinstance(s, Load)}
         self.helpers: list[str] = []
         self.lines: list[str] = []
         self.depth = 1
-        self.mask: str | None = None
-        self.lanes: set[Var] = set()
+        self.lanes, self.reduces = 1, False
+        self.count = 0
 
     def render(self) -> TritonSource:
         kernel = self.kernel
         buffers = [*kernel.inputs, *kernel.outputs]
         parameters = [*map(_pointer, buffers), *(f"size{i}" for i in range(len(kernel.sizes)))]
-        function = "".join(c if c.isalnum() else "_" for c in kernel.name) or "kernel"
+        function = "tfxla_" + "".join(c if c.isalnum() else "_" for c in kernel.name)
         self.put("task = tl.program_id(0).to(tl.int64)")
-        self.block_of(kernel.body)
-        head = f"@triton.jit\ndef {function}({', '.join(parameters)}, BLOCK: tl.constexpr):"
-        text = "\n\n".join([PRELUDE, *self.helpers, head + "\n" + "\n".join(self.lines)]) + "\n"
-        pointers = tuple(f"*{_storage(b)}" for b in buffers)
-        return TritonSource(function, text, pointers, len(kernel.sizes), self.block)
+        self.body(kernel.body)
+        head = f"@triton.jit\ndef {function}({', '.join(parameters)}):"
+        text = "\n\n".join([*self.helpers, head + "\n" + "\n".join(self.lines)]) + "\n"
+        return TritonSource(
+            function,
+            with_helpers(text),
+            tuple(f"*{storage(b.dtype)}" for b in buffers),
+            len(kernel.sizes),
+            tuple(n for n, dim in enumerate(kernel.sizes) if isinstance(dim, int) and dim % 16 == 0),
+            self.lanes,
+            self.reduces,
+        )
 
     # --- plumbing ---
     def put(self, line: str) -> None:
         self.lines.append("    " * self.depth + line)
 
-    def define(self, var: Var, text: str, lanes: bool) -> None:
-        self.names[var] = name = f"v{len(self.names)}"
-        if lanes:
-            self.lanes.add(var)
+    def fresh(self, prefix: str) -> str:
+        self.count += 1
+        return f"{prefix}{self.count}"
+
+    def define(self, var: Var, text: str, axes: frozenset[int]) -> None:
+        self.names[var] = name = self.fresh("v")
+        self.axes[var] = axes
         self.put(f"{name} = {text}")
 
     def name(self, var: Var) -> str:
+        if var not in self.names and var in self.constants:  # of the kernel, used in a helper
+            self.define(var, constant(self.constants[var], var.dtype), frozenset())
         return self.names[var]
 
-    def is_lanes(self, *variables: Var | None) -> bool:
-        return any(v in self.lanes for v in variables if v is not None)
+    def axes_of(self, *variables: Var | None) -> frozenset[int]:
+        return frozenset().union(*(self.axes.get(v, frozenset()) for v in variables if v is not None))
+
+    def unsupported(self, what: str) -> UnsupportedError:
+        return UnsupportedError(f"kernel {self.kernel.name}: {what} has no Triton form")
+
+    def shape(self) -> str:
+        """Of a block with every open axis."""
+        lengths = [self.open[n].width if n < len(self.open) else 1 for n in range(self.rank)]
+        return f"[{', '.join(map(str, lengths))}]"
+
+    def spread(self, var: Var) -> str:
+        """The value as a block with every open axis (a scalar where none is)."""
+        if not self.open or len(self.axes_of(var)) == len(self.open):
+            return self.name(var)
+        return f"tl.broadcast_to({self.name(var)}, {self.shape()})"
+
+    def every_axis(self) -> frozenset[int]:
+        return frozenset(range(len(self.open)))
 
     # --- statements ---
-    def block_of(self, body: tuple[Stmt, ...]) -> None:
+    def body(self, body: Iterable[Stmt]) -> None:
         for stmt in body:
             emit = _EMIT.get(type(stmt))
             if emit is None:
-                raise UnsupportedError(f"kernel {self.kernel.name}: {type(stmt).__name__} has no Triton form yet")
+                raise self.unsupported(type(stmt).__name__)
             emit(self, stmt)
 
     def const(self, stmt: Const) -> None:
-        dtype = stmt.out.dtype
-        self.define(stmt.out, f"tl.full([], {_literal(stmt.value)}, {type_name(dtype)})", False)
+        self.constants[stmt.out] = stmt.value
+        if stmt.out.dtype == S64 and stmt.value >= 0:
+            self.indices.add(stmt.out)
+        self.define(stmt.out, constant(stmt.value, stmt.out.dtype), frozenset())
 
     def size(self, stmt: Size) -> None:
-        self.define(stmt.out, f"tl.cast(size{stmt.slot}, tl.int64)", False)
+        self.indices.add(stmt.out)
+        self.define(stmt.out, f"tl.cast(size{stmt.slot}, tl.int64)", frozenset())
 
     def op(self, stmt: Op) -> None:
-        text = expression(stmt, [self.name(v) for v in stmt.operands])
-        self.define(stmt.out, text, self.is_lanes(*stmt.operands))
+        operands = [self.name(v) for v in stmt.operands]
+        text = None
+        if stmt.out.dtype == S64 and stmt.opcode in _INDEX_OPCODES and self.indices.issuperset(stmt.operands):
+            self.indices.add(stmt.out)
+            text = index_expression(stmt.opcode, operands)
+        self.define(stmt.out, text or expression(stmt, operands), self.axes_of(*stmt.operands))
 
     def load(self, stmt: Load) -> None:
-        lanes = self.is_lanes(stmt.offset, stmt.mask)
-        mask = self.access_mask(stmt.mask, lanes)
-        other = f", other={self.name(stmt.other)}" if stmt.other is not None and mask else ", other=0" if mask else ""
-        text = f"tl.load({_pointer(stmt.buffer)} + {self.name(stmt.offset)}{mask}{other})"
-        self.define(stmt.out, f"({text} != 0)" if stmt.buffer.dtype.kind == "pred" else text, lanes)
+        axes = self.axes_of(stmt.offset, stmt.mask)
+        mask, offset = self.mask(axes, stmt.mask), self.name(stmt.offset)
+        if axes != self.axes_of(stmt.offset):
+            offset = f"tl.where({mask}, {offset}, 0)"
+        other = self.name(stmt.other) if stmt.other is not None else "0"
+        guard = f", mask={mask}, other={other}" if mask else ""
+        text = f"tl.load({_pointer(stmt.buffer)} + {offset}{guard})"
+        self.define(stmt.out, f"({text} != 0)" if stmt.buffer.dtype.kind == "pred" else text, axes)
 
     def store(self, stmt: Store) -> None:
-        lanes = self.is_lanes(stmt.offset, stmt.mask)
-        value = self.name(stmt.value)
+        axes, value = self.axes_of(stmt.offset, stmt.value, stmt.mask), self.name(stmt.value)
+        mask, offset = self.mask(axes, stmt.mask), self.name(stmt.offset)
+        if axes != self.axes_of(stmt.offset):
+            offset = f"tl.where({mask}, {offset}, 0)"
         if stmt.buffer.dtype.kind == "pred":
             value += ".to(tl.int8)"
-        self.put(
-            f"tl.store({_pointer(stmt.buffer)} + {self.name(stmt.offset)}, {value}{self.access_mask(stmt.mask, lanes)})"
-        )
+        guard = f", mask={mask}" if mask else ""
+        self.put(f"tl.store({_pointer(stmt.buffer)} + {offset}, {value}{guard})")
+        if stmt.buffer in self.read:  # by other threads of the program
+            self.put("tl.debug_barrier()")
 
-    def access_mask(self, own: Var | None, lanes: bool) -> str:
-        parts = [self.name(own)] if own is not None else []
-        if lanes and self.mask:
-            parts.append(self.mask)
-        return f", mask={' & '.join(parts)}" if parts else ""
+    def mask(self, axes: Iterable[int], own: Var | None) -> str:
+        """Where an access happens: the lanes in use of the axes that it has, and its own condition."""
+        parts = [self.open[n].mask for n in sorted(axes)]
+        return " & ".join(([self.name(own)] if own is not None else []) + parts)
 
-    def for_loop(self, stmt: For) -> None:
-        if stmt.kind == "vector" and self.mask is None:
-            self.in_blocks(stmt.var, stmt.start, stmt.stop, lambda: self.block_of(stmt.body))
-            return
+    # --- blocks ---
+    def enter(self, var: Var, start: str, stop: str, width: int) -> None:
+        """Opens an axis of `width` lanes whose values are start, start + 1, ..."""
+        axis = len(self.open)
+        lanes = f"tl.arange(0, {width})"
+        if self.rank > 1:
+            lanes += f"[{', '.join(':' if n == axis else 'None' for n in range(self.rank))}]"
+        self.position[var] = axis
+        self.indices.add(var)
+        self.define(var, f"{start} + {lanes}", frozenset([axis]))
+        mask = self.fresh("m")
+        self.put(f"{mask} = {self.name(var)} < {stop}")
+        self.open.append(_Axis(width, mask))
+        total = 1
+        for opened in self.open:
+            total *= opened.width
+        self.lanes = max(self.lanes, total)
 
-        def fill() -> tuple[Var, ...]:
-            self.block_of(stmt.body)
-            return stmt.yields
+    def tile(self, stmt: Tile) -> None:
+        self.enter(stmt.var, self.name(stmt.start), self.name(stmt.stop), stmt.width)
+        self.body(stmt.body)
+        self.open.pop()
 
-        self.serial(stmt.var, (stmt.start, stmt.stop), (stmt.init, stmt.args, stmt.outs), fill)
-
-    def in_blocks(self, var: Var, start: Var, stop: Var, fill: Callable[[], None]) -> None:
-        """A loop whose iterations run in lanes, a block at a time; `fill` writes its body."""
-        base = f"base{len(self.names)}"
-        self.put(f"for {base} in range({self.name(start)}, {self.name(stop)}, BLOCK):")
+    def blocks(self, stmt: For | Reduce, fill: Callable[[], None]) -> None:
+        """A vector loop, a block of lanes at a time; `fill` writes its body."""
+        width, base = stmt.width or DEFAULT_WIDTH, self.fresh("base")
+        self.put(f"for {base} in range({self.name(stmt.start)}, {self.name(stmt.stop)}, {width}):")
         self.depth += 1
-        self.define(var, f"{base} + tl.arange(0, BLOCK)", True)
-        self.mask = f"m{len(self.names)}"
-        self.put(f"{self.mask} = {self.name(var)} < {self.name(stop)}")
+        self.enter(stmt.var, base, self.name(stmt.stop), width)
         fill()
-        self.mask = None
+        self.open.pop()
         self.depth -= 1
 
-    def serial(
-        self,
-        var: Var,
-        bounds: tuple[Var, Var],
-        carried: tuple[tuple[Var, ...], ...],
-        fill: Callable[[], tuple[Var, ...]],
-    ) -> None:
-        """A Python loop; `carried` (initial values, values inside, results) are assigned over at its end."""
-        init, args, outs = carried
-        for arg, first in zip(args, init):
-            self.define(arg, self.name(first), self.mask is not None)
-        index = f"i{len(self.names)}"
-        self.put(f"for {index} in range({self.name(bounds[0])}, {self.name(bounds[1])}):")
-        self.depth += 1
-        self.define(var, f"tl.cast({index}, tl.int64)", False)
-        results = fill()
-        for arg, result in zip(args, results):
-            self.put(f"{self.name(arg)}_next = {self.name(result)}")
-        for arg in args:
-            self.put(f"{self.name(arg)} = {self.name(arg)}_next")
-        self.depth -= 1
-        for out, arg in zip(outs, args):
-            self.names[out] = self.names[arg]
-            if arg in self.lanes:
-                self.lanes.add(out)
+    def across(self, stmt: Across) -> None:
+        axis = self.position[stmt.lane]
+        if axis != len(self.open) - 1:
+            raise self.unsupported("a reduction over another than the innermost tile")
+        values = []
+        for value, identity in zip(stmt.values, stmt.identity):
+            neutral = self.neutral(identity, value)
+            values.append(f"tl.where({self.open[axis].mask}, {self.spread(value)}, {neutral})")
+        self.fold(values, stmt, axis)
+
+    def neutral(self, identity: Any, value: Var) -> str:
+        if identity is None:
+            raise self.unsupported("a reduction with no neutral element")
+        return constant(identity, value.dtype)
+
+    def fold(self, blocks: Sequence[str], stmt: Reduce | Across, axis: int) -> None:
+        """Reduces the axis of blocks that have every open axis and it, and adds the initial values."""
+        self.reduces = True
+        helper, result = self.combine_helper(stmt.combine), self.fresh("red")
+        whole = blocks[0] if len(blocks) == 1 else f"({', '.join(blocks)})"
+        keep = ", keep_dims=True" if self.rank > 1 else ""
+        self.put(f"{result} = tl.reduce({whole}, {axis}, {helper}{keep})")
+        count = len(blocks)
+        folded = [result] if count == 1 else [f"{result}[{i}]" for i in range(count)]
+        self.put(f"{result}_all = {helper}({', '.join([*(self.name(v) for v in stmt.init), *folded])})")
+        axes = frozenset(range(len(self.open))) - {axis}
+        if self.rank > 1 and not axes:
+            raise self.unsupported("a reduction of one axis in a kernel with more")
+        for i, out in enumerate(stmt.outs):
+            self.define(out, f"{result}_all" if count == 1 else f"{result}_all[{i}]", axes)
 
     def reduce(self, stmt: Reduce) -> None:
-        if stmt.kind != "vector" or self.mask is not None:
+        if stmt.kind != "vector":
             self.reduce_in_order(stmt)
             return
-        if any(identity is None for identity in stmt.identity):
-            raise UnsupportedError(f"kernel {self.kernel.name}: a reduction with no identity has no Triton form yet")
-        accumulators = [f"acc{len(self.names)}_{i}" for i in range(len(stmt.outs))]
-        for name, identity, out in zip(accumulators, stmt.identity, stmt.outs):
-            self.put(f"{name} = tl.full([BLOCK], {_literal(identity)}, {type_name(out.dtype)})")
-        self.in_blocks(stmt.var, stmt.start, stmt.stop, lambda: self.accumulate(stmt, accumulators))
-        helper = self.combine_helper(stmt.combine)
-        whole = accumulators[0] if len(accumulators) == 1 else f"({', '.join(accumulators)})"
-        result = f"red{len(self.names)}"
-        self.put(f"{result} = tl.reduce({whole}, 0, {helper})")
-        folded = [result] if len(accumulators) == 1 else [f"{result}[{i}]" for i in range(len(accumulators))]
-        inputs = [self.name(v) for v in stmt.init] + folded
-        self.put(f"{result}_all = {helper}({', '.join(inputs)})")
-        for i, out in enumerate(stmt.outs):
-            self.define(out, f"{result}_all" if len(accumulators) == 1 else f"{result}_all[{i}]", False)
+        axis, width = len(self.open), stmt.width or DEFAULT_WIDTH
+        lengths = [*(a.width for a in self.open), width, *[1] * (self.rank - axis - 1)]
+        accumulators = [self.fresh("acc") for _ in stmt.outs]
+        for name, identity, value in zip(accumulators, stmt.identity, stmt.values):
+            neutral = self.neutral(identity, value)
+            self.put(f"{name} = tl.broadcast_to({neutral}, [{', '.join(map(str, lengths))}])")
+        self.blocks(stmt, lambda: self.accumulate(stmt, accumulators))
+        self.fold(accumulators, stmt, axis)
 
-    def accumulate(self, stmt: Reduce, accumulators: list[str]) -> None:
-        self.block_of(stmt.body)
-        for i, value in enumerate(stmt.values):
-            neutral = f"tl.full([BLOCK], {_literal(stmt.identity[i])}, {type_name(value.dtype)})"
-            self.names[stmt.combine.args[i]] = accumulators[i]
-            self.define(
-                stmt.combine.args[len(accumulators) + i], f"tl.where({self.mask}, {self.name(value)}, {neutral})", True
-            )
-        self.lanes.update(stmt.combine.args)
-        self.block_of(stmt.combine.body)
-        for name, result in zip(accumulators, stmt.combine.results):
-            self.put(f"{name} = {self.name(result)}")
-
-    def reduce_in_order(self, stmt: Reduce) -> None:
-        args = stmt.combine.args[: len(stmt.init)]
-
-        def fill() -> tuple[Var, ...]:
-            self.block_of(stmt.body)
-            for arg, value in zip(stmt.combine.args[len(stmt.init) :], stmt.values):
-                self.names[arg] = self.names[value]
-                if value in self.lanes:
-                    self.lanes.add(arg)
-            self.block_of(stmt.combine.body)
-            return stmt.combine.results
-
-        self.serial(stmt.var, (stmt.start, stmt.stop), (stmt.init, args, stmt.outs), fill)
+    def accumulate(self, stmt: Reduce, accumulators: Sequence[str]) -> None:
+        """One block: idle lanes keep what they have."""
+        self.body(stmt.body)
+        count, everywhere, mask = len(accumulators), self.every_axis(), self.open[-1].mask
+        for arg, name in zip(stmt.combine.args, accumulators):
+            self.names[arg], self.axes[arg] = name, everywhere
+        for arg, value in zip(stmt.combine.args[count:], stmt.values):
+            self.names[arg], self.axes[arg] = self.name(value), self.axes_of(value)
+        self.body(stmt.combine.body)
+        for name, result in zip(accumulators, [self.name(r) for r in stmt.combine.results]):
+            self.put(f"{name}_next = tl.where({mask}, {result}, {name})")
+        for name in accumulators:
+            self.put(f"{name} = {name}_next")
 
     def combine_helper(self, region: Region) -> str:
         """A jitted function of the combine region, as tl.reduce wants it."""
         name = f"_combine{len(self.helpers)}"
-        inner = _Emitter(self.kernel, self.block)
+        inner = _Emitter(self.kernel, self.rank)
+        inner.constants = self.constants
         for i, arg in enumerate(region.args):
             inner.names[arg] = f"x{i}"
-        inner.block_of(region.body)
+        inner.body(region.body)
         results = ", ".join(inner.name(r) for r in region.results)
         parameters = ", ".join(f"x{i}" for i in range(len(region.args)))
         body = "\n".join([*inner.lines, f"    return {results}"])
         self.helpers.append(f"@triton.jit\ndef {name}({parameters}):\n{body}")
         return name
 
+    # --- serial loops and branches ---
+    def for_loop(self, stmt: For) -> None:
+        if stmt.kind == "vector":
+            self.blocks(stmt, lambda: self.body(stmt.body))
+            return
+
+        def fill() -> Sequence[Var]:
+            self.body(stmt.body)
+            return stmt.yields
+
+        self.serial(stmt, stmt.args, stmt.init, fill)
+
+    def serial(
+        self, stmt: For | Reduce, args: Sequence[Var], init: Sequence[Var], fill: Callable[[], Sequence[Var]]
+    ) -> None:
+        """A Python loop; carried values are assigned over at its end."""
+        self.carry(args, init)
+        index = self.fresh("i")
+        self.put(f"for {index} in range({self.name(stmt.start)}, {self.name(stmt.stop)}):")
+        self.depth += 1
+        if stmt.start in self.indices:
+            self.indices.add(stmt.var)
+        self.define(stmt.var, f"tl.cast({index}, tl.int64)", frozenset())
+        self.assign(args, fill())
+        self.depth -= 1
+        for out, arg in zip(stmt.outs, args):
+            self.names[out], self.axes[out] = self.names[arg], self.axes[arg]
+
+    def carry(self, args: Sequence[Var], init: Sequence[Var]) -> None:
+        """Variables that a loop assigns over: blocks with every open axis, so that their type stays."""
+        for arg, first in zip(args, init):
+            self.define(arg, self.spread(first), self.every_axis())
+
+    def assign(self, args: Sequence[Var], values: Sequence[Var]) -> None:
+        for arg, value in zip(args, values):
+            self.put(f"{self.name(arg)}_next = {self.spread(value)}")
+        for arg in args:
+            self.put(f"{self.name(arg)} = {self.name(arg)}_next")
+
+    def reduce_in_order(self, stmt: Reduce) -> None:
+        args = stmt.combine.args[: len(stmt.init)]
+
+        def fill() -> Sequence[Var]:
+            self.body(stmt.body)
+            for arg, value in zip(stmt.combine.args[len(stmt.init) :], stmt.values):
+                self.names[arg], self.axes[arg] = self.name(value), self.axes_of(value)
+            self.body(stmt.combine.body)
+            return stmt.combine.results
+
+        self.serial(stmt, args, stmt.init, fill)
+
+    def while_loop(self, stmt: While) -> None:
+        """The test is written twice: before the loop, and at the end of its body."""
+        self.carry(stmt.cond.args, stmt.init)
+        test = self.fresh("test")
+        self.put(f"{test} = {self.test(stmt.cond)}")
+        self.put(f"while {test}:")
+        self.depth += 1
+        for arg, carried in zip(stmt.body.args, stmt.cond.args):
+            self.names[arg], self.axes[arg] = self.names[carried], self.axes[carried]
+        self.body(stmt.body.body)
+        self.assign(stmt.cond.args, stmt.body.results)
+        self.put(f"{test} = {self.test(stmt.cond)}")
+        self.depth -= 1
+        for out, carried in zip(stmt.outs, stmt.cond.args):
+            self.names[out], self.axes[out] = self.names[carried], self.axes[carried]
+
+    def test(self, cond: Region) -> str:
+        self.body(cond.body)
+        if self.axes_of(cond.results[0]):
+            raise self.unsupported("a loop whose lanes end apart")
+        return self.name(cond.results[0])
+
     def if_else(self, stmt: If) -> None:
-        if stmt.outs:
-            raise UnsupportedError(f"kernel {self.kernel.name}: a branch with results has no Triton form yet")
+        """Both branches assign the results, as blocks with every open axis."""
+        if self.axes_of(stmt.cond):
+            raise self.unsupported("a branch whose lanes go apart")
+        results = [self.fresh("chosen") for _ in stmt.outs]
         for word, region in (("if " + self.name(stmt.cond), stmt.then), ("else", stmt.orelse)):
             self.put(word + ":")
             self.depth += 1
-            self.block_of(region.body)
+            self.body(region.body)
+            for name, value in zip(results, region.results):
+                self.put(f"{name} = {self.spread(value)}")
             self.put("pass")
             self.depth -= 1
+        for out, name in zip(stmt.outs, results):
+            self.names[out], self.axes[out] = name, self.every_axis()
 
 
 _EMIT: dict[type, Callable[[_Emitter, Any], None]] = {
@@ -241,24 +400,12 @@ _EMIT: dict[type, Callable[[_Emitter, Any], None]] = {
     Store: _Emitter.store,
     For: _Emitter.for_loop,
     Reduce: _Emitter.reduce,
+    Tile: _Emitter.tile,
+    Across: _Emitter.across,
     If: _Emitter.if_else,
+    While: _Emitter.while_loop,
 }
 
 
 def _pointer(buffer: Buffer) -> str:
     return f"{buffer.role}{buffer.index}"
-
-
-def _storage(buffer: Buffer) -> str:
-    """The element type in memory, as Triton's signatures spell it; pred is a byte."""
-    names = {"pred": "i8", "bf16": "bf16", "f16": "fp16", "f32": "fp32", "f64": "fp64"}
-    name = buffer.dtype.name
-    return names.get(name) or (name.replace("s", "i") if name[0] == "s" else name)
-
-
-def _literal(value: object) -> str:
-    if isinstance(value, bool):
-        return str(int(value))
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return f"float('{value}')"
-    return repr(value)

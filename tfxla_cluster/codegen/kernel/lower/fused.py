@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ....fusion.hero import hero_of
 from ....fusion.moves import MOVES
-from ....fusion.program import analyse, output_instrs
+from ....fusion.program import Program, analyse, output_instrs
 from ....ir.dim import product
 from ....ir.node import Computation, Instr
 from ....ir.opcode import OPCODES as TABLE
 from ....target import Target
+from ..ir import Kernel
 from ..unit import Unit
 from .contraction_fusion import lower_hero
 from .loops import loop_kernel
@@ -58,16 +61,24 @@ def wrap(instr: Instr) -> Computation:
     return Computation(f"{instr.name}_body", tuple(dict.fromkeys(inside)), root)
 
 
-def lower_computation(comp: Computation, name: str) -> Unit:
-    """The unit of a fused computation; UnsupportedError where it is not one loop program."""
+def lower_computation(
+    comp: Computation,
+    name: str,
+    loops: Callable[[Program, str], Kernel] = loop_kernel,
+    reductions: Callable[[Program, str], Unit] = lower_reduction,
+) -> Unit:
+    """The unit of a fused computation; UnsupportedError where it is not one loop program.
+
+    `loops` makes the kernel of a program without reductions, `reductions` the unit of one with.
+    """
     outputs = output_instrs(comp)
     if all(product(o.shape.dims) == 0 for o in outputs):
         return Unit(())
     update = _in_place(comp)
     program = analyse(comp, update)
     if program.levels:
-        return lower_reduction(program, name)
-    kernel = loop_kernel(program, name)
+        return reductions(program, name)
+    kernel = loops(program, name)
     inplace = () if update is None else ((0, int(update.operands[0].attrs["parameter_number"])),)
     return Unit((single_step(program, kernel),), (), inplace)
 

@@ -31,7 +31,7 @@ def staged_unit(program: Program, name: str) -> Unit:
     make_first = _column_parts if minor_kept else _row_parts
     first, parts = make_first(program, f"{name}.parts")
     second = _combine(program, f"{name}.total", parts)
-    dtypes = _dtypes(program)
+    dtypes = accumulator_dtypes(program)
     rows = make("mul", parts, extent_of(program.kept))
     params, temps = operand_refs(program.params), temp_refs(len(dtypes))
     return Unit(
@@ -40,16 +40,16 @@ def staged_unit(program: Program, name: str) -> Unit:
     )
 
 
-def _dtypes(program: Program) -> list[DType]:
+def accumulator_dtypes(program: Program) -> list[DType]:
     """Of each accumulator."""
     return [o.shape.element_type for r in program.levels[0] for o in r.operands[: len(r.operands) // 2]]
 
 
-def _open_parts(program: Program, name: str) -> tuple[Emitter, list[Buffer], list[Var]]:
+def open_parts(program: Program, name: str) -> tuple[Emitter, list[Buffer], list[Var]]:
     """A builder with the parameters as inputs and partial results as outputs; their neutral elements."""
     b = KernelBuilder(name)
     buffers = {p: b.input(p.shape.element_type) for p in program.params}
-    dtypes = _dtypes(program)
+    dtypes = accumulator_dtypes(program)
     outputs = [b.output(d) for d in dtypes]
     neutral = level_identities(program.levels[0])
     return Emitter(b, program, buffers), outputs, [b.const(v, d) for v, d in zip(neutral, dtypes)]
@@ -57,7 +57,7 @@ def _open_parts(program: Program, name: str) -> tuple[Emitter, list[Buffer], lis
 
 def _row_parts(program: Program, name: str) -> tuple[Kernel, Dim]:
     """A task is a part of one row: a block of its innermost loop, or some of its outer rows."""
-    e, outputs, neutral = _open_parts(program, name)
+    e, outputs, neutral = open_parts(program, name)
     b, (kept, reduced) = e.b, row_groups(program)
     reduces = program.levels[0]
     split, inner = ([reduced[-1]], []) if len(reduced) == 1 else (reduced[:-1], [reduced[-1]])
@@ -117,7 +117,7 @@ def _reduce_range(
 
 def _column_parts(program: Program, name: str) -> tuple[Kernel, Dim]:
     """A task is some rows of a tile of columns."""
-    e, outputs, neutral = _open_parts(program, name)
+    e, outputs, neutral = open_parts(program, name)
     b, (kept, reduced) = e.b, row_groups(program)
     columns = column_tiles(kept[-1])
     rows = Blocks(extent_of(program.reduced), max(16, BLOCK // columns.size // 4 * 4))
@@ -139,7 +139,7 @@ def _combine(program: Program, name: str, parts: Dim) -> Kernel:
     """Folds the parts of each row in order (one row: in lanes), then computes the outputs."""
     e, outputs = open_kernel(program, name)
     b, reduces = e.b, program.levels[0]
-    temps = [b.input(d) for d in _dtypes(program)]
+    temps = [b.input(d) for d in accumulator_dtypes(program)]
     kept, _ = row_groups(program)
     _, initial = level_sources(e, reduces)
     first = [e.value(x) for x in initial]

@@ -1,0 +1,107 @@
+"""Triton functions that generated kernels call: those that a text names are put before it."""
+
+from __future__ import annotations
+
+import re
+
+HEAD = """import triton
+import triton.language as tl
+from triton.language.extra.cuda import libdevice
+"""
+
+# Arguments are blocks or scalars of one type unless the text says otherwise.
+HELPERS = {
+    "_divide": '''@triton.jit
+def _divide(x, y, lowest: tl.constexpr):
+    """Signed, toward zero: x / 0 = -1, lowest / -1 = lowest."""
+    unsafe = (y == 0) | ((x == lowest) & (y == -1))
+    quotient = x // tl.where(unsafe, 1, y).to(y.dtype)
+    return tl.where(y == 0, -1, quotient).to(x.dtype)
+''',
+    "_divide_unsigned": '''@triton.jit
+def _divide_unsigned(x, y, ones: tl.constexpr):
+    """x / 0 has all bits set."""
+    quotient = x // tl.where(y == 0, 1, y).to(y.dtype)
+    return tl.where(y == 0, tl.full([], ones, x.dtype), quotient)
+''',
+    "_remainder": '''@triton.jit
+def _remainder(x, y):
+    """Signed, with the sign of x: x % 0 = x; by -1 it is 0, which no machine is asked."""
+    rest = x % tl.where((y == 0) | (y == -1), 1, y).to(y.dtype)
+    return tl.where(y == 0, x, rest)
+''',
+    "_remainder_unsigned": '''@triton.jit
+def _remainder_unsigned(x, y):
+    """x % 0 = x."""
+    return tl.where(y == 0, x, x % tl.where(y == 0, 1, y).to(y.dtype))
+''',
+    "_power": '''@triton.jit
+def _power(x, y, unsigned: tl.constexpr, bits: tl.constexpr):
+    """By squaring, wrapping; `y` read as `unsigned`."""
+    result = tl.full([], 1, x.dtype) + x * 0
+    factor, rest = x, y.to(unsigned, bitcast=True)
+    for _ in tl.static_range(bits):
+        result = tl.where((rest & 1) != 0, result * factor, result)
+        factor = factor * factor
+        rest = rest >> 1
+    return result
+''',
+    "_power_signed": '''@triton.jit
+def _power_signed(x, y, unsigned: tl.constexpr, bits: tl.constexpr):
+    """A negative exponent gives 0 but for the bases 1 and -1."""
+    odd = tl.where((y & 1) != 0, -1, 1).to(x.dtype)
+    inverse = tl.where(x == 1, 1, tl.where(x == -1, odd, 0)).to(x.dtype)
+    return tl.where(y < 0, inverse, _power(x, y, unsigned, bits))
+''',
+    "_saturate": '''@triton.jit
+def _saturate(x, low: tl.constexpr, high: tl.constexpr, beyond: tl.constexpr, to: tl.constexpr):
+    """A float toward zero as an integer of low .. high (`beyond` is high + 1), the nearest outside; NaN is 0."""
+    inside = (x > low) & (x < beyond)
+    whole = tl.where(inside, x, 0.0).to(to)
+    whole = tl.where(x >= beyond, tl.full([], high, to), whole)
+    return tl.where(x <= low, tl.full([], low, to), whole)
+''',
+    "_round_half_away": """@triton.jit
+def _round_half_away(x):
+    whole = libdevice.trunc(x)
+    away = libdevice.copysign(tl.full([], 1.0, x.dtype), x)
+    return tl.where(tl.abs(x - whole) >= 0.5, whole + away, whole)
+""",
+    "_total_order": '''@triton.jit
+def _total_order(bits, most: tl.constexpr):
+    """Integers that order as the floats of these bits do in IEEE totalOrder."""
+    return tl.where(bits < 0, bits ^ most, bits)
+''',
+    "_reduce_precision": '''@triton.jit
+def _reduce_precision(bits, drop: tl.constexpr, mantissas: tl.constexpr, exponent_mask: tl.constexpr,
+                      top: tl.constexpr, bottom: tl.constexpr, sign_mask: tl.constexpr):
+    """Unsigned bits of a float with `drop` bits less of mantissa, to nearest even; exponents above `top` give
+    infinity, those up to `bottom` zero (0: none does). NaN stays."""
+    one = tl.full([], 1, bits.dtype)
+    rounded = bits
+    if drop > 0:
+        last = (bits >> drop) & one
+        rounded = ((bits + last + ((1 << (drop - 1)) - 1)) >> drop) << drop
+    sign = bits & tl.full([], sign_mask, bits.dtype)
+    infinity = tl.full([], exponent_mask, bits.dtype)
+    exponent = (rounded & infinity) >> mantissas
+    result = tl.where(exponent > top, sign | infinity, rounded)
+    if bottom >= 0:
+        result = tl.where(exponent <= bottom, sign, result)
+    nan = (bits & (infinity | ((1 << mantissas) - 1))) > infinity
+    return tl.where(nan, bits, result)
+''',
+}
+_NAME = re.compile(r"\b_[a-z_]+\b")
+
+
+def with_helpers(text: str) -> str:
+    """`text` after the head and the helpers that it calls, directly or not."""
+    needed: dict[str, None] = {}
+    todo = [text]
+    while todo:
+        for name in _NAME.findall(todo.pop()):
+            if name in HELPERS and name not in needed:
+                needed[name] = None
+                todo.append(HELPERS[name].partition("\n")[2].partition("\n")[2])
+    return "\n\n".join([HEAD, *(HELPERS[name] for name in HELPERS if name in needed), text])

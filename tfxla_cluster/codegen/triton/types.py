@@ -1,0 +1,71 @@
+"""Triton's names of element types, and constants of them as source text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...errors import UnsupportedError
+from ...ir.dtype import DTYPES, DType
+
+# dtype -> (type of values in Triton's language, element type of a pointer in its signatures; pred is a byte).
+_NAMES = {
+    "pred": ("tl.int1", "i8"),
+    "s8": ("tl.int8", "i8"),
+    "s16": ("tl.int16", "i16"),
+    "s32": ("tl.int32", "i32"),
+    "s64": ("tl.int64", "i64"),
+    "u8": ("tl.uint8", "u8"),
+    "u16": ("tl.uint16", "u16"),
+    "u32": ("tl.uint32", "u32"),
+    "u64": ("tl.uint64", "u64"),
+    "f16": ("tl.float16", "fp16"),
+    "bf16": ("tl.bfloat16", "bf16"),
+    "f32": ("tl.float32", "fp32"),
+    "f64": ("tl.float64", "fp64"),
+}
+
+
+def has_type(dtype: DType) -> bool:
+    return dtype.name in _NAMES
+
+
+def type_name(dtype: DType) -> str:
+    """Triton's name of an element type; UnsupportedError where it has none."""
+    return _row(dtype)[0]
+
+
+def storage(dtype: DType) -> str:
+    """The element type in memory, as Triton's signatures spell it."""
+    return _row(dtype)[1]
+
+
+def _row(dtype: DType) -> tuple[str, str]:
+    if dtype.name not in _NAMES:
+        raise UnsupportedError(f"{dtype} has no Triton type")
+    return _NAMES[dtype.name]
+
+
+def narrow(dtype: DType) -> bool:
+    """A float that is computed with as f32 and rounded after each operation."""
+    return dtype.is_float and dtype.bits < 32
+
+
+def integer_type(bits: int, signed: bool) -> str:
+    return f"tl.{'' if signed else 'u'}int{bits}"
+
+
+def constant(value: Any, dtype: DType) -> str:
+    """A scalar of `dtype`, every bit as NumPy has it: floats that text loses (-0.0, NaN) by their bits."""
+    name = type_name(dtype)
+    if not dtype.is_float:
+        return f"tl.full([], {int(value)}, {name})"
+    exact = np.asarray(value).astype(dtype.numpy)
+    if narrow(dtype):
+        return f"{constant(float(exact), DTYPES['f32'])}.to({name})"
+    number = float(exact)
+    if not np.isfinite(number) or number == 0 and np.signbit(number):
+        bits = int(exact.view(f"i{dtype.itemsize}"))
+        return f"tl.full([], {bits}, {integer_type(dtype.bits, True)}).to({name}, bitcast=True)"
+    return f"tl.full([], {number!r}, {name})"
