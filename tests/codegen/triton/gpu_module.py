@@ -11,7 +11,8 @@ from tests.codegen.triton import interpreter
 from tfxla_cluster.codegen.kernel.ir import Kernel
 from tfxla_cluster.codegen.kernel.lower import gpu
 from tfxla_cluster.codegen.kernel.unit import UnitCopy, UnitKernel
-from tfxla_cluster.codegen.triton.source import TritonSource, render
+from tfxla_cluster.codegen.triton.source import render
+from tfxla_cluster.codegen.triton.triton_source import TritonSource
 from tfxla_cluster.errors import UnsupportedError
 from tfxla_cluster.fusion import planner
 from tfxla_cluster.ir import dim

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 import ml_dtypes
 import numpy as np
 
-from tfxla_cluster.codegen.triton.source import TritonSource
+from tfxla_cluster.codegen.triton.triton_source import TritonSource
 
 
 def run(

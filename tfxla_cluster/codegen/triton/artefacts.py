@@ -10,7 +10,7 @@ from typing import Any
 
 from ...errors import UnsupportedError
 from ...target import Target
-from .source import TritonSource
+from .triton_source import TritonSource, num_warps
 
 STAGES = ("ttir", "ttgir", "ptx", "cubin")
 
@@ -34,11 +34,6 @@ def load(source: TritonSource) -> dict[str, Any]:
     # Our own generated text, never a file's: nothing read from disk is executed.
     exec(compile(source.text, filename, "exec"), namespace)
     return namespace
-
-
-def num_warps(source: TritonSource) -> int:
-    """Warps of a program, by the size of its largest block: reductions take longer rows a thread."""
-    return max(1, min(16, source.lanes // (512 if source.reduces else 256)))
 
 
 def compile_source(source: TritonSource, target: Target, warps: int = 0) -> dict[str, Any]:

@@ -34,25 +34,11 @@ from ..kernel.ir import (
 from ..kernel.walk import lane_depth, walk
 from .helpers import with_helpers
 from .ops import expression, index_expression
+from .triton_source import TritonSource
 from .types import constant, storage
 
 DEFAULT_WIDTH = 1024  # of vector loops that say none
 _INDEX_OPCODES = ("add", "multiply", "divide", "remainder", "maximum", "minimum")
-
-
-@dataclass(frozen=True, slots=True)
-class TritonSource:
-    """`text` defines the jitted function `function`; its parameters are the input pointers, the output
-    pointers, then the sizes (i64). `pointers`: their types; `sixteens`: the sizes known to be multiples of 16;
-    `lanes`: elements of the largest block; `reduces`: whether a block is reduced."""
-
-    function: str
-    text: str
-    pointers: tuple[str, ...]
-    sizes: int
-    sixteens: tuple[int, ...]
-    lanes: int
-    reduces: bool
 
 
 def render(kernel: Kernel) -> TritonSource:
