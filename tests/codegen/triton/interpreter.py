@@ -28,7 +28,8 @@ def run(
 ) -> list[np.ndarray]:
     """The output arrays (which begin with what `outputs` hold) after `tasks` programs ran."""
     process = _process()
-    assert process.stdin is not None and process.stdout is not None
+    assert process.stdin is not None
+    assert process.stdout is not None
     pickle.dump((source, list(inputs), list(outputs), list(sizes), tasks), process.stdin)
     process.stdin.flush()
     found = pickle.load(process.stdout)

@@ -41,7 +41,7 @@ def test_opcodes_with_no_form_at_all() -> None:
     assert {o for o in ELEMENTWISE if not any(support(o, [d] * 3, d) for d in dtypes)} == MISSING
 
 
-@pytest.mark.parametrize("name,value", [("f32", -0.0), ("f64", -0.0), ("bf16", np.nan), ("f16", -np.inf)])
+@pytest.mark.parametrize(("name", "value"), [("f32", -0.0), ("f64", -0.0), ("bf16", np.nan), ("f16", -np.inf)])
 @pytest.mark.parametrize("negate", [False, True])
 def test_constants_keep_every_bit(name: str, value: float, negate: bool) -> None:
     dtype = DTYPES[name]

@@ -34,6 +34,6 @@ def lane_depth(body: Iterable[Stmt]) -> int:
     """How deep tiles and vector loops nest."""
     deepest = 0
     for stmt in body:
-        own = isinstance(stmt, Tile) or isinstance(stmt, For | Reduce) and stmt.kind == "vector"
+        own = isinstance(stmt, Tile) or (isinstance(stmt, For | Reduce) and stmt.kind == "vector")
         deepest = max([deepest, *(own + lane_depth(inner) for inner in nested(stmt))])
     return deepest

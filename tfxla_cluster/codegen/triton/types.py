@@ -65,7 +65,7 @@ def constant(value: Any, dtype: DType) -> str:
     if narrow(dtype):
         return f"{constant(float(exact), DTYPES['f32'])}.to({name})"
     number = float(exact)
-    if not np.isfinite(number) or number == 0 and np.signbit(number):
+    if not np.isfinite(number) or (number == 0 and np.signbit(number)):
         bits = int(exact.view(f"i{dtype.itemsize}"))
         return f"tl.full([], {bits}, {integer_type(dtype.bits, True)}).to({name}, bitcast=True)"
     return f"tl.full([], {number!r}, {name})"
