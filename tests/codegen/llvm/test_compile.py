@@ -162,7 +162,7 @@ FAR_APART = """
 import ctypes
 from tests.codegen import run_kernel
 from tests.codegen.llvm.test_compile import softmax
-from tfxla_cluster.codegen.llvm.compile import compile_kernel
+from tfxla_cluster.codegen.llvm.object_code import compile_kernel
 from tfxla_cluster.codegen.llvm.loader import Library
 
 target = run_kernel.host_target()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from tests.codegen.run_kernel import Loaded, run
+from tests.codegen.run_kernel import Loaded, interpreted, run
 from tfxla_cluster.codegen.kernel.builder import KernelBuilder
 from tfxla_cluster.codegen.kernel.ir import Buffer, Kernel, Var
 from tfxla_cluster.ir.dim import sym
@@ -268,16 +268,20 @@ def test_loop_with_bounds_of_its_own() -> None:
 
 @pytest.mark.parametrize("opcode", ["divide", "remainder"])
 def test_index_division(opcode: str) -> None:
-    """Indices divide by sizes, a size of 0 harms nothing, and lanes divide as exactly as scalars."""
+    """Indices divide by sizes, a size of 0 counts as 1, and lanes divide as exactly as scalars."""
     b = KernelBuilder("division")
     out = b.output(S64)
     start, n = b.size(M), b.size(N)
     with b.loop(b.index(0), b.index(100), "vector") as i:
-        b.store(out, i, b.op(opcode, b.add(start, i), n))
-    loaded = Loaded(b.finish(1))
+        b.store(out, i, b.op(opcode, b.add(start, i), n, index=True))
+    kernel = b.finish(1)
+    loaded = Loaded(kernel)
     for first, divisor in ((0, 1), (0, 3), (2**31, 7), (2**51, 3), (2**40, 2**33), (2**51 - 50, 2**51), (0, 0)):
-        got = np.zeros(100, np.int64)
-        loaded([], [got], {"m": first, "n": divisor})
+        got, other = np.zeros(100, np.int64), np.zeros(100, np.int64)
+        sizes = {"m": first, "n": divisor}
+        loaded([], [got], sizes)
+        interpreted(kernel, [], [other], sizes)
         index = first + np.arange(100)
-        if divisor:
-            np.testing.assert_array_equal(got, index // divisor if opcode == "divide" else index % divisor)
+        divisor = max(divisor, 1)
+        np.testing.assert_array_equal(got, index // divisor if opcode == "divide" else index % divisor)
+        np.testing.assert_array_equal(other, got)

@@ -35,9 +35,9 @@ class Offsets:
     strided = (lambda b, i, n: b.mul(i, b.index(3)), lambda i, n: 3 * i)
     by_size = (lambda b, i, n: b.mul(i, n), lambda i, n: i * n)
     invariant = (lambda b, i, n: b.index(2), lambda i, n: i * 0 + 2)
-    repeated = (lambda b, i, n: b.op("divide", i, b.index(3)), lambda i, n: i // 3)
-    cyclic = (lambda b, i, n: b.op("remainder", i, b.index(5)), lambda i, n: i % 5)
-    cyclic_size = (lambda b, i, n: b.op("remainder", b.mul(i, b.index(7)), n), lambda i, n: i * 7 % max(n, 1))
+    repeated = (lambda b, i, n: b.quotient(i, b.index(3)), lambda i, n: i // 3)
+    cyclic = (lambda b, i, n: b.remainder(i, b.index(5)), lambda i, n: i % 5)
+    cyclic_size = (lambda b, i, n: b.remainder(b.mul(i, b.index(7)), n), lambda i, n: i * 7 % max(n, 1))
 
 
 OFFSETS = [name for name in vars(Offsets) if not name.startswith("_")]
@@ -89,7 +89,7 @@ def test_masked(dtype: str, kind: str) -> None:
     x, out = b.input(DTYPES[dtype]), b.output(DTYPES[dtype])
     n = b.size(N)
     with b.loop(b.index(0), n, "vector") as i:
-        mask = b.compare(b.op("remainder", i, b.index(3)), b.index(1), "EQ")
+        mask = b.compare(b.remainder(i, b.index(3)), b.index(1), "EQ")
         value = b.load(x, kernel_offset(b, i, n), mask, b.const(1, DTYPES[dtype]))
         b.store(out, i, value, b.compare(i, b.index(4), "NE"))
     loaded = Loaded(b.finish(1))
@@ -121,7 +121,7 @@ def test_nothing_past_the_end_is_touched(dtype: str, heavy: bool) -> None:
     x, out = b.input(DTYPES[dtype]), b.output(DTYPES[dtype])
     n = b.size(N)
     with b.loop(b.index(0), n, "vector") as i:
-        far = b.compare(b.op("remainder", i, b.index(2)), b.index(0), "EQ")
+        far = b.compare(b.remainder(i, b.index(2)), b.index(0), "EQ")
         near = b.load(x, i)
         other = b.load(x, b.add(i, b.op("select", far, b.index(0), b.index(1 << 40))), far, near)
         if heavy and DTYPES[dtype].is_float:

@@ -117,6 +117,14 @@ class KernelBuilder:
             return b
         return a if self._is(b, 1) or self._is(a, 0) else self.op("multiply", a, b)
 
+    def quotient(self, a: Var, b: Var) -> Var:
+        """a // b of indices, as `ir` says."""
+        return self.op("divide", a, b, index=True)
+
+    def remainder(self, a: Var, b: Var) -> Var:
+        """a % b of indices, as `ir` says."""
+        return self.op("remainder", a, b, index=True)
+
     def compare(self, a: Var, b: Var, direction: str) -> Var:
         return self.op("compare", a, b, direction=direction)
 

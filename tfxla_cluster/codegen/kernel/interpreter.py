@@ -92,6 +92,8 @@ class _Interpreter:
 
     def op(self, stmt: Op) -> None:
         args = self.values(stmt.operands)
+        if stmt.attrs.get("index"):
+            args[1] = np.maximum(args[1], 1)
         meaning = MEANINGS.get(stmt.opcode)
         if meaning is None:
             raise UnsupportedError(f"no meaning for {stmt.opcode} on {stmt.operands[0].dtype.name}")

@@ -10,8 +10,9 @@ between a reduction over the lanes (`Across`) and what follows it.
 Index arithmetic is ordinary `Op`s on s64 values. Every extent is a value, usually a `Size` read
 from the sizes given at run time, so that one kernel serves many shapes.
 
-Meaning of an `Op` is that of the HLO instruction of the same opcode (`ir.evaluator`). 'divide' and
-'remainder' on s64 index values are floor division and floor modulo of non-negative numbers.
+Meaning of an `Op` is that of the HLO instruction of the same opcode (`ir.evaluator`). A 'divide' or
+'remainder' with the attribute `index` is of index values: not negative where the result is used, below 2^52,
+and a divisor of 0 (the extent of an empty dimension) counts as 1.
 """
 
 from __future__ import annotations

@@ -20,7 +20,6 @@ from .operand import Reg
 from .texts import Shared, Text
 from .values import Value, combine_strides, registers
 
-_INDEX_OPCODES = ("add", "multiply", "divide", "remainder", "maximum", "minimum")
 _LINEAR_OPCODES = ("add", "subtract", "multiply")
 _SHIFTS = {"add": "add", "subtract": "sub", "multiply": "mul"}
 
@@ -136,24 +135,23 @@ class Emitter:
             value = dtype.numpy.type(stmt.value)
             numbers = (float(value) if dtype.is_float else int(value),)
         parts = tuple(self.asm.literal(kind, n) for n in numbers)
-        self.env[stmt.out] = Value(dtype, parts, index=dtype is S64 and int(stmt.value) >= 0)
+        self.env[stmt.out] = Value(dtype, parts)
 
     def size(self, stmt: Size) -> None:
-        self.env[stmt.out] = Value(S64, (self.sizes[stmt.slot],), index=True)
+        self.env[stmt.out] = Value(S64, (self.sizes[stmt.slot],))
 
     def op(self, stmt: Op) -> None:
         args = [self.env[v] for v in stmt.operands]
-        index = stmt.out.dtype is S64 and stmt.opcode in _INDEX_OPCODES and all(a.index for a in args)
-        self.env[stmt.out] = self._linear(stmt, args, index) or self._elementwise(stmt, args, index)
+        self.env[stmt.out] = self._linear(stmt, args) or self._elementwise(stmt, args)
 
-    def _linear(self, stmt: Op, args: list[Value], index: bool) -> Value | None:
+    def _linear(self, stmt: Op, args: list[Value]) -> Value | None:
         """Index arithmetic that keeps the form base + lane * stride."""
         dtype = stmt.out.dtype
         if not any(a.stride is not None for a in args):
             return None
         if stmt.opcode in _LINEAR_OPCODES and dtype.bits >= 32:
             found = combine_strides(self.asm, stmt.opcode, *args)
-            return Value(dtype, (found[0],), found[1], index) if found else None
+            return Value(dtype, (found[0],), found[1]) if found else None
         if stmt.opcode == "convert" and dtype.is_integer and 32 <= dtype.bits <= args[0].dtype.bits:
             cast = [self._narrow(r, register_type(dtype)) for r in (args[0].parts[0], args[0].stride)]
             return Value(dtype, (cast[0],), cast[1])
@@ -165,16 +163,16 @@ class Emitter:
             return self.asm.literal(kind, reg.value)
         return self.asm.cast("trunc", reg, kind)
 
-    def _elementwise(self, stmt: Op, args: list[Value], index: bool) -> Value:
+    def _elementwise(self, stmt: Op, args: list[Value]) -> Value:
         dtype = stmt.out.dtype
-        if index and stmt.opcode in ("divide", "remainder"):
+        if stmt.attrs.get("index"):
             a, b = (registers(self.asm, v, self.width)[0] for v in args)
-            return Value(dtype, (ops.index_division(self.asm, stmt.opcode, a, b),), index=True)
+            return Value(dtype, (ops.index_division(self.asm, stmt.opcode, a, b),))
         operands = [ops.Operands(a.dtype, registers(self.asm, a, self.width)) for a in args]
         parts = ops.emit(self.asm, stmt.opcode, stmt.attrs, operands, dtype)
         if stmt.opcode not in ops.EXACT:
             parts = tuple(round_to(self.asm, dtype, p) for p in parts)
-        return Value(dtype, parts, index=index)
+        return Value(dtype, parts)
 
     def load(self, stmt: Load) -> None:
         self.env[stmt.out] = emit_load(self, stmt)
@@ -203,7 +201,7 @@ class Emitter:
             for slot in range(len(self.kernel.sizes))
         ]
         loop = asm.begin_loop(begin)
-        self.env[self.kernel.task] = Value(S64, (loop.index,), index=True)
+        self.env[self.kernel.task] = Value(S64, (loop.index,))
         self.block(self.kernel.body)
         asm.end_loop(loop, end, 1)
         if self._fence:

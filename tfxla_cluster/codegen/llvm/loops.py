@@ -40,7 +40,7 @@ def _serial_for(e: Emitter, stmt: For) -> None:
     wide = [e.width > 1 and v in e.varying for v in stmt.args]
     init = _flatten(e, stmt.init, wide)
     loop = e.asm.begin_loop(e.scalar(stmt.start), init)
-    e.env[stmt.var] = Value(S64, (loop.index,), index=e.env[stmt.start].index)
+    e.env[stmt.var] = Value(S64, (loop.index,))
     _bind(e, stmt.args, loop.args)
     e.block(stmt.body)
     outs = e.asm.end_loop(loop, e.scalar(stmt.stop), 1, _flatten(e, stmt.yields, wide))
@@ -69,13 +69,13 @@ def _vector_for(e: Emitter, stmt: For) -> None:
     else:
         whole = start + (_extent(e, start, stop) & -width)
         loop = e.asm.begin_loop(start)
-        _lane_index(e, stmt.var, loop.index, e.env[stmt.start].index)
+        _lane_index(e, stmt.var, loop.index)
         with e.lanes(width):
             e.block(stmt.body)
         e.asm.end_loop(loop, whole, width)
         left = e.asm.cmp("slt", whole, stop)
         e.asm.begin_branch()
-        _lane_index(e, stmt.var, whole, e.env[stmt.start].index)
+        _lane_index(e, stmt.var, whole)
         with e.lanes(width, stop - whole):
             e.block(stmt.body)
         e.asm.branch(left, e.asm.end_branch(), ())
@@ -86,7 +86,7 @@ def _masked_for(e: Emitter, stmt: For, width: int, start: Reg, stop: Reg) -> Non
     passes = e.asm.begin_loop(e.asm.literal("i64", 0))
     span = _span(e, passes.index, start, stop, width)
     loop = e.asm.begin_loop(span.start)
-    _lane_index(e, stmt.var, loop.index, e.env[stmt.start].index)
+    _lane_index(e, stmt.var, loop.index)
     with e.lanes(width, span.count, span.full):
         e.block(stmt.body)
     e.asm.end_loop(loop, span.stop, width)
@@ -116,8 +116,8 @@ def _extent(e: Emitter, start: Reg, stop: Reg) -> Reg:
     return e.asm.intrinsic("llvm.smax", stop - start, 0)
 
 
-def _lane_index(e: Emitter, var: Var, first: Reg, index: bool) -> None:
-    e.env[var] = Value(S64, (first,), e.asm.literal("i64", 1), index)
+def _lane_index(e: Emitter, var: Var, first: Reg) -> None:
+    e.env[var] = Value(S64, (first,), e.asm.literal("i64", 1))
 
 
 def lane_mask(e: Emitter, count: Reg, width: int) -> Reg:
@@ -144,7 +144,7 @@ def _serial_reduce(e: Emitter, stmt: Reduce) -> None:
     wide = [e.width > 1 and v in e.varying for v in stmt.combine.args[:count]]
     init = _flatten(e, stmt.init, wide)
     loop = e.asm.begin_loop(e.scalar(stmt.start), init)
-    e.env[stmt.var] = Value(S64, (loop.index,), index=e.env[stmt.start].index)
+    e.env[stmt.var] = Value(S64, (loop.index,))
     e.block(stmt.body)
     _bind(e, stmt.combine.args[:count], loop.args)
     _step(e, stmt)
@@ -232,7 +232,7 @@ def _fresh(e: Emitter, index: Reg, start: Reg, known: bool) -> Reg | None:
 
 def _accumulate(e: Emitter, stmt: Reduce, index: Reg, accumulators: Sequence[Reg], fresh: Reg | None) -> list[Reg]:
     """One register of iterations from `index` on, folded into the accumulators."""
-    _lane_index(e, stmt.var, index, e.env[stmt.start].index)
+    _lane_index(e, stmt.var, index)
     e.block(stmt.body)
     _bind(e, stmt.combine.args[: len(stmt.outs)], accumulators)
     _step(e, stmt)

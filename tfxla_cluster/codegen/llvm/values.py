@@ -14,14 +14,12 @@ class Value:
     """What a `Var` is: `parts` holds one register, or two for a complex number.
 
     With a `stride`, lane l of the value is `parts[0] + l * stride`, both scalars (an index that moves with
-    the vector loop). `index` says that the value is a non-negative index: a size, a loop variable, or
-    a sum, product, quotient or remainder of those.
+    the vector loop).
     """
 
     dtype: DType
     parts: tuple[Reg, ...]
     stride: Reg | None = None
-    index: bool = False
 
     @property
     def varying(self) -> bool:

@@ -88,7 +88,7 @@ def _in_fours(e: Emitter, rows: tuple[Var, Var], fold: Callable[[Sequence[Var]],
     """Calls `fold` with UNROLL row numbers at a time, then one at a time."""
     b, (start, stop) = e.b, rows
     size = b.index(UNROLL)
-    whole = b.op("divide", b.op("subtract", stop, start), size)
+    whole = b.quotient(b.op("subtract", stop, start), size)
     with b.loop(b.index(0), whole) as quad:
         base = b.add(start, b.mul(quad, size))
         fold([b.add(base, b.index(n)) for n in range(UNROLL)])

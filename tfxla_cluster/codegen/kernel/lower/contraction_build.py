@@ -139,8 +139,8 @@ def _pack_panels(
     """Copy columns `cols` (whole panels from a panel's start on) of depths `depth` to
     target[base + (j // width) * stride + k * width + j % width]; zeros fill the last panel."""
     b, side, width = p.b, plan.c.rhs, p.b.index(plan.panel)
-    first = b.op("divide", cols.start, width)
-    last = b.op("divide", b.add(cols.stop, b.index(plan.panel - 1)), width)
+    first = b.quotient(cols.start, width)
+    last = b.quotient(b.add(cols.stop, b.index(plan.panel - 1)), width)
 
     def panel(j: Var) -> tuple[Span, Var]:
         start = b.mul(j, width)
@@ -182,7 +182,7 @@ def _pad_panel(
             b.store(target, b.add(start, b.add(b.mul(k, width), i)), b.const(0, plan.c.dtype))
         return ()
 
-    b.cond(b.compare(b.op("remainder", cols.stop, width), b.index(0), "EQ"), lambda: (), pad)
+    b.cond(b.compare(b.remainder(cols.stop, width), b.index(0), "EQ"), lambda: (), pad)
 
 
 def _extent(p: Ports, span: Span) -> Var:
@@ -300,12 +300,12 @@ def _rhs_block(
         return plain.buffer, plain.at(b, depth.start, cols.start), plain.stride
     if packed is None:
         stride = b.mul(b.size(plan.extents[3]), width)
-        panel = b.add(b.mul(g_flat, b.size(plan.panels)), b.op("divide", cols.start, width))
+        panel = b.add(b.mul(g_flat, b.size(plan.panels)), b.quotient(cols.start, width))
         offset = b.add(b.mul(panel, stride), b.mul(depth.start, width))
         return p.read("temp", 0, c.dtype), offset, stride
     stride = b.index(plan.panel * plan.most_depth)
     # The panels of the block begin at offset 0 of the scratch.
-    first = b.op("add", b.mul(b.op("divide", cols.start, width), stride), b.mul(depth.start, width))
+    first = b.op("add", b.mul(b.quotient(cols.start, width), stride), b.mul(depth.start, width))
     _pack_panels(plan, p, g, cols, depth, packed, subtract(b, b.index(0), first), stride)
     return packed, b.index(0), stride
 

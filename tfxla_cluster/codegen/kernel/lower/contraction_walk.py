@@ -47,8 +47,8 @@ def segments(b: KernelBuilder, span: Span, body: Callable[[Index, Var, Var, Var]
         body((zero,) * len(outer_dims), span.start, span.stop, subtract(b, zero, span.start))
         return
     extent = b.size(span.dims[-1])
-    first = b.op("divide", span.start, extent)
-    last = b.op("divide", b.add(span.stop, b.size(make("add", span.dims[-1], -1))), extent)
+    first = b.quotient(span.start, extent)
+    last = b.quotient(b.add(span.stop, b.size(make("add", span.dims[-1], -1))), extent)
     with b.loop(first, last) as s:
         begin = b.mul(s, extent)
         low = maximum(b, subtract(b, span.start, begin), zero)

@@ -362,7 +362,7 @@ def _range(p: Ports, position: Var, size: Dim, coefficient: int, run: Dim) -> tu
         if coefficient == 1:
             return b.mul(distance, b.size(run))
         up = maximum(b, b.add(distance, b.index(coefficient - 1)), b.index(0))
-        return b.mul(b.op("divide", up, b.index(coefficient)), b.size(run))
+        return b.mul(b.quotient(up, b.index(coefficient)), b.size(run))
 
     return bound(b.op("subtract", b.index(0), position)), bound(b.op("subtract", b.size(size), position))
 

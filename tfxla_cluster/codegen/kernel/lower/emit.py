@@ -121,9 +121,9 @@ class Emitter:
     def _computed(self, atom: Computed) -> Var:
         b, value = self.b, self.number(atom.seq)
         if atom.kind == "quotient":
-            return b.op("divide", value, b.size(atom.offset))
+            return b.quotient(value, b.size(atom.offset))
         if atom.kind == "remainder":
-            return b.op("remainder", value, b.size(atom.offset))
+            return b.remainder(value, b.size(atom.offset))
         if atom.kind == "affine":
             return b.add(b.mul(value, b.index(atom.scale)), self._dim(atom.offset))
         assert atom.start is not None
@@ -155,7 +155,7 @@ class Emitter:
                 tests.append(b.compare(value, self._dim(cond.high), "LT"))
             if cond.step != 1:
                 shifted = value if low is None else b.op("subtract", value, low)
-                rest = b.op("remainder", shifted, b.index(cond.step))
+                rest = b.remainder(shifted, b.index(cond.step))
                 tests.append(b.compare(rest, b.index(0), "EQ"))
         return all_of(b, tests)
 

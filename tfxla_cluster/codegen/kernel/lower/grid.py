@@ -75,5 +75,5 @@ def outer_task(e: Emitter, outer: Sequence[Group], blocks: Blocks, task: Var) ->
     if count == 1:
         return 1, task
     b = e.b
-    bind_rows(e, outer, b.op("divide", task, b.size(blocks.count)))
-    return count, b.op("remainder", task, b.size(blocks.count))
+    bind_rows(e, outer, b.quotient(task, b.size(blocks.count)))
+    return count, b.remainder(task, b.size(blocks.count))

@@ -136,7 +136,7 @@ def _insertion_runs(
     with b.loop(first, stop) as i:
         values = line.load(sources, i)
         keys = [v if used else b.const(0, v.dtype) for v, used in zip(values, line.form.keys)]
-        into_run = b.op("remainder", b.op("subtract", i, first), b.index(RUN))
+        into_run = b.remainder(b.op("subtract", i, first), b.index(RUN))
         low = b.op("subtract", i, into_run)
 
         def before(j: Var, keys: list[Var] = keys, low: Var = low) -> Var:
@@ -159,7 +159,7 @@ def _merge_pass(
     """Merge neighbouring runs of `width` elements of [first, stop) from one set of buffers to the other."""
     first, stop = span
     pair = b.mul(width, b.index(2))
-    count = b.op("divide", b.add(b.op("subtract", stop, first), b.op("subtract", pair, b.index(1))), pair)
+    count = b.quotient(b.add(b.op("subtract", stop, first), b.op("subtract", pair, b.index(1))), pair)
     with b.loop(b.index(0), count) as number:
         low = b.add(first, b.mul(number, pair))
         middle = b.op("minimum", b.add(low, width), stop)

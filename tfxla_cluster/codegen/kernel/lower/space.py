@@ -17,9 +17,9 @@ def delinearize(b: KernelBuilder, flat: Var, dims: Sequence[Dim]) -> list[Var]:
         if dim == 1:
             index.append(b.index(0))
             continue
-        index.append(flat if last else b.op("remainder", flat, b.size(dim)))
+        index.append(flat if last else b.remainder(flat, b.size(dim)))
         if not last:
-            flat = b.op("divide", flat, b.size(dim))
+            flat = b.quotient(flat, b.size(dim))
     return index[::-1]
 
 

@@ -80,9 +80,9 @@ def _row_and_part(e: Emitter, kept: Sequence[Group], parts: Dim) -> tuple[Var, V
     b = e.b
     if not kept:
         return b.index(0), b.task
-    row = b.op("divide", b.task, b.size(parts))
+    row = b.quotient(b.task, b.size(parts))
     bind_rows(e, kept, row)
-    return row, b.op("remainder", b.task, b.size(parts))
+    return row, b.remainder(b.task, b.size(parts))
 
 
 def _reduce_range(
@@ -122,8 +122,8 @@ def _column_parts(program: Program, name: str) -> tuple[Kernel, Dim]:
     columns = column_tiles(kept[-1])
     rows = Blocks(extent_of(program.reduced), max(16, BLOCK // columns.size // 4 * 4))
     tiles = make("mul", product(map(extent, kept[:-1])), columns.count)
-    part = b.op("divide", b.task, b.size(tiles))
-    _, tile = outer_task(e, kept[:-1], columns, b.op("remainder", b.task, b.size(tiles)))
+    part = b.quotient(b.task, b.size(tiles))
+    _, tile = outer_task(e, kept[:-1], columns, b.remainder(b.task, b.size(tiles)))
     totals = accumulate(e, program.levels[0], reduced, kept[-1], columns, tile, rows.bounds(b, part), neutral)
     start, stop = columns.bounds(b, tile)
     with b.loop(start, stop, "vector") as i:

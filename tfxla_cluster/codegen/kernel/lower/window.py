@@ -40,8 +40,8 @@ def coordinate(b: KernelBuilder, dim: WindowDim, extent: Dim, out: Var, tap: Var
         # Floor division of non-negative numbers only: the lower bound is tested beside it.
         safe = b.op("maximum", at, b.index(0))
         tests.append(b.compare(at, b.index(0), "GE"))
-        tests.append(b.compare(b.op("remainder", safe, step), b.index(0), "EQ"))
-        at = b.op("divide", safe, step)
+        tests.append(b.compare(b.remainder(safe, step), b.index(0), "EQ"))
+        at = b.quotient(safe, step)
         tests.append(b.compare(at, b.size(extent), "LT"))
     elif dim.pad_low > 0 or dim.pad_high > 0:
         tests.append(inside(b, at, extent))
