@@ -16,13 +16,13 @@ from tests.test_compiler_cases import REFUSED
 from tfxla_cluster.codegen.kernel import interpreter
 from tfxla_cluster.codegen.kernel.builder import KernelBuilder
 from tfxla_cluster.codegen.kernel.ir import Product
-from tfxla_cluster.compiler import fuse, optimise
-from tfxla_cluster.dump import sink
 from tfxla_cluster.errors import InternalError, UnsupportedError
+from tfxla_cluster.fusion import planner
 from tfxla_cluster.ir import text
 from tfxla_cluster.ir.dtype import DTYPES, F32, PRED, S32, S64, DType
 from tfxla_cluster.ir.evaluator import Evaluator
 from tfxla_cluster.ir.node import Instr, Module
+from tfxla_cluster.passes import pipeline, pipelines
 from tfxla_cluster.runtime.plan_builder import unit_instructions
 
 
@@ -53,9 +53,9 @@ def flat(value: Any) -> list[Any]:
 
 def check(module: Module, args: list[np.ndarray], ulps: int) -> None:
     """The module's kernels, fused and not, agree with the evaluator."""
-    dump, target = sink.current().module("case"), run_kernel.host_target()
-    optimised = optimise(module, target, dump)
-    for each in (optimised, fuse(optimised, target, dump)):
+    target = run_kernel.host_target()
+    optimised = pipeline.run(module, "optimize", pipelines.optimize(target))
+    for each in (optimised, planner.fuse(optimised, target, lambda decision: None)):
         checker = UnitChecker(each, ulps)
         checker.run(each.entry, args)
         assert checker.checked or not checker.units
