@@ -143,6 +143,7 @@ class Service:
             module=request.name,
             cluster=request.name,
             what=request.kind,
+            device=request.device,
             guards=list(request.guards),
             inputs=list(request.inputs),
             key=cache_key_text(key),

@@ -156,6 +156,7 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
             "kernels": "Steps of its plan that run code.",
             "native": "Of those, the ones that run native code.",
             "what": "'cluster' or 'must'.",
+            "device": "TensorFlow's device type that it is for.",
             "inputs": "List: what each HLO parameter is, in words.",
             "key": "Key text of the cache.",
         },

@@ -17,6 +17,7 @@ class CompileRequest:
     name: of the TensorFlow function or cluster, for dumps and messages. kind: 'must' (a jit_compile
     function) or 'cluster'. inputs: what each HLO parameter is, in words ("argument 'x'", "variable 'w'").
     lines: TF node -> the user's `file:line`. guards: named conditions of this compilation, for the trace.
+    device: the TensorFlow device type that the executable is for, one of tf.devices.BACKENDS.
     """
 
     name: str
@@ -24,6 +25,7 @@ class CompileRequest:
     inputs: tuple[str, ...] = ()
     lines: Mapping[str, str] = field(default_factory=dict)
     guards: tuple[str, ...] = ()
+    device: str = "CPU"
 
 
 class Loaded(Protocol):

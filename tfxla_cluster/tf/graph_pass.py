@@ -16,7 +16,7 @@ from .. import flags, trace
 from ..counters import add as count
 from ..decision import Decision
 from ..tf2xla import sources
-from . import grappler_plugin
+from . import devices, grappler_plugin
 from .clustering import cluster_checks, cluster_program, coverage, graph_dumps, support
 from .clustering.cluster_program import fallen_back, make_program
 from .clustering.encapsulate import ClusterFunction, encapsulate
@@ -35,7 +35,7 @@ def enable() -> None:
     """Cluster what TensorFlow instantiates from now on; functions that ran before are instantiated anew."""
     ensure_registered()
     HOOK.on_removed = _forget
-    whole_loops.install(lambda: Options.from_flags().global_jit)
+    whole_loops.install(lambda device: Options.from_flags().global_jit and bool(devices.decide(device)))
     grappler_plugin.enable(transform)
 
 
@@ -65,16 +65,18 @@ def transform(
 def replace_must_compile_calls(graph_def: graph_pb2.GraphDef) -> graph_pb2.GraphDef | None:
     """A copy in which calls of must-compile functions run natively; None where there is none."""
     library = {f.signature.name: f for f in graph_def.library.function}
-    if not any(nested.is_must_compile_call(node, library.get) for node in graph_def.node):
+    calls = [i for i, node in enumerate(graph_def.node) if nested.is_must_compile_call(node, library.get)]
+    placed = {i: nested.placed(graph_def.node[i], graph_def) for i in calls}
+    calls = [i for i in calls if placed[i] or not nested.leave(graph_def.node[i], placed[i].reason)]
+    if not calls:
         return None
     copy = graph_pb2.GraphDef()
     copy.CopyFrom(graph_def)
-    for node in copy.node:
-        if nested.is_must_compile_call(node, library.get):
-            for function in nested.rewrite(node, library.get):
-                if function.signature.name not in library:
-                    library[function.signature.name] = function
-                    copy.library.function.append(function)
+    for i in calls:
+        for function in nested.rewrite(copy.node[i], library.get, placed[i]):
+            if function.signature.name not in library:
+                library[function.signature.name] = function
+                copy.library.function.append(function)
     return copy
 
 
@@ -174,6 +176,8 @@ def report(original: graph_pb2.GraphDef, graph_def: graph_pb2.GraphDef, graph: G
     """Counters, trace records and graph files of one clustering. `graph` views `graph_def`."""
     count("functions")
     count("clusters", len(clustering.clusters))
+    for reason in {d.reason for i, d in clustering.decisions.items() if d.rule == "device" and graph.nodes[i].device}:
+        devices.say_left(reason)
     worth_a_file = bool(clustering.clusters or left_out(graph, clustering) or flags.get("tf_xla_clustering_debug"))
     name = graph_dumps.write(original, graph_def, graph, clustering) if worth_a_file and graph_dumps.wanted() else ""
     if trace.wants("cluster") or trace.wants("unclustered"):

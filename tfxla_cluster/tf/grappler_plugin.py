@@ -7,18 +7,21 @@ unregistering: while nobody is subscribed the callback says "no change".
 
 While enabled, `FunctionCallOptions.as_attrs` gives function calls a config of their own: TensorFlow then instantiates
 them anew (functions that ran before are covered, no retracing) with those grappler passes off that
-would fuse or fold ops into forms the bridge has no kernel for. It works for running threads too, whose
-options TensorFlow caches.
+would fuse or fold ops into forms the bridge has no kernel for; where the call may lie on a device without a backend
+they stay on. It works for running threads too, whose options TensorFlow caches.
+
+Grappler asks the plugins of those device types that a graph is placed on, so one is registered for each type.
 """
 
 from __future__ import annotations
 
 import _thread
 import ctypes
+import functools
 import os
 import threading
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 import tensorflow as tf
@@ -28,6 +31,7 @@ from tensorflow.python.eager import context
 
 from .. import bugs, flags, trace
 from ..errors import VersionError
+from . import devices
 
 Transform = Callable[[graph_pb2.GraphDef, frozenset[str], frozenset[str]], "graph_pb2.GraphDef | None"]
 """(graph with its library, names to keep, those of them that are only fetched) -> new graph, None for no change."""
@@ -41,6 +45,8 @@ _AGAIN_S = 0.05
 _OFF = rewriter_config_pb2.RewriterConfig.OFF
 _PASSES_OFF = ("remapping", "layout_optimizer", "arithmetic_optimization", "shape_optimization", "constant_folding")
 _TRISTATES = 19
+# A second plugin of a type would end the process: other builds of TensorFlow leave GPUs to plugins of their vendors.
+_DEVICE_TYPES = ("CPU", "GPU") if tf.test.is_built_with_gpu_support() else ("CPU",)
 CLUSTERING_FLAGS = (
     "tf_xla_auto_jit",
     "tf_xla_cpu_global_jit",
@@ -119,22 +125,29 @@ class _Plugin:
         self.framework.TF_NewStatus.restype = ctypes.c_void_p
         self.framework.TF_DeleteStatus.argtypes = [ctypes.c_void_p]
         self.transform: Transform | None = None
-        self._init, self._optimize, self._yes = _INIT(self._fill), _OPTIMIZE(self._on_graph), _YES(lambda this: True)
+        self._yes = _YES(lambda this: True)
+        self._callbacks: list[Any] = []
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
-        self._register()
+        for position, device_type in enumerate(_DEVICE_TYPES):
+            self._register(device_type, _DEVICE_TYPES[:position])
 
-    def _register(self) -> None:
+    def _register(self, device_type: str, before: tuple[str, ...]) -> None:
+        """For graphs with nodes on `device_type` and none on the types `before`, which have a plugin too."""
         try:
             register = getattr(self.cc, _SYMBOL)
         except AttributeError:
             raise VersionError(
                 "this TensorFlow does not export grappler's InitGraphPlugin", "Install tensorflow>=2.21,<2.22"
             ) from None
-        self._ask_for_library()
+        if not before:
+            self._ask_for_library()
+        optimize = _OPTIMIZE(functools.partial(self._on_graph, before))
+        init = _INIT(functools.partial(self._fill, device_type, optimize))
+        self._callbacks += [optimize, init]
         register.restype = None
         register.argtypes = [ctypes.c_void_p, _INIT]
         status = (ctypes.c_int64 * 2)()  # absl::Status, returned through a hidden first argument
-        register(ctypes.addressof(status), self._init)
+        register(ctypes.addressof(status), init)
 
     def _ask_for_library(self) -> None:
         """Let plugins see and extend the graph's function library.
@@ -159,23 +172,26 @@ class _Plugin:
         slots[found[0]] = ctypes.cast(self._yes, ctypes.c_void_p).value
         self.libc.mprotect(ctypes.c_void_p(start), size, readable)
 
-    def _fill(self, registration: Any, status: int) -> None:
+    def _fill(self, device_type: str, optimize: Any, registration: Any, status: int) -> None:
         params = registration.contents
         params.struct_size = ctypes.sizeof(_Registration)
-        params.device_type = b"CPU"
+        params.device_type = device_type.encode()
         params.configs.contents.struct_size = ctypes.sizeof(_Configs)
         optimizer = params.optimizer.contents
         optimizer.struct_size = ctypes.sizeof(_Optimizer)
-        optimizer.optimize = ctypes.cast(self._optimize, ctypes.c_void_p).value
+        optimizer.optimize = ctypes.cast(optimize, ctypes.c_void_p).value
 
-    def _on_graph(self, optimizer: int, source: Any, item: int, target: Any, status: int) -> None:
+    def _on_graph(
+        self, before: tuple[str, ...], optimizer: int, source: Any, item: int, target: Any, status: int
+    ) -> None:
         """TensorFlow's call, on any thread. No exception may leave: the original graph then runs, and it is said."""
         if self.transform is None:
             self.framework.TF_SetStatus(status, _ABORTED, b"tfxla_cluster is not enabled")
             return
         try:
-            data = ctypes.string_at(source.contents.data, source.contents.length)
-            changed = self.transform(graph_pb2.GraphDef.FromString(data), *self._preserved(item))
+            graph = graph_pb2.GraphDef.FromString(ctypes.string_at(source.contents.data, source.contents.length))
+            asked_before = any(devices.place_of(node.device).type in before for node in graph.node) if before else False
+            changed = None if asked_before else self.transform(graph, *self._preserved(item))
         except KeyboardInterrupt:  # again, once the main thread has left this call
             threading.Timer(_AGAIN_S, _thread.interrupt_main).start()
             changed = None
@@ -282,17 +298,19 @@ class _Options:
     @classmethod
     def suffix(cls) -> bytes:
         """A serialised ConfigProto to append: protos merge when their bytes are joined."""
-        key = tuple(map(flags.get, CLUSTERING_FLAGS))
+        ours = not devices.has_missing() or bool(devices.decide(context.context().device_name or ""))
+        key = (ours, *map(flags.get, CLUSTERING_FLAGS))
         if key not in cls.suffixes:
-            cls.suffixes[key] = call_config(zlib.crc32(repr(key).encode())).SerializeToString()
+            version = zlib.crc32(repr(key[1:]).encode())
+            cls.suffixes[key] = call_config(version, _PASSES_OFF if ours else ()).SerializeToString()
         return cls.suffixes[key]
 
 
-def call_config(version: int) -> config_pb2.ConfigProto:
-    """What function calls get while enabled; `version` tells apart calls under different flags."""
+def call_config(version: int, off: Iterable[str]) -> config_pb2.ConfigProto:
+    """What function calls get while enabled; `version` tells apart calls under different flags. `off`: passes."""
     config = config_pb2.ConfigProto()
     rewrite = config.graph_options.rewrite_options
-    for name in _PASSES_OFF:
+    for name in off:
         setattr(rewrite, name, _OFF)
     rewrite.use_plugin_optimizers = rewriter_config_pb2.RewriterConfig.ON
     rewrite.min_graph_nodes = -1

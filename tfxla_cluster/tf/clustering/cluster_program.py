@@ -43,7 +43,9 @@ def make_program(function: ClusterFunction) -> Program:
     def compile(inputs: list[InputView]) -> Entry:
         try:
             with registered(function):
-                return function_compiler.compile_function(interface, inputs, "cluster", function.name, lines())
+                return function_compiler.compile_function(
+                    interface, inputs, "cluster", function.name, lines(), function.device
+                )
         except UnsupportedError as error:
             fallen_back(function.name, str(error))
             raise

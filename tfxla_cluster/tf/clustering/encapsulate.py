@@ -15,6 +15,7 @@ from typing import Protocol
 
 from tensorflow.core.framework import function_pb2, graph_pb2, types_pb2
 
+from ..devices import HOST, place_of
 from ..graph import view as graphs
 from ..graph.view import Graph, NodeDef
 from .copied_constants import is_copied, waits_for
@@ -28,7 +29,7 @@ class ClusterFunction:
     """A cluster as a function. `constants`: positions of arguments whose values compiling needs.
 
     `library`: the functions that its nodes call, directly or not. `nodes`: names of the nodes in it, as the graph
-    has them.
+    has them. `device`: the device type that all of them are placed on.
     """
 
     name: str
@@ -38,6 +39,7 @@ class ClusterFunction:
     constants: tuple[int, ...]
     nodes: list[str]
     library: dict[str, function_pb2.FunctionDef] = field(default_factory=dict)
+    device: str = HOST
 
 
 class Program(Protocol):
@@ -191,6 +193,7 @@ def cluster_function(
         tuple(k for k, source in enumerate(inputs) if source in cluster.constants),
         [graph.nodes[i].name for i in cluster.members],
         library,
+        place_of(graph.nodes[cluster.members[0]].device).target,
     )
 
 

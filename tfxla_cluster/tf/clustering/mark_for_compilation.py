@@ -16,10 +16,10 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from tensorflow.python.eager import context
-from tensorflow.python.framework import device as tf_device
 
 from ... import flags
 from ...decision import Decision, no
+from .. import devices
 from ..graph import deadness
 from ..graph import view as graphs
 from ..graph.op_groups import SHAPE_OPS
@@ -266,17 +266,15 @@ def _colours(graph: Graph, order: list[int], decisions: dict[int, Decision], opt
         node = graph.nodes[i]
         if node.op == "Const" or i in decisions:
             continue
-        key = (device_of(node), attr(node, scope_attr), conditions[i] if conditions else None)
+        key = (_place(node), attr(node, scope_attr), conditions[i] if conditions else None)
         colours[i] = numbers.setdefault(key, len(numbers))
     return colours
 
 
-def device_of(node: graphs.NodeDef) -> tuple[str, int]:
-    """(type, index) of the node's device; no device counts as CPU 0."""
-    if not node.device:
-        return "CPU", 0
-    spec = tf_device.DeviceSpec.from_string(node.device)
-    return spec.device_type or "CPU", spec.device_index or 0
+def _place(node: graphs.NodeDef) -> tuple[str, int]:
+    """(type, index) of a candidate's device, which is a local one; no device counts as CPU 0."""
+    place = devices.place_of(node.device)
+    return place.target, place.number
 
 
 @dataclass(frozen=True)

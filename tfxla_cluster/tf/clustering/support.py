@@ -16,6 +16,7 @@ from tensorflow.python.eager import context
 from tensorflow.python.framework import dtypes, errors_impl, kernels, op_def_registry
 
 from ...decision import YES, Decision, no
+from .. import devices
 from ..graph import view as graphs
 from ..graph.op_groups import GROUPS
 from ..graph.view import NodeDef, attr
@@ -215,7 +216,7 @@ class Checker:
     def node(self, node: NodeDef) -> Decision:
         """May this node be compiled?"""
         decision = self._by_name(node, called=False)
-        return decision and self._by_type(node) and self._by_callees(node, 0)
+        return decision and devices.decide(node.device) and self._by_type(node) and self._by_callees(node, 0)
 
     def _by_name(self, node: NodeDef, called: bool) -> Decision:
         if attr(node, "_XlaCompile") is False and self.auto:
@@ -271,7 +272,9 @@ class Checker:
         for node in fdef.node_def:
             decision = self._by_name(node, called=True)
             if decision or decision.rule == "argument":
-                decision = self._by_type(node) and self._by_callees(node, depth)
+                # Without a device of its own it runs where the call does.
+                placed = devices.decide(node.device) if node.device else YES
+                decision = placed and self._by_type(node) and self._by_callees(node, depth)
             if not decision:
                 return no(decision.rule, f"node {node.name} ({node.op}): {decision.reason}")
         return YES

@@ -13,7 +13,7 @@ from ...counters import add as count
 from ...errors import LoweringError, UnsupportedError
 from ...ir.dim import symbols
 from ...tf2xla import bridge, sources
-from .. import compiler_port
+from .. import compiler_port, devices
 from ..native_op.op import InputView, Program
 from ..native_op.records import UNREAD, Entry, Guard, Output
 from ..rewrites import rewritten_functions
@@ -75,11 +75,17 @@ def failed_guards(interface: Interface, entry: Entry, inputs: Sequence[InputView
 
 
 def compile_function(
-    interface: Interface, inputs: Sequence[InputView], kind: str, name: str, lines: Mapping[str, str] | None = None
+    interface: Interface,
+    inputs: Sequence[InputView],
+    kind: str,
+    name: str,
+    lines: Mapping[str, str] | None = None,
+    device: str = devices.HOST,
 ) -> Entry:
     """Lower and compile at the sizes of `inputs`; the entry's guards are these sizes and the values used.
 
-    `lines`: TF node -> the user's `file:line`, where the function's own traces do not tell.
+    `lines`: TF node -> the user's `file:line`, where the function's own traces do not tell. `device`: the device
+    type to compile for.
     """
     seen = dict(zip(interface.inputs, inputs))
     args = [
@@ -99,6 +105,7 @@ def compile_function(
         tuple(_words(interface, i) for i in lowered.parameters),
         lines,
         tuple(f"{_words(interface, i)}: {_guard_text(v, lowered.constants.get(i))}" for i, v in seen.items()),
+        device,
     )
     loaded = compiler_port.compile_hlo(lowered.proto, request)
     return _entry(interface, inputs, lowered, loaded)

@@ -195,8 +195,11 @@ def _use(node: Any, position: int, library: Library, depth: int) -> Use:
     return Use(found[0] if found else 0, True, node.op not in READERS)
 
 
-def wrap(function: Any, iface: Interface, program: Program, name: str) -> Any:
-    """The FunctionDef `name`, called as `function` is: reads, op, assignments."""
+def wrap(function: Any, iface: Interface, program: Program, name: str, device: str = "") -> Any:
+    """The FunctionDef `name`, called as `function` is: reads, op (on `device`), assignments.
+
+    Reads and assignments are not placed: TensorFlow puts them where the variables are.
+    """
     new = type(function)()
     new.signature.CopyFrom(function.signature)
     new.signature.name, new.signature.is_stateful = name, True
@@ -207,6 +210,7 @@ def wrap(function: Any, iface: Interface, program: Program, name: str) -> Any:
     op = free_name("tfxla", taken)
     refs = read_inputs(new, iface, args, taken)
     new.node_def.append(program.node(op, refs))
+    new.node_def[-1].device = device
     finals = [op]
     for k, i in enumerate(iface.updated, len(iface.outputs)):
         assign = _node(

@@ -22,12 +22,13 @@ from tensorflow.python.framework import ops
 from tensorflow.python.saved_model import save_context
 
 from ... import flags
+from .. import devices
 from . import hook
 
 Function = polymorphic_function.Function
 GUARDS = {
     "eager": "called while a graph is built, or functions run eagerly",
-    "device": "inside tf.device",
+    "device": "inside tf.device, or in a process with a device that has no backend",
     "tape": "a gradient tape or forward accumulator is recording",
     "strategy": "inside a distribution strategy",
     "callbacks": "an op callback, a cancellation manager or a save context is active",
@@ -130,7 +131,7 @@ def blocked_by() -> str:
     local = ctx._thread_local_data
     if not local.is_eager:
         return "eager"
-    if local.device_name:
+    if local.device_name or devices.has_missing():
         return "device"
     if not _tape_is_empty():
         return "tape"

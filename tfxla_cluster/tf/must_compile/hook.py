@@ -19,9 +19,10 @@ from tensorflow.python.util import function_utils
 
 from ... import bugs, flags, trace
 from ...counters import add as count
+from ...decision import Decision
 from ...tf2xla import bridge, sources
 from ...tf2xla.function_def import fresh_name
-from .. import compiler_port
+from .. import compiler_port, devices
 from ..functions import function_compiler, uninitialised, variables
 from ..native_op import op as native_op
 from . import uncompiled
@@ -62,6 +63,22 @@ class Fallback:
         """Free what was registered."""
         self.closed = True
         _unregister(self.runs if self.runs != self.name else b"")
+
+
+class _Elsewhere(Fallback):
+    """A must-compile function as it is called on a device without a backend: stock XLA's, or an error."""
+
+    def __init__(self, name: bytes, reason: str) -> None:
+        super().__init__(name)
+        self.fallback = reason
+        if flags.get("tfxla_must_compile_fallback") != "raise":
+            leave_where_placed(name.decode(), reason)
+
+    def call(self, original: Any, ctx: Any, name: bytes, inputs: list[Any], outputs: int) -> Any:
+        """As `Context.call_function`, `original`, of `name`; the flag may be set after the first call."""
+        if flags.get("tfxla_must_compile_fallback") == "raise":
+            raise tf.errors.InvalidArgumentError(None, None, refusal_text(self.name.decode(), self.fallback))
+        return super().call(original, ctx, name, inputs, outputs)
 
 
 def _unregister(name: bytes) -> None:
@@ -127,7 +144,9 @@ class Hook:
     """The installed hook: `install()` and `remove()` it; calls on other threads may be under way."""
 
     def __init__(self) -> None:
+        # By name of the function: how it runs; and how where a call may lie on a device without a backend.
         self.routes: dict[bytes, Fallback | None] = {}
+        self.elsewhere: dict[bytes, Fallback | None] = {}
         self.lock = threading.RLock()
         self.dropped: deque[Fallback] = deque()
         self.originals: dict[str, Any] = {}
@@ -148,8 +167,9 @@ class Hook:
         with self.lock:
             if not selected_only and not self.everything:
                 self.everything = True
-                for known in [n for n, route in self.routes.items() if route is None]:
-                    del self.routes[known]
+                for table in (self.routes, self.elsewhere):
+                    for known in [n for n, route in table.items() if route is None]:
+                        del table[known]
             if self.originals:
                 return
             native_op.ensure_registered()
@@ -172,18 +192,22 @@ class Hook:
                 setattr(context.Context, name, original)
             self.originals.clear()
             self.everything = False
-            for route in filter(None, self.routes.values()):
-                route.closed = True
-                self.dropped.append(route)
-            self.routes.clear()
+            for table in (self.routes, self.elsewhere):
+                for route in filter(None, table.values()):
+                    route.closed = True
+                    self.dropped.append(route)
+                table.clear()
             self._free_dropped()
 
     def _make_call(self, original: Any) -> Any:
-        routes = self.routes
+        routes, elsewhere, has_missing = self.routes, self.elsewhere, devices.has_missing
 
         def call_function(ctx: Any, name: bytes, tensor_inputs: list[Any], num_outputs: int) -> Any:
             try:
-                route = routes[name]
+                if has_missing() and not devices.decide(ctx.device_name or ""):
+                    route = elsewhere[name]
+                else:
+                    route = routes[name]
             except KeyError:
                 route = self._route(ctx, name, tensor_inputs)
             if route is None:
@@ -202,15 +226,16 @@ class Hook:
         return call_function
 
     def _make_remove(self, original: Any) -> Any:
-        routes, dropped, removed = self.routes, self.dropped, self.removed
+        tables, dropped, removed = (self.routes, self.elsewhere), self.dropped, self.removed
 
         def remove_function(ctx: Any, name: bytes) -> Any:
             # Called from __del__ at any point of any thread: no lock may be taken here.
             removed.append(name.decode() if isinstance(name, bytes) else name)
-            route = routes.pop(name, None)
-            if route is not None:
-                route.closed = route.gone = True
-                dropped.append(route)
+            for table in tables:
+                route = table.pop(name, None)
+                if route is not None:
+                    route.closed = route.gone = True
+                    dropped.append(route)
             return original(ctx, name)
 
         return remove_function
@@ -221,19 +246,23 @@ class Hook:
         return found if isinstance(found, Route) and not found.fallback else None
 
     def _route(self, ctx: Any, name: bytes, inputs: list[Any]) -> Fallback | None:
+        placed = devices.decide(ctx.device_name or "")
+        table = self.routes if placed else self.elsewhere
         with self.lock:
-            if name in self.routes:
-                return self.routes[name]
+            if name in table:
+                return table[name]
             self._free_dropped()
             self.sweep()
             made = None
             if self.everything or JIT_PREFIX.encode() in name:
                 definition = ctx.get_function_def(name)
-                made = self._make_route(name, definition, inputs) if is_must_compile(definition) else None
-            self.routes[name] = made
+                made = self._make_route(name, definition, inputs, placed) if is_must_compile(definition) else None
+            table[name] = made
             return made
 
-    def _make_route(self, name: bytes, definition: Any, inputs: list[Any]) -> Fallback | None:
+    def _make_route(self, name: bytes, definition: Any, inputs: list[Any], placed: Decision) -> Fallback | None:
+        if not placed:
+            return _Elsewhere(name, placed.reason)
         if uncompiled.has_variants(definition):
             made = Fallback(name)
             made.fall_back("a tensor list crosses its border", uncompiled.copy(definition))
@@ -277,12 +306,7 @@ class Hook:
             raise failure
         reason = str(failure)
         if flags.get("tfxla_must_compile_fallback") == "raise":
-            raise tf.errors.InvalidArgumentError(
-                None,
-                None,
-                f"function {route.name.decode()} cannot be compiled: {reason}. "
-                "Set --tfxla_must_compile_fallback=xla to let stock XLA compile such functions",
-            ) from failure
+            raise tf.errors.InvalidArgumentError(None, None, refusal_text(route.name.decode(), reason)) from failure
         definition = bridge.function_def(route.name)
         unsafe = uncompiled.is_unsafe_in_stock(definition, bridge.library)
         route.fall_back(reason, uncompiled.copy(definition) if unsafe else None)
@@ -324,10 +348,28 @@ def _restore_name(route: Route, message: str) -> str:
     return message.replace(route.wrapper.decode(), route.name.decode()) if route.wrapper else message
 
 
+def refusal_text(name: str, reason: str) -> str:
+    """What the user is told where stock XLA is not to compile the function `name` either."""
+    return (
+        f"function {name} cannot be compiled: {reason}. "
+        "Set --tfxla_must_compile_fallback=xla to let stock XLA compile such functions"
+    )
+
+
+def leave_where_placed(name: str, reason: str) -> None:
+    """Count and record that stock XLA compiles a function for where it is placed; said once for all of them."""
+    _count_fallback(name, reason, "xla")
+    devices.say_left(reason)
+
+
+def _count_fallback(name: str, reason: str, to: str) -> None:
+    count("fallbacks", reason=reason)
+    trace.record("fallback", what=name, reason=reason, to=to)
+
+
 def say_fallback(name: str, reason: str, uncompiled: bool = False) -> None:
     """Count, record and say once that TensorFlow runs a must-compile function."""
-    count("fallbacks", reason=reason)
-    trace.record("fallback", what=name, reason=reason, to="ops" if uncompiled else "xla")
+    _count_fallback(name, reason, "ops" if uncompiled else "xla")
     how = "runs uncompiled" if uncompiled else "is compiled by stock XLA"
     trace.once(f"fallback:{name}", f"function {name} {how}: {reason}")
 

@@ -6,7 +6,8 @@ Keras' train step is such a call. Keeping the node keeps its name, its control e
     reads of its variables -> TfxlaReady -> If(ready, native, stock)
 
 where `native` reads, runs TfxlaRun and assigns, and `stock` calls the original with `_XlaMustCompile`. With
---tfxla_must_compile_fallback=raise there is no branch: it is `native`.
+--tfxla_must_compile_fallback=raise there is no branch: it is `native`. A call on a device without a backend is left
+as it is; with that flag it raises.
 """
 
 from __future__ import annotations
@@ -16,20 +17,26 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import tensorflow as tf
 from tensorflow.python.eager import context
+from tensorflow.python.framework import tensor_util
 
 from ... import flags, trace
 from ...counters import add as count
+from ...decision import YES, Decision
 from ...errors import UnsupportedError
 from ...tf2xla.function_def import fresh_name
 from ...tf2xla.must_be_constant import Library
+from .. import devices
 from ..functions import function_compiler, uninitialised, variables
+from ..graph.view import split_input, type_list
 from ..native_op.op import READY, Program
 from . import uncompiled
-from .hook import say_fallback
+from .hook import leave_where_placed, refusal_text, say_fallback
 from .uncompiled import MUST_COMPILE
 
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+_HOST = "/device:CPU:0"
 _CALL_ATTRS = ("config_proto", "config", "executor_type")
 # On the calls that are stock XLA's: TensorFlow gives grappler the graph of each function it runs, these too.
 _STOCK = "_tfxla_stock"
@@ -42,11 +49,12 @@ class NestedCall:
 
     function: str
     library: tuple[Any, ...]
-    program: Program
+    program: Program | None = None
     registered: tuple[str, ...] = ()
 
 
-_made: dict[tuple[str, bool], NestedCall] = {}
+_made: dict[tuple[str, str, bool], NestedCall] = {}
+_left: set[str] = set()
 _lock = threading.RLock()
 
 
@@ -60,16 +68,44 @@ def is_must_compile_call(node: Any, library: Library) -> bool:
     return MUST_COMPILE in carrier and bool(carrier[MUST_COMPILE].b)
 
 
-def rewrite(node: Any, library: Library) -> list[Any]:
+def placed(node: Any, graph_def: Any) -> Decision:
+    """Do the call, and the variables that it takes from `graph_def`, lie where we compile for?"""
+    decision = devices.decide(node.device)
+    if decision and devices.has_missing():
+        taken = {
+            split_input(text)[0] for text, kind in zip(node.input, type_list(node, "Tin")) if kind == variables.RESOURCE
+        }
+        for producer in graph_def.node:
+            if producer.name in taken:
+                decision = decision & devices.decide(producer.device)
+    return decision
+
+
+def leave(node: Any, reason: str) -> bool:
+    """Leave a call to stock XLA for `reason`, counted and recorded once a function; False where it is to raise."""
+    if flags.get("tfxla_must_compile_fallback") == "raise":
+        return False
+    name = node.attr["f"].func.name
+    with _lock:
+        first = name not in _left
+        _left.add(name)
+    if first:
+        leave_where_placed(name, reason)
+    return True
+
+
+def rewrite(node: Any, library: Library, allowed: Decision = YES) -> list[Any]:
     """Make a must-compile call node (edited in place) run natively; the FunctionDefs to add to the graph.
 
-    `library(name)` gives the graph's FunctionDefs. Idempotent: the edited node is no must-compile call.
+    `library(name)` gives the graph's FunctionDefs. Idempotent: the edited node is no must-compile call. Where it is
+    not `allowed` to run natively, it raises that.
     """
     name = node.attr["f"].func.name
     with _lock:
-        key = name, flags.get("tfxla_must_compile_fallback") == "raise"
+        key = name, node.device if allowed else "", flags.get("tfxla_must_compile_fallback") == "raise"
         if key not in _made:
-            _made[key] = _make(node, library(name), library, key[1])
+            callee = library(name)
+            _made[key] = _make(node, callee, library, key[2]) if allowed else _raising(node, callee, allowed.reason)
         call = _made[key]
     node.attr["f"].func.name = call.function
     node.op = "StatefulPartitionedCall"
@@ -82,9 +118,11 @@ def forget(names: Iterable[str] | None = None) -> None:
     """Drop the replacements of these callees (None: of all)."""
     with _lock:
         wanted = None if names is None else set(names)
+        _left.difference_update(_left.copy() if wanted is None else wanted)
         for key in [k for k in _made if wanted is None or k[0] in wanted]:
             call = _made.pop(key)
-            call.program.close()
+            if call.program is not None:
+                call.program.close()
             for name in call.registered:
                 if context.context().has_function(name.encode()):
                     context.context().remove_function(name.encode())
@@ -94,7 +132,7 @@ def forget_removed() -> None:
     """Drop the replacements of callees that were removed while nobody watched."""
     ctx = context.context()
     with _lock:
-        forget([name for name, _ in _made if not ctx.has_function(name.encode())])
+        forget([name for name, *_ in _made if not ctx.has_function(name.encode())])
 
 
 def _make(node: Any, callee: Any, library: Library, strict: bool) -> NestedCall:
@@ -111,7 +149,7 @@ def _make(node: Any, callee: Any, library: Library, strict: bool) -> NestedCall:
     program = uninitialised.refuse(
         function_compiler.program(interface, "must", name, refused), interface, branches=not strict
     )
-    native = variables.wrap(callee, interface, program, fresh_name(f"native_{name}"))
+    native = variables.wrap(callee, interface, program, fresh_name(f"native_{name}"), node.device)
     count("functions")
     trace.record(
         "function",
@@ -124,6 +162,9 @@ def _make(node: Any, callee: Any, library: Library, strict: bool) -> NestedCall:
         return NestedCall(native.signature.name, (native,), program, registered)
     stock = uncompiled.copy(callee) if unsafe else _stock(node, callee)
     chooser = _chooser(callee, interface, program, native.signature.name, stock.signature.name)
+    for made in chooser.node_def:
+        if made.op in (READY, "If"):  # where TfxlaRun is; reads are where their variables are
+            made.device = node.device
     return NestedCall(chooser.signature.name, (native, stock, chooser), program, registered)
 
 
@@ -163,6 +204,22 @@ def _finish(new: Any, node: str, port: str) -> Any:
     new.signature.control_output.append(node)
     new.control_ret[node] = node
     return new
+
+
+def _raising(node: Any, callee: Any, reason: str) -> NestedCall:
+    """A call that raises: `callee` is not compiled for `reason`, and stock XLA is not to compile it."""
+    function = _stock(node, callee)
+    call = function.node_def[0]
+    call.input.append("^refused")
+    for name, value in (("never", False), ("message", refusal_text(callee.signature.name, reason))):
+        constant = function.node_def.add(name=name, op="Const", device=_HOST)
+        constant.attr["value"].tensor.CopyFrom(tensor_util.make_tensor_proto(value))
+        constant.attr["dtype"].type = constant.attr["value"].tensor.dtype
+    check = function.node_def.add(
+        name="refused", op="Assert", device=_HOST, input=["never:output:0", "message:output:0"]
+    )
+    check.attr["T"].list.type.append(tf.string.as_datatype_enum)
+    return NestedCall(function.signature.name, (function,))
 
 
 def _stock(call: Any, callee: Any) -> Any:

@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from ...errors import InternalError, UnsupportedError
+from ..devices import BACKENDS
 from . import dispatch_code
 from .builder import C_API, INTERNAL, INVALID_ARGUMENT, program_word
 from .records import Entry, Words, program_record
@@ -209,10 +210,11 @@ class Library:
             lib.TF_OpDefinitionBuilderSetShapeInferenceFunction(builder, unknown_shape)
             lib.TF_RegisterOpDefinition(builder, status)
             self._check(status, op)
-            functions = (engine.get_function_address(n) for n in ("tfxla_create", compute, "tfxla_delete"))
-            kernel = lib.TF_NewKernelBuilder(op.encode(), b"CPU", *functions)
-            lib.TF_RegisterKernelBuilder(op.encode(), kernel, status)
-            self._check(status, op)
+            functions = [engine.get_function_address(n) for n in ("tfxla_create", compute, "tfxla_delete")]
+            for device_type in BACKENDS:
+                kernel = lib.TF_NewKernelBuilder(op.encode(), device_type.encode(), *functions)
+                lib.TF_RegisterKernelBuilder(op.encode(), kernel, status)
+                self._check(status, op)
         lib.TF_DeleteStatus(status)
 
     def _check(self, status: int, op: str) -> None:

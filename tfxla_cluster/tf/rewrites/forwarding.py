@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from tensorflow.core.framework import graph_pb2
 
+from .. import devices
 from ..graph import deadness
 from ..graph.view import Graph, NodeDef, attr
 
@@ -105,6 +106,8 @@ class _Plan:
     def variable(self, uses: list[int]) -> None:
         """Plan the edits for one variable. `uses`: its reads and writes in topological order."""
         nodes = self.graph.nodes
+        if not all(devices.decide(nodes[i].device) for i in uses):
+            return
         conditions = {self.conditions[i] for i in uses}
         if len(conditions) > 1 or any(kind[0] in ("frame", "loop") for kind in next(iter(conditions))):
             return

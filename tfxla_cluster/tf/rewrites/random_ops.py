@@ -19,6 +19,7 @@ import numpy as np
 from tensorflow.core.framework import graph_pb2, types_pb2
 from tensorflow.python.framework import tensor_util
 
+from .. import devices
 from ..graph.view import NodeDef, attr
 
 PHILOX, AUTO_SELECT = 1, 3
@@ -102,7 +103,9 @@ def expand(
     result: list[NodeDef] = []
     for node in found:
         builder = Builder(node, named, [])
-        result.extend(builder.nodes if _rewrite(builder, algorithms, floats) else [node])
+        # A FunctionDef is compiled whole, wherever its nodes ask to be.
+        rewritten = (named or devices.decide(node.device)) and _rewrite(builder, algorithms, floats)
+        result.extend(builder.nodes if rewritten else [node])
     names = renamed(found) if named else {}
     return [_with_inputs(node, names) for node in result] if names else result
 

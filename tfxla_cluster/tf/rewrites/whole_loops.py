@@ -21,15 +21,15 @@ LOWER_ATTR = "_lower_using_switch_merge"
 _original: list[Callable[..., None]] = []
 
 
-def install(wanted: Callable[[], bool]) -> None:
-    """Leave the mark off from now on, where `wanted()` (asked at each op) says so."""
+def install(wanted: Callable[[str], bool]) -> None:
+    """Leave the mark off from now on, where `wanted(device of the op)` says so."""
     if _original:
         return
     original = control_flow_util_v2.maybe_set_lowering_attr
     _original.append(original)
 
     def maybe_set_lowering_attr(op: Any, lower_using_switch_merge: bool | None = None) -> None:
-        if lower_using_switch_merge is not None or not wanted():
+        if lower_using_switch_merge is not None or not wanted(op.device):
             original(op, lower_using_switch_merge)
 
     control_flow_util_v2.maybe_set_lowering_attr = maybe_set_lowering_attr
