@@ -109,7 +109,7 @@ def test_clusters_lie_on_one_device_with_a_backend(
         found = find_clusters(graph, Checker({}), Options(min_size=1))
         for cluster in found.clusters:
             places = {devices.place_of(graph.nodes[i].device)[1:] for i in cluster.members}
-            assert len(places) == 1 and places <= {("CPU", 0), ("CPU", 1)}, seed
+            assert places in ({("CPU", 0)}, {("CPU", 1)}), seed
         left += sum(d.rule == "device" for d in found.decisions.values())
         result, functions = encapsulate(graph_def, graph, found, lambda f: CallProgram(f, True))
         made += len(functions)
@@ -120,7 +120,8 @@ def test_clusters_lie_on_one_device_with_a_backend(
                 assert devices.place_of(node.device).type == "CPU", seed
         kept = {node.name: node.device for node in graph_def.node}
         assert all(kept.get(node.name, node.device) == node.device for node in result.node), seed
-    assert made > 100 and left > 1000
+    assert made > 100
+    assert left > 1000
 
 
 def test_without_such_devices_all_of_it_is_clustered(graphs: Iterator[tuple[int, graph_pb2.GraphDef]]) -> None:

@@ -21,6 +21,7 @@ def _rows(*arguments: str) -> dict[str, str]:
         capture_output=True,
         text=True,
         timeout=600,
+        check=False,
     )
     table = done.stdout.rpartition("program  ")[2].splitlines()[1:]
     rows = {words[0]: " ".join(words[2:]) for words in map(str.split, table)}

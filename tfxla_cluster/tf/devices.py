@@ -73,7 +73,7 @@ def machine() -> Machine:
     listed = getattr(ctx, "_logical_devices", None)  # missing before the runtime starts
     if listed is None or listed is not _Known.devices:
         types = {t for t in local_types() if not t.startswith(_NEVER_CHOSEN)}
-        server = ctx._server_def or ctx._collective_ops_server_def
+        server = ctx.get_server_def() or ctx._collective_ops_server_def
         task = (server.job_name, server.task_index) if server is not None else _LOCALHOST
         _Known.machine = Machine(tuple(sorted(types - BACKENDS.keys())), task)
         _Known.devices = getattr(ctx, "_logical_devices", None)
