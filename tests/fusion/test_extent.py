@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tfxla_cluster.fusion.extent import divide, same
+from tfxla_cluster.fusion.extent import divide
 from tfxla_cluster.ir.dim import Dim, make, sym
+from tfxla_cluster.ir.polynomial import same
 
 B, S = sym("B", 4), sym("S", 7)
 

@@ -133,7 +133,7 @@ def test_elided_literals() -> None:
 
 
 def test_symbolic_sizes_print_their_sample() -> None:
-    n = dim.sym("n", 101)
+    n = dim.sym("n", 101, low=1)
     b = Builder("m")
     x = b.parameter(array(F32, (n, 4)))
     b.slice(x, [(0, n - 1), (0, 4)])

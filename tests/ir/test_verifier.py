@@ -50,6 +50,11 @@ def _token_operand() -> Module:
     return Module("m", Computation("e", (token, Instr("n", "negate", TOKEN, (token,))), token))
 
 
+def _less_than_nothing() -> Module:
+    b = Builder("e")
+    return b.module(b.pad(b.parameter("f32[2]"), b.constant(0.0), [(-3, 0, 0)]))
+
+
 STATE = "x = (s32[], f32[2]) parameter(0)\n"
 ONE = "f {\n a = f32[] parameter(0)\n ROOT r = f32[] negate(a)\n}\n"
 PAIR = "g {\n a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] add(a, b)\n}\n"
@@ -67,6 +72,7 @@ BROKEN: dict[str, Callable[[], Module]] = {
     "A2": _edited(lambda b, x, n: (lambda y: ([x, y], y))(n.replace(opcode="transpose"))),
     "A3": _module("x = f32[2] parameter(0)\n ROOT r = f32[3] negate(x)"),
     "A4": _token_operand,
+    "A5": _less_than_nothing,
     "E1": _module("x = f32[2] parameter(0)\n y = f32[3] parameter(1)\n ROOT r = f32[2] add(x, y)"),
     "E2": _module("x = f32[2] parameter(0)\n y = f16[2] parameter(1)\n ROOT r = f32[2] add(x, y)"),
     "E3": _module("x = s32[2] parameter(0)\n ROOT r = s32[2] tanh(x)"),

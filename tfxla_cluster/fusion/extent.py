@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..ir.dim import Dim, make
-from ..ir.polynomial import Monomial, Polynomial, polynomial
-
-
-def same(a: Dim, b: Dim) -> bool:
-    """Equal for every value of their symbols (False also where that cannot be told)."""
-    if isinstance(a, int) and isinstance(b, int):
-        return a == b
-    return a == b or polynomial(a) == polynomial(b)
+from ..ir.dim import Dim
+from ..ir.polynomial import Monomial, Polynomial, as_dim, polynomial, same
 
 
 def same_all(a: Iterable[Dim], b: Iterable[Dim]) -> bool:
@@ -36,7 +29,7 @@ def divide(a: Dim, b: Dim) -> Dim | None:
         if rest is None or coefficient % scale:
             return None
         quotient[rest] = coefficient // scale
-    return _dim(quotient)
+    return as_dim(quotient)
 
 
 def _without(monomial: Monomial, factors: Monomial) -> Monomial | None:
@@ -47,13 +40,3 @@ def _without(monomial: Monomial, factors: Monomial) -> Monomial | None:
             return None
         rest.remove(factor)
     return tuple(rest)
-
-
-def _dim(poly: Polynomial) -> Dim:
-    total: Dim = 0
-    for monomial, coefficient in poly.items():
-        term: Dim = coefficient
-        for atom in monomial:
-            term = make("mul", term, atom)
-        total = make("add", total, term)
-    return total

@@ -21,8 +21,8 @@ from ..errors import UnsupportedError
 from ..ir.dim import product
 from ..ir.node import Computation, Instr
 from ..ir.opcode import is_elementwise
+from ..ir.polynomial import same
 from .cost import costly
-from .extent import same
 from .index import Access, Computed, Index, Refiner, Seq, flatten, regroup
 from .legality import HEROES
 from .moves import sources

@@ -13,7 +13,8 @@ from typing import NamedTuple, Union
 
 from ..ir.dim import Dim, make, product
 from ..ir.node import Instr
-from .extent import divide, same
+from ..ir.polynomial import same
+from .extent import divide
 
 
 @dataclass(frozen=True, slots=True, eq=False)

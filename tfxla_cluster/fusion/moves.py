@@ -8,7 +8,7 @@ from ..errors import UnsupportedError
 from ..ir.dim import Dim, make
 from ..ir.node import Instr
 from ..ir.opcode import is_elementwise
-from .extent import same
+from ..ir.polynomial import same
 from .index import Access, Computed, Cond, Index, Mask, Seq, Splitter, affine, flatten, regroup
 
 Move = Callable[[Access, Splitter], tuple[Access, ...]]

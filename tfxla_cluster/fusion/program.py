@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from ..errors import UnsupportedError
 from ..ir.dim import Dim, product
 from ..ir.node import Computation, Instr
-from .extent import same
+from ..ir.polynomial import same
 from .index import Access, Atom, Computed, Digit, Index, Refiner, Seq, Splitter, flatten, regroup
 from .moves import sources, update_target
 

@@ -6,20 +6,21 @@ A `Dim` is a plain `int` or a `DimExpr`. No stage after lowering may assume the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeGuard, Union, cast
 
+from ..errors import UsageError
 from .size_operators import OPERATORS
 
 Dim = Union[int, "DimExpr"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class DimExpr:
     """An integer expression.
 
-    op 'sym': args (name, sample): a size read from an input's shape.
+    op 'sym': args (name, sample, low, high): a size read from an input's shape, from low to high (None: any).
     op 'bounded': args (name, bound): a size that an instruction produces, at most `bound`.
     op one of `size_operators.OPERATORS`: args are two Dims.
 
@@ -28,7 +29,7 @@ class DimExpr:
     """
 
     op: str
-    args: tuple[Dim | str, ...]
+    args: tuple[Dim | str | None, ...]
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -54,6 +55,16 @@ class DimExpr:
     def number(self) -> int:
         """The sample or the bound of a size."""
         return cast("int", self.args[1])
+
+    @property
+    def low(self) -> int:
+        """The least a size may be."""
+        return cast("int", self.args[2]) if self.op == "sym" else 0
+
+    @property
+    def high(self) -> int | None:
+        """The most a size may be, None where that is not known."""
+        return cast("int | None", self.args[3]) if self.op == "sym" else self.number
 
     @property
     def operands(self) -> tuple[Dim, Dim]:
@@ -89,10 +100,13 @@ class DimExpr:
         left, right = self.operands
         return f"({left}{infix}{right})" if infix else f"{self.op}({left},{right})"
 
+    __repr__ = __str__
 
-def sym(name: str, sample: int) -> DimExpr:
-    """The size called `name`; `sample` is the value it had in the trace that was lowered."""
-    return DimExpr("sym", (name, sample))
+
+def sym(name: str, sample: int, low: int = 0, high: int | None = None) -> DimExpr:
+    """The size called `name`; `sample` is the value it had in the trace that was lowered. What holds it is proven
+    for `low` <= size <= `high` and must be guarded by that."""
+    return DimExpr("sym", (name, sample, low, high))
 
 
 def bounded(name: str, bound: int) -> DimExpr:
@@ -138,6 +152,12 @@ def sample(dim: Dim) -> int:
     return int(OPERATORS[dim.op].fold(sample(a), sample(b)))
 
 
+def bounded_only(bound: int) -> DimExpr:
+    """A size of which XLA's text and protos tell no more than its bound (`<=8`): to inference it is that bound, as to
+    XLA, until the pass size-namer says which sizes are one."""
+    return bounded(f"<={bound}", bound)
+
+
 def is_produced(dim: Dim) -> TypeGuard[DimExpr]:
     """A size that an instruction produces."""
     return isinstance(dim, DimExpr) and dim.op == "bounded"
@@ -146,6 +166,51 @@ def is_produced(dim: Dim) -> TypeGuard[DimExpr]:
 def has_produced(dim: Dim) -> bool:
     """A size that an instruction produces, or an expression with one."""
     return isinstance(dim, DimExpr) and (is_produced(dim) or (not dim.is_size and any(map(has_produced, dim.operands))))
+
+
+def is_bounded_only(dim: Dim) -> bool:
+    """A size of `bounded_only`."""
+    return is_produced(dim) and dim.name == f"<={dim.number}"
+
+
+def capacity(dim: Dim) -> Dim:
+    """`dim` with every produced size at its bound: what to reserve."""
+    return _replaced(dim, lambda size: size.number if is_produced(size) else size)
+
+
+def from_bounds(dim: Dim) -> Dim:
+    """`dim` with the sizes of `bounded_only` at their bounds."""
+    return _replaced(dim, lambda size: size.number if is_bounded_only(size) else size)
+
+
+def instantiate(dim: Dim, env: Mapping[str, int]) -> Dim:
+    """`dim` with the sizes of inputs that `env` names at those numbers; UsageError where one is out of its range."""
+
+    def number(size: DimExpr) -> Dim:
+        if is_produced(size) or size.name not in env:
+            return size
+        check_range(size, env[size.name])
+        return env[size.name]
+
+    return _replaced(dim, number)
+
+
+def check_range(size: DimExpr, value: int) -> None:
+    """UsageError where a size has a value that nothing was proven for."""
+    if value < size.low or (size.high is not None and value > size.high):
+        most = "" if size.high is None else f" and at most {size.high}"
+        raise UsageError(f"the size {size.name} is {value}, but must be at least {size.low}{most}")
+
+
+def _replaced(dim: Dim, size: Callable[[DimExpr], Dim]) -> Dim:
+    """`dim` with every size replaced; itself where nothing changes."""
+    if isinstance(dim, int):
+        return dim
+    if dim.is_size:
+        return size(dim)
+    old = dim.operands
+    new = tuple(_replaced(d, size) for d in old)
+    return dim if new[0] is old[0] and new[1] is old[1] else make(dim.op, *new)
 
 
 def product(dims: Iterable[Dim]) -> Dim:

@@ -1,6 +1,8 @@
 """The rules of the IR, labelled: one table. The verifier and shape inference cite the labels.
 
-S structure, A attributes, E elementwise, V moves of values, R reductions and windows, D contractions,
+A rule about sizes is kept only where it is proven for all values that they may have (`size_proofs`).
+
+S structure, A attributes and shapes, E elementwise, V moves of values, R reductions and windows, D contractions,
 F control flow, O other opcodes.
 """
 
@@ -24,6 +26,7 @@ RULES: dict[str, str] = {
     "A2": "an instruction has all required attributes of its opcode",
     "A3": "the result's shape is what the operands and attributes imply",
     "A4": "an operand is an array (a tuple, a token) where the opcode wants one",
+    "A5": "no size of a result is negative",
     "E1": "operands of an elementwise instruction have the same dimensions",
     "E2": "operands of an elementwise instruction have the same element type",
     "E3": "the element type is one the opcode works on",

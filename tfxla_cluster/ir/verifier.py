@@ -10,6 +10,7 @@ from .node import Computation, Instr, Module
 from .opcode import OPCODES
 from .rules import broken, check
 from .shape import Shape
+from .size_proofs import at_most
 
 _TEXT_ONLY = attributes.COMMON
 
@@ -86,8 +87,17 @@ def verify_instruction(instr: Instr) -> None:
         implied = infer(instr.opcode, [o.shape for o in instr.operands], instr.attrs, instr.shape)
     except VerifierError as error:
         raise VerifierError(error.rule, f"%{instr.name}: {error.message.split(') ', 1)[1]}") from None
+    _verify_sizes(instr, instr.shape)
     if implied is not instr.shape and not same_shape(implied, instr.shape):
         broken("A3", f"%{instr.name} says {instr.shape}, {instr.opcode} gives {implied}")
+
+
+def _verify_sizes(instr: Instr, shape: Shape) -> None:
+    for dim in shape.dims:
+        if not at_most(0, dim):
+            broken("A5", f"%{instr.name}: {shape}")
+    for element in shape.elements:
+        _verify_sizes(instr, element)
 
 
 def _verify_attributes(instr: Instr) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..ir import dim as dims
 from ..ir.dim import Dim
-from ..ir.polynomial import polynomial
+from ..ir.size_proofs import at_most
 from .liveness import Effect, Liveness, Segment, merged, overlaps
 from .plan import Ref
 
@@ -166,7 +166,7 @@ def _slots(groups: Sequence[tuple[int, Dim, Sequence[Segment]]]) -> list[tuple[D
     slots: list[tuple[Dim, list[int], list[Segment]]] = []
     for root, size, segments in sorted(groups, key=lambda g: -dims.sample(g[1])):
         for slot_size, owners, busy in slots:
-            if not next(iter(overlaps(busy, segments)), None) and _at_most(size, slot_size):
+            if not next(iter(overlaps(busy, segments)), None) and at_most(size, slot_size):
                 owners.append(root)
                 busy[:] = merged([*busy, *segments])
                 break
@@ -177,20 +177,3 @@ def _slots(groups: Sequence[tuple[int, Dim, Sequence[Segment]]]) -> list[tuple[D
 
 def _aligned(size: Dim) -> Dim:
     return (size + (ALIGN - 1)) // ALIGN * ALIGN
-
-
-def _at_most(a: Dim, b: Dim) -> bool:
-    """Whether a <= b for all sizes >= 0: no coefficient of b - a is negative."""
-    difference = polynomial(b)
-    for term, factor in polynomial(a).items():
-        difference[term] = difference.get(term, 0) - factor
-    return all(factor >= 0 for factor in difference.values())
-
-
-def capacity(dim: Dim) -> Dim:
-    """`dim` with every produced size at its bound: what to reserve."""
-    if isinstance(dim, int):
-        return dim
-    if dim.is_size:
-        return dim.number if dims.is_produced(dim) else dim
-    return dims.make(dim.op, *map(capacity, dim.operands))

@@ -16,11 +16,11 @@ from ..codegen.kernel.abi import scratch_layout
 from ..codegen.kernel.ir import Kernel
 from ..codegen.kernel.unit import Unit, UnitKernel, UnitRef
 from ..errors import UnsupportedError
-from ..ir.dim import Dim, is_produced
+from ..ir.dim import Dim, capacity, is_produced
 from ..ir.node import Computation, Instr, Module
 from ..ir.shape import Shape
 from . import random_state, schedule
-from .buffers import Affinity, Buffer, capacity
+from .buffers import Affinity, Buffer
 from .kernel_use import overwritable, read_inputs
 from .liveness import Effect
 from .plan import BranchStep, CopyStep, KernelStep, LibraryStep, LoopStep, Ref, SizeStep, Step

@@ -2,7 +2,7 @@
 
 step: {"step": "kernel", "symbol": ..., "inputs": [["temp", 0, 64], ...], ...}
 place: [kind, index, offset]      shape: ["f32", [dims]]
-dim: 5 | ["sym", "n", 100] | ["bounded", "k", 64] | ["mul", dim, dim]
+dim: 5 | ["sym", "n", 100, low, high] | ["bounded", "k", 64] | ["mul", dim, dim]
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from ..errors import InputFileError
 from ..ir import dtype as dtypes
-from ..ir.dim import Dim, DimExpr
+from ..ir.dim import Dim, DimExpr, bounded, sym
 from ..ir.shape import Shape, array
 from ..ir.size_operators import OPERATORS
 from .plan import (
@@ -32,7 +32,7 @@ from .plan import (
     TfOpStep,
 )
 
-FORMAT = 1
+FORMAT = 2
 _STEPS: dict[str, type] = {
     "kernel": KernelStep,
     "library": LibraryStep,
@@ -97,15 +97,18 @@ def from_data(data: dict[str, Any], constants: Sequence[bytes]) -> LaunchPlan:
 def _dim(dim: Dim) -> Any:
     if isinstance(dim, int):
         return dim
-    return [dim.op, *(a if isinstance(a, str) else _dim(a) for a in dim.args)]
+    return [dim.op, *dim.args] if dim.is_size else [dim.op, *map(_dim, dim.operands)]
 
 
 def _read_dim(data: Any) -> Dim:
     if isinstance(data, int):
         return data
-    op, a, b = data
-    if op in ("sym", "bounded"):
-        return DimExpr(op, (str(a), int(b)))
+    op, a, b, *ends = data
+    if op == "sym":
+        low, high = ends
+        return sym(str(a), int(b), int(low), None if high is None else int(high))
+    if op == "bounded":
+        return bounded(str(a), int(b))
     if op not in OPERATORS:
         raise ValueError(f"unknown size expression {op!r}")
     return DimExpr(op, (_read_dim(a), _read_dim(b)))

@@ -10,7 +10,7 @@ from ..dtype import PRED
 from ..node import WindowDim
 from ..rules import broken, check
 from ..shape import Shape, array, tuple_of
-from .common import Case, Rule, check_signature, distinct, same, same_dims
+from .common import Case, Rule, check_signature, distinct, fits_in, is_multiple, is_positive, same, same_dims
 from .move import padded_size, without
 
 
@@ -57,7 +57,7 @@ def window_size(size: Dim, w: WindowDim) -> Dim:
 
 def _check_window(case: Case, rank: int, window: tuple[WindowDim, ...]) -> None:
     fits = len(window) == rank and all(
-        dims_.sample(w.size) > 0 and w.stride > 0 and w.base_dilation > 0 and w.window_dilation > 0 for w in window
+        is_positive(w.size) and w.stride > 0 and w.base_dilation > 0 and w.window_dilation > 0 for w in window
     )
     check(fits, "R4", f"{case.opcode} of rank {rank} with window {window}")
 
@@ -106,7 +106,7 @@ def _scatter(case: Case) -> Shape:
         fits = (
             same_dims(rows, batch)
             and len(cols) == len(window) == len(a["update_window_dims"])
-            and all(dims_.sample(c) <= dims_.sample(w) for c, w in zip(cols, window))
+            and all(map(fits_in, cols, window))
             and same(vector, len(a["scatter_dims_to_operand_dims"]))
             and distinct(a["scatter_dims_to_operand_dims"], x.rank)
         )
@@ -151,9 +151,9 @@ def _convolution(case: Case) -> Shape:
     outputs, batch = kernel.dims[n.rhs_output], x.dims[n.lhs_batch]
     fits = (
         same(features, dims_.make("mul", inputs, groups))
-        and dims_.sample(outputs) % groups == 0
-        and dims_.sample(batch) % batches == 0
-        and dims_.sample(outputs) % batches == 0
+        and is_multiple(outputs, groups)
+        and is_multiple(batch, batches)
+        and is_multiple(outputs, batches)
     )
     check(fits, "D3", f"convolution of {x} and {kernel} in {groups} feature and {batches} batch groups")
     dims: list[Dim] = [0] * rank

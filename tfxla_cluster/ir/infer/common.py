@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import dim as dims_
+from .. import polynomial, size_proofs
 from ..dim import Dim
 from ..dtype import DType
 from ..node import Computation
@@ -44,10 +45,28 @@ Rule = Callable[[Case], Shape]
 
 
 def same(a: Dim, b: Dim) -> bool:
-    """Equal sizes: as numbers, or by their samples where an expression is among them."""
+    """Proven equal at all sizes; a size that only its bound is known of counts as that bound, as to XLA."""
     if isinstance(a, int) and isinstance(b, int):
         return a == b
-    return dims_.sample(a) == dims_.sample(b)
+    return polynomial.same(dims_.from_bounds(a), dims_.from_bounds(b))
+
+
+def fits_in(part: Dim, whole: Dim) -> bool:
+    """Proven 0 <= part <= whole at all sizes. Of a size that an instruction produces, memory has its bound."""
+    if isinstance(part, int) and isinstance(whole, int):
+        return 0 <= part <= whole
+    part, whole = dims_.from_bounds(part), dims_.capacity(whole)
+    return size_proofs.at_most(0, part) and size_proofs.at_most(part, whole)
+
+
+def is_positive(dim: Dim) -> bool:
+    """Proven at least 1 at all sizes."""
+    return size_proofs.at_most(1, dims_.from_bounds(dim))
+
+
+def is_multiple(dim: Dim, divisor: int) -> bool:
+    """Proven a multiple of a positive number at all sizes."""
+    return size_proofs.divides(divisor, dims_.from_bounds(dim))
 
 
 def same_dims(a: Sequence[Dim], b: Sequence[Dim]) -> bool:

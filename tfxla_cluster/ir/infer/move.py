@@ -6,7 +6,7 @@ from .. import dim as dims_
 from ..dim import Dim
 from ..rules import broken, check
 from ..shape import Shape, array
-from .common import Case, Rule, distinct, same
+from .common import Case, Rule, distinct, fits_in, same
 
 
 def _broadcast(case: Case) -> Shape:
@@ -68,8 +68,7 @@ def slice_size(start: Dim, limit: Dim, stride: int) -> Dim:
 
 def _slice(case: Case) -> Shape:
     x, rows = case.array(0), case.attrs["slice"]
-    sample = [(dims_.sample(a), dims_.sample(b), c) for a, b, c in rows]
-    fits = len(rows) == x.rank and all(0 <= a <= b <= dims_.sample(d) and c > 0 for (a, b, c), d in zip(sample, x.dims))
+    fits = len(rows) == x.rank and all(fits_in(a, b) and fits_in(b, d) and c > 0 for (a, b, c), d in zip(rows, x.dims))
     check(fits, "V4", f"slice of {x} by {rows}")
     return array(case.dtype(0), tuple(slice_size(*row) for row in rows))
 
@@ -119,7 +118,7 @@ def _check_indices(case: Case, first: int, rank: int) -> None:
 
 def _dynamic_slice(case: Case) -> Shape:
     x, sizes = case.array(0), case.attrs["dynamic_slice_sizes"]
-    fits = len(sizes) == x.rank and all(dims_.sample(s) <= dims_.sample(d) for s, d in zip(sizes, x.dims))
+    fits = len(sizes) == x.rank and all(map(fits_in, sizes, x.dims))
     check(fits, "V7", f"dynamic-slice of {x} to {sizes}")
     _check_indices(case, 1, x.rank)
     return array(case.dtype(0), tuple(sizes))
@@ -127,11 +126,7 @@ def _dynamic_slice(case: Case) -> Shape:
 
 def _dynamic_update_slice(case: Case) -> Shape:
     x, update = case.array(0), case.array(1)
-    fits = (
-        update.rank == x.rank
-        and update.dtype == x.dtype
-        and all(dims_.sample(u) <= dims_.sample(d) for u, d in zip(update.dims, x.dims))
-    )
+    fits = update.rank == x.rank and update.dtype == x.dtype and all(map(fits_in, update.dims, x.dims))
     check(fits, "V7", f"dynamic-update-slice of {x} by {update}")
     _check_indices(case, 2, x.rank)
     return array(case.dtype(0), x.dims)
@@ -155,7 +150,7 @@ def _gather(case: Case) -> Shape:
         and distinct(a["offset_dims"], rank)
         and distinct(a["start_index_map"], x.rank)
         and same(vector, len(a["start_index_map"]))
-        and all(dims_.sample(s) <= dims_.sample(d) for s, d in zip(sizes, x.dims))
+        and all(map(fits_in, sizes, x.dims))
         and len(a["operand_batching_dims"]) == len(a["start_indices_batching_dims"])
     )
     check(fits, "V9", f"gather of {x} at {indices} with {dict(a)}")

@@ -11,7 +11,6 @@ from .. import dim as dims_
 from ..dtype import BY_NUMBER, DTYPES, DType
 from ..literal import Literal, freeze
 from ..shape import TOKEN, Shape, array, tuple_of
-from ..text.shapes import bounded_dim
 
 _TUPLE, _OPAQUE, _TOKEN = 13, 14, 17
 # Fields that hold numbers; every other dtype lies in a field of bytes, `<name>s`.
@@ -42,7 +41,7 @@ def read_shape(proto: Any) -> Shape:
         raise ParseError(f"the proto has element type number {number}, which is not supported")
     dims = tuple(proto.dimensions)
     if any(proto.is_dynamic_dimension):
-        dims = tuple(bounded_dim(d) if dynamic else d for d, dynamic in zip(dims, proto.is_dynamic_dimension))
+        dims = tuple(dims_.bounded_only(d) if dynamic else d for d, dynamic in zip(dims, proto.is_dynamic_dimension))
     order = tuple(proto.layout.minor_to_major)
     if not order or order == tuple(range(len(dims) - 1, -1, -1)):
         return array(BY_NUMBER[number], dims)

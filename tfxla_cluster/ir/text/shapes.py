@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from .. import dim as dims_
-from ..dim import Dim, DimExpr
+from ..dim import Dim
 from ..dtype import DTYPES
 from ..shape import TOKEN, Shape, array, tuple_of
 from .scanner import Scanner
@@ -50,13 +50,8 @@ def _dim(scan: Scanner, text: str, start: int) -> Dim:
     if text.isdigit():
         return int(text)
     if text.startswith("<=") and text[2:].isdigit():
-        return bounded_dim(int(text[2:]))
+        return dims_.bounded_only(int(text[2:]))
     return scan.fail(f"a dimension must be a number or <=number, found '{text}'", start)
-
-
-def bounded_dim(bound: int) -> DimExpr:
-    """The dim that text and protos know only by its bound. Equal bounds make equal dims."""
-    return dims_.bounded(f"<={bound}", bound)
 
 
 def _layout(scan: Scanner, text: str | None, dims: str, start: int) -> tuple[int, ...] | None:
@@ -74,7 +69,7 @@ def render_dim(dim: Dim) -> str:
     """`8`, `<=8`, or its sample with its name or the expression in a comment: `101/*n*/`, `<=8/*found*/`."""
     if isinstance(dim, int):
         return str(dim)
-    if dims_.is_produced(dim) and dim == bounded_dim(dim.number):
+    if dims_.is_produced(dim) and dims_.is_bounded_only(dim):
         return f"<={dim.number}"
     if dims_.has_produced(dim):
         return f"<={dims_.sample(dim)}/*{dim}*/"
