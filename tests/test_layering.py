@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,10 @@ def imports(path: Path) -> set[str]:
     return {name for name in found if name.startswith("tfxla_cluster.")}
 
 
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
 @pytest.mark.parametrize("stage", ALLOWED)
 def test_stage_imports_nothing_later(stage):
     wrong = []
@@ -63,6 +68,16 @@ def test_stage_imports_nothing_later(stage):
             if target not in BASICS | ALLOWED[stage] | {stage, "__version__"}:
                 wrong.append(f"{path.relative_to(ROOT)} imports {name}")
     assert not wrong
+
+
+def test_no_import_circles():
+    """Imports for types alone and inside functions count; CycleError names the modules of a circle."""
+    files = {module_name(path): path for path in PACKAGE.rglob("*.py")}
+    graph = {}
+    for module, path in files.items():
+        named = imports(path)
+        graph[module] = {n if n in files else n.rpartition(".")[0] for n in named} & files.keys() - {module}
+    TopologicalSorter(graph).prepare()
 
 
 def test_basics_import_only_basics():

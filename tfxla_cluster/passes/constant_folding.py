@@ -11,7 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ..ir.evaluator import Evaluator
+from ..ir.evaluator import MEANINGS, Evaluator
 from ..ir.literal import freeze
 from ..ir.node import Computation, Instr
 from ..ir.opcode import OPCODES
@@ -81,7 +81,7 @@ def _is_small(instr: Instr) -> bool:
 
 def _value(instr: Instr, operands: list[Any]) -> Instr | None:
     with np.errstate(all="ignore"):
-        result = Evaluator().step(instr, operands)
+        result = Evaluator(MEANINGS).step(instr, operands)
     if any(map(_has_subnormal, (result, *operands))):
         return None
     return make(instr, "constant", instr.shape, (), literal=freeze(result))

@@ -20,7 +20,7 @@ from tfxla_cluster.errors import InternalError, UnsupportedError
 from tfxla_cluster.fusion import planner
 from tfxla_cluster.ir import text
 from tfxla_cluster.ir.dtype import DTYPES, F32, PRED, S32, S64, DType
-from tfxla_cluster.ir.evaluator import Evaluator
+from tfxla_cluster.ir.evaluator import MEANINGS, Evaluator
 from tfxla_cluster.ir.node import Instr, Module
 from tfxla_cluster.passes import pipeline, pipelines
 from tfxla_cluster.runtime.plan_builder import unit_instructions
@@ -30,7 +30,7 @@ class UnitChecker(Evaluator):
     """Evaluates a module; every instruction that has kernels runs them too, and must agree."""
 
     def __init__(self, module: Module, ulps: int) -> None:
-        super().__init__()
+        super().__init__(MEANINGS)
         # Constants are the plan's; `rng` draws other numbers than the evaluator.
         self.units = {i for i in unit_instructions(module) if i.opcode not in ("constant", "rng")}
         self.ulps, self.checked = ulps, 0

@@ -49,7 +49,7 @@ class _Interpreter:
         self.env: dict[Var, Array] = {}
         self.lanes = False
         self.number = 0  # of the task
-        self._evaluator = Evaluator()
+        self._evaluator = Evaluator(MEANINGS)
         self._instrs: dict[Op, Instr] = {}
         self._in_lanes: dict[Stmt, bool] = {}
 

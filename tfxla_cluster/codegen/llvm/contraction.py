@@ -10,14 +10,11 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ..kernel.contraction import PANEL_DEPTH, Tile, tile
 from ..kernel.ir import Product
+from .emission import Emission
 from .texts import Shared
-
-if TYPE_CHECKING:
-    from .emitter import Emitter
 
 _PREFETCH = "@llvm.prefetch.p0"
 _REACH = 8  # rows of b between the one in use and the one fetched
@@ -55,7 +52,7 @@ class Spec:
         return 4 if self.dtype == "f32" else 8
 
 
-def emit_product(e: Emitter, stmt: Product) -> None:
+def emit_product(e: Emission, stmt: Product) -> None:
     """Call the product's function, which all kernels with such a product share."""
     asm, dtype = e.asm, stmt.c.dtype
     spec = Spec(dtype.name, tile(dtype, e.target), stmt.a_major == "depth", stmt.packed)

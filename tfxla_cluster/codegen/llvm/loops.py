@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ...ir.dtype import S64
 from ..kernel.ir import For, If, Reduce, Var, While
 from ..kernel.lanes import runs_in_lanes, varying_variables
 from .analysis import lanes_for, weight
 from .asm import Loop
+from .emission import Emission
 from .formats import register_type
 from .operand import Reg
 from .values import Value
-
-if TYPE_CHECKING:
-    from .emitter import Emitter
 
 # A reduction with a light body runs this many independent accumulators, to hide the latency of combine.
 ACCUMULATORS = 4
@@ -25,7 +22,7 @@ ACCUMULATORS = 4
 LIGHT_BODY = 15
 
 
-def emit_for(e: Emitter, stmt: For) -> None:
+def emit_for(e: Emission, stmt: For) -> None:
     """In lanes where asked for and possible, else in order."""
     if stmt.kind == "vector" and e.width == 1:
         e.varying = varying_variables(stmt.body, [stmt.var])
@@ -36,7 +33,7 @@ def emit_for(e: Emitter, stmt: For) -> None:
     _serial_for(e, stmt)
 
 
-def _serial_for(e: Emitter, stmt: For) -> None:
+def _serial_for(e: Emission, stmt: For) -> None:
     wide = [e.width > 1 and v in e.varying for v in stmt.args]
     init = _flatten(e, stmt.init, wide)
     loop = e.asm.begin_loop(e.scalar(stmt.start), init)
@@ -47,12 +44,12 @@ def _serial_for(e: Emitter, stmt: For) -> None:
     _bind(e, stmt.outs, outs)
 
 
-def _flatten(e: Emitter, variables: Sequence[Var], wide: Sequence[bool]) -> list[Reg]:
+def _flatten(e: Emission, variables: Sequence[Var], wide: Sequence[bool]) -> list[Reg]:
     """The registers of all variables in a row."""
     return [part for var, w in zip(variables, wide) for part in e.widened(var, w)]
 
 
-def _bind(e: Emitter, variables: Sequence[Var], parts: Sequence[Reg]) -> None:
+def _bind(e: Emission, variables: Sequence[Var], parts: Sequence[Reg]) -> None:
     """The reverse: each variable takes its registers from the row."""
     at = 0
     for var in variables:
@@ -61,7 +58,7 @@ def _bind(e: Emitter, variables: Sequence[Var], parts: Sequence[Reg]) -> None:
         at += count
 
 
-def _vector_for(e: Emitter, stmt: For) -> None:
+def _vector_for(e: Emission, stmt: For) -> None:
     width = lanes_for(stmt.body, e.index_variables, e.target.vector_bits)
     start, stop = e.scalar(stmt.start), e.scalar(stmt.stop)
     if weight(stmt.body) > LIGHT_BODY:
@@ -82,7 +79,7 @@ def _vector_for(e: Emitter, stmt: For) -> None:
     e.varying = set()
 
 
-def _masked_for(e: Emitter, stmt: For, width: int, start: Reg, stop: Reg) -> None:
+def _masked_for(e: Emission, stmt: For, width: int, start: Reg, stop: Reg) -> None:
     passes = e.asm.begin_loop(e.asm.literal("i64", 0))
     span = _span(e, passes.index, start, stop, width)
     loop = e.asm.begin_loop(span.start)
@@ -103,7 +100,7 @@ class _Span:
     full: Reg
 
 
-def _span(e: Emitter, number: Reg, start: Reg, stop: Reg, width: int) -> _Span:
+def _span(e: Emission, number: Reg, start: Reg, stop: Reg, width: int) -> _Span:
     """Pass 0 runs whole registers of lanes, pass 1 the rest: one copy of the code, masks outside the loop."""
     select = e.asm.select
     whole = start + (_extent(e, start, stop) & -width)
@@ -111,22 +108,16 @@ def _span(e: Emitter, number: Reg, start: Reg, stop: Reg, width: int) -> _Span:
     return _Span(select(full, start, whole), select(full, whole, stop), select(full, width, stop - whole), full)
 
 
-def _extent(e: Emitter, start: Reg, stop: Reg) -> Reg:
+def _extent(e: Emission, start: Reg, stop: Reg) -> Reg:
     """Iterations of a loop, 0 where stop lies before start."""
     return e.asm.intrinsic("llvm.smax", stop - start, 0)
 
 
-def _lane_index(e: Emitter, var: Var, first: Reg) -> None:
+def _lane_index(e: Emission, var: Var, first: Reg) -> None:
     e.env[var] = Value(S64, (first,), e.asm.literal("i64", 1))
 
 
-def lane_mask(e: Emitter, count: Reg, width: int) -> Reg:
-    """i1 lanes that hold for the first `count` of `width`, compared in integers as wide as the data."""
-    kind = f"i{max(8, min(64, e.target.vector_bits // width))}"
-    return e.asm.cmp("slt", e.asm.lane_numbers(kind, width), e.asm.cast("trunc", count, kind))
-
-
-def emit_reduce(e: Emitter, stmt: Reduce) -> None:
+def emit_reduce(e: Emission, stmt: Reduce) -> None:
     """In lanes where asked for and possible, else in order."""
     if stmt.kind == "vector" and e.width == 1:
         e.varying = varying_variables(stmt.body, [stmt.var]) | set(stmt.combine.args)
@@ -139,7 +130,7 @@ def emit_reduce(e: Emitter, stmt: Reduce) -> None:
     _serial_reduce(e, stmt)
 
 
-def _serial_reduce(e: Emitter, stmt: Reduce) -> None:
+def _serial_reduce(e: Emission, stmt: Reduce) -> None:
     count = len(stmt.outs)
     wide = [e.width > 1 and v in e.varying for v in stmt.combine.args[:count]]
     init = _flatten(e, stmt.init, wide)
@@ -152,7 +143,7 @@ def _serial_reduce(e: Emitter, stmt: Reduce) -> None:
     _bind(e, stmt.outs, e.asm.end_loop(loop, e.scalar(stmt.stop), 1, yields))
 
 
-def _step(e: Emitter, stmt: Reduce) -> None:
+def _step(e: Emission, stmt: Reduce) -> None:
     """Writes combine, its accumulators bound already, with the body's values."""
     count = len(stmt.outs)
     for arg, value in zip(stmt.combine.args[count:], stmt.values):
@@ -160,7 +151,7 @@ def _step(e: Emitter, stmt: Reduce) -> None:
     e.block(stmt.combine.body)
 
 
-def _vector_reduce(e: Emitter, stmt: Reduce) -> None:
+def _vector_reduce(e: Emission, stmt: Reduce) -> None:
     """Lanes and `unroll` accumulators fold apart, then in a fixed tree; the order follows from the extent.
 
     Iterations past the last whole block run a register at a time under a mask. Where no identity is known,
@@ -191,7 +182,7 @@ def _vector_reduce(e: Emitter, stmt: Reduce) -> None:
 
 
 def _masked_step(
-    e: Emitter, stmt: Reduce, width: int, loop: Loop, count: Reg, full: Reg | None, known: bool
+    e: Emission, stmt: Reduce, width: int, loop: Loop, count: Reg, full: Reg | None, known: bool
 ) -> list[Reg]:
     """The first `count` lanes of one register of iterations, folded into the loop's accumulators."""
     fresh = _fresh(e, loop.index, e.scalar(stmt.start), known)
@@ -201,7 +192,7 @@ def _masked_step(
         return [e.asm.select(e.mask, f, a) for f, a in zip(folded, loop.args)]
 
 
-def _whole_registers(e: Emitter, stmt: Reduce, width: int, unroll: int, first: Sequence[Reg], whole: Reg) -> list[Reg]:
+def _whole_registers(e: Emission, stmt: Reduce, width: int, unroll: int, first: Sequence[Reg], whole: Reg) -> list[Reg]:
     """Folds blocks of `unroll` registers of iterations, up to `whole`, and merges the accumulators."""
     start, known = e.scalar(stmt.start), unroll > 1
     loop = e.asm.begin_loop(start, list(first) * unroll)
@@ -215,7 +206,7 @@ def _whole_registers(e: Emitter, stmt: Reduce, width: int, unroll: int, first: S
     return _merge(e, stmt, width, partial, len(first))
 
 
-def _first_accumulators(e: Emitter, stmt: Reduce, width: int) -> list[Reg]:
+def _first_accumulators(e: Emission, stmt: Reduce, width: int) -> list[Reg]:
     first: list[Reg] = []
     for var, identity in zip(stmt.init, stmt.identity):
         kind = register_type(var.dtype)
@@ -225,12 +216,12 @@ def _first_accumulators(e: Emitter, stmt: Reduce, width: int) -> list[Reg]:
     return first
 
 
-def _fresh(e: Emitter, index: Reg, start: Reg, known: bool) -> Reg | None:
+def _fresh(e: Emission, index: Reg, start: Reg, known: bool) -> Reg | None:
     """Holds in the first iteration, where accumulators have no value yet; None where an identity is known."""
     return None if known else e.asm.cmp("eq", index, start)
 
 
-def _accumulate(e: Emitter, stmt: Reduce, index: Reg, accumulators: Sequence[Reg], fresh: Reg | None) -> list[Reg]:
+def _accumulate(e: Emission, stmt: Reduce, index: Reg, accumulators: Sequence[Reg], fresh: Reg | None) -> list[Reg]:
     """One register of iterations from `index` on, folded into the accumulators."""
     _lane_index(e, stmt.var, index)
     e.block(stmt.body)
@@ -243,7 +234,7 @@ def _accumulate(e: Emitter, stmt: Reduce, index: Reg, accumulators: Sequence[Reg
     return [e.asm.select(fresh, v, f) for v, f in zip(_flatten(e, stmt.values, wide), folded)]
 
 
-def _merge(e: Emitter, stmt: Reduce, width: int, parts: Sequence[Reg], count: int) -> list[Reg]:
+def _merge(e: Emission, stmt: Reduce, width: int, parts: Sequence[Reg], count: int) -> list[Reg]:
     """Folds the unrolled accumulators pairwise into one set of `count` registers."""
     groups = [list(parts[at : at + count]) for at in range(0, len(parts), count)]
     while len(groups) > 1:
@@ -251,7 +242,7 @@ def _merge(e: Emitter, stmt: Reduce, width: int, parts: Sequence[Reg], count: in
     return groups[0]
 
 
-def combine(e: Emitter, stmt: Reduce, width: int, a: Sequence[Reg], b: Sequence[Reg]) -> list[Reg]:
+def combine(e: Emission, stmt: Reduce, width: int, a: Sequence[Reg], b: Sequence[Reg]) -> list[Reg]:
     """The combine region on two sets of accumulators."""
     count = len(stmt.outs)
     _bind(e, stmt.combine.args[:count], a)
@@ -261,7 +252,7 @@ def combine(e: Emitter, stmt: Reduce, width: int, a: Sequence[Reg], b: Sequence[
         return _flatten(e, stmt.combine.results, [width > 1] * count)
 
 
-def _finish_reduce(e: Emitter, stmt: Reduce, width: int, parts: Sequence[Reg], extent: Reg | None) -> None:
+def _finish_reduce(e: Emission, stmt: Reduce, width: int, parts: Sequence[Reg], extent: Reg | None) -> None:
     """Folds the lanes of the accumulators and the initial value."""
     totals = list(parts)
     half = width // 2
@@ -283,7 +274,7 @@ def _finish_reduce(e: Emitter, stmt: Reduce, width: int, parts: Sequence[Reg], e
     _bind(e, stmt.outs, outs)
 
 
-def emit_if(e: Emitter, stmt: If) -> None:
+def emit_if(e: Emission, stmt: If) -> None:
     """Both sides as branches, whose results meet behind them."""
     cond = e.scalar(stmt.cond)
     wide = [e.width > 1 and v in e.varying for v in stmt.outs]
@@ -296,7 +287,7 @@ def emit_if(e: Emitter, stmt: If) -> None:
     _bind(e, stmt.outs, e.asm.branch(cond, then, first, orelse, second))
 
 
-def emit_while(e: Emitter, stmt: While) -> None:
+def emit_while(e: Emission, stmt: While) -> None:
     """A loop whose test runs before each iteration."""
     wide = [e.width > 1 and v in e.varying for v in stmt.body.args]
     loop = e.asm.begin_while(_flatten(e, stmt.init, wide))

@@ -5,19 +5,15 @@ Where a mask is false, no memory of a buffer is touched: such a lane uses a dumm
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...ir.dtype import DType
 from ..kernel.ir import Buffer, Load, Store
+from .emission import Emission
 from .formats import from_memory, memory_type, register_type, to_memory
 from .operand import BITS, Reg, type_text
 from .values import Value, registers
 
-if TYPE_CHECKING:
-    from .emitter import Emitter
-
 # Moves the few elements of a loop's end between a buffer and a stack slot, for types without masked moves.
-COPY_FUNCTION = """
+_COPY_FUNCTION = """
 define internal void @copy_{type}(ptr %to, ptr %from, i64 %count) {{
 entry:
   br label %body
@@ -36,7 +32,7 @@ exit:
 """
 
 
-def emit_load(e: Emitter, stmt: Load) -> Value:
+def emit_load(e: Emission, stmt: Load) -> Value:
     """One element, or one a lane; where masked off nothing is read."""
     asm, dtype = e.asm, stmt.buffer.dtype
     offset = e.env[stmt.offset]
@@ -53,7 +49,7 @@ def emit_load(e: Emitter, stmt: Load) -> Value:
     return Value(dtype, parts)
 
 
-def emit_store(e: Emitter, stmt: Store) -> None:
+def emit_store(e: Emission, stmt: Store) -> None:
     """One element, or one a lane; where masked off nothing is written."""
     asm, dtype = e.asm, stmt.buffer.dtype
     offset, value = e.env[stmt.offset], e.registers(stmt.value)
@@ -67,7 +63,7 @@ def emit_store(e: Emitter, stmt: Store) -> None:
         asm.store(part, pointer, BITS[part.type] // 8)
 
 
-def _any(e: Emitter, mask: Reg | None) -> Reg | None:
+def _any(e: Emission, mask: Reg | None) -> Reg | None:
     """A scalar that holds where any active lane's mask does."""
     if mask is None or mask.lanes == 1:
         return mask
@@ -75,7 +71,7 @@ def _any(e: Emitter, mask: Reg | None) -> Reg | None:
     return e.asm.call(f"llvm.vector.reduce.or.v{active.lanes}i1", "i1", 1, [active])
 
 
-def _part_pointers(e: Emitter, buffer: Buffer, offset: Reg, mask: Reg | None) -> list[Reg]:
+def _part_pointers(e: Emission, buffer: Buffer, offset: Reg, mask: Reg | None) -> list[Reg]:
     """Addresses of an element's parts; the dummy slot where `mask` (a scalar) is false."""
     asm, kind, base = e.asm, memory_type(buffer.dtype), e.pointer(buffer)
     if buffer.dtype.kind == "complex":
@@ -88,7 +84,7 @@ def _part_pointers(e: Emitter, buffer: Buffer, offset: Reg, mask: Reg | None) ->
     return [asm.select(mask, p, e.dummy()) for p in pointers]
 
 
-def _load_scalar(e: Emitter, buffer: Buffer, offset: Reg, mask: Reg | None) -> tuple[Reg, ...]:
+def _load_scalar(e: Emission, buffer: Buffer, offset: Reg, mask: Reg | None) -> tuple[Reg, ...]:
     kind = memory_type(buffer.dtype)
     return tuple(e.asm.load(kind, 1, p, BITS[kind] // 8) for p in _part_pointers(e, buffer, offset, mask))
 
@@ -98,12 +94,12 @@ def _stride(offset: Value) -> int | None:
     return None if offset.stride is None or offset.stride.value is None else int(offset.stride.value)
 
 
-def _masked_moves(e: Emitter, dtype: DType) -> bool:
+def _masked_moves(e: Emission, dtype: DType) -> bool:
     """True where the machine moves single lanes of this type under a mask."""
     return e.target.vector_bits >= 512 or (e.target.vector_bits == 256 and BITS[memory_type(dtype)] >= 32)
 
 
-def _load_lanes(e: Emitter, buffer: Buffer, offset: Value, mask: Reg | None) -> tuple[Reg, ...]:
+def _load_lanes(e: Emission, buffer: Buffer, offset: Value, mask: Reg | None) -> tuple[Reg, ...]:
     asm, dtype, width = e.asm, buffer.dtype, e.width
     kind, stride, is_complex = memory_type(dtype), _stride(offset), dtype.kind == "complex"
     align, whole = BITS[kind] // 8, mask is None and e.mask is None
@@ -125,22 +121,29 @@ def _load_lanes(e: Emitter, buffer: Buffer, offset: Value, mask: Reg | None) -> 
     return _gather(e, buffer, offset, mask)
 
 
-def _load_some(e: Emitter, kind: str, pointer: Reg) -> Reg:
+def _copy(e: Emission, kind: str, to: Reg, source: Reg) -> None:
+    """Copies the elements of the lanes that run."""
+    assert e.count is not None
+    e.functions[f"copy_{kind}"] = _COPY_FUNCTION.format(type=kind)
+    e.asm.line(f"call void @copy_{kind}(ptr {to.text}, ptr {source.text}, i64 {e.count.text})")
+
+
+def _load_some(e: Emission, kind: str, pointer: Reg) -> Reg:
     """The lanes that run from neighbouring elements, by way of a stack slot."""
     align = BITS[kind] // 8
     slot = e.slot(e.width * align)
-    e.copy(kind, slot, pointer)
+    _copy(e, kind, slot, pointer)
     return e.asm.load(kind, e.width, slot, align)
 
 
-def _store_some(e: Emitter, value: Reg, pointer: Reg) -> None:
+def _store_some(e: Emission, value: Reg, pointer: Reg) -> None:
     align = BITS[value.type] // 8
     slot = e.slot(e.width * align)
     e.asm.store(value, slot, align)
-    e.copy(value.type, pointer, slot)
+    _copy(e, value.type, pointer, slot)
 
 
-def _masked_load(e: Emitter, kind: str, pointer: Reg, mask: Reg | None = None) -> Reg:
+def _masked_load(e: Emission, kind: str, pointer: Reg, mask: Reg | None = None) -> Reg:
     asm, width = e.asm, e.width
     text = type_text(kind, width)
     name = f"llvm.masked.load.v{width}{_suffix(kind)}.p0"
@@ -153,7 +156,7 @@ def _masked_load(e: Emitter, kind: str, pointer: Reg, mask: Reg | None = None) -
     )
 
 
-def _active(e: Emitter, mask: Reg | None) -> Reg:
+def _active(e: Emission, mask: Reg | None) -> Reg:
     """The lanes that run, as a vector of i1."""
     both = [m for m in (mask, e.mask) if m is not None]
     merged = both[0] if len(both) == 1 else both[0] & both[1]
@@ -164,7 +167,7 @@ def _suffix(kind: str) -> str:
     return {"float": "f32", "double": "f64"}.get(kind, kind)
 
 
-def _lane_offsets(e: Emitter, offset: Value) -> list[Reg]:
+def _lane_offsets(e: Emission, offset: Value) -> list[Reg]:
     """Each lane's offset as a scalar."""
     asm, base = e.asm, offset.parts[0]
     if offset.stride is not None:
@@ -173,7 +176,7 @@ def _lane_offsets(e: Emitter, offset: Value) -> list[Reg]:
     return [asm.extract(vector, lane) for lane in range(e.width)]
 
 
-def _lane_masks(e: Emitter, mask: Reg | None) -> list[Reg | None]:
+def _lane_masks(e: Emission, mask: Reg | None) -> list[Reg | None]:
     """Each lane's condition as a scalar; None where it always runs."""
     if mask is None:
         if e.count is None:
@@ -184,7 +187,7 @@ def _lane_masks(e: Emitter, mask: Reg | None) -> list[Reg | None]:
     return [e.asm.extract(active, lane) for lane in range(e.width)]
 
 
-def _gather(e: Emitter, buffer: Buffer, offset: Value, mask: Reg | None) -> tuple[Reg, ...]:
+def _gather(e: Emission, buffer: Buffer, offset: Value, mask: Reg | None) -> tuple[Reg, ...]:
     asm, kind = e.asm, memory_type(buffer.dtype)
     parts = [asm.poison(kind, e.width)] * (2 if buffer.dtype.kind == "complex" else 1)
     for lane, (where, active) in enumerate(zip(_lane_offsets(e, offset), _lane_masks(e, mask))):
@@ -194,7 +197,7 @@ def _gather(e: Emitter, buffer: Buffer, offset: Value, mask: Reg | None) -> tupl
 
 
 def _store_lanes(
-    e: Emitter, buffer: Buffer, offset: Value, raw: tuple[Reg, ...], mask: Reg | None, stream: bool
+    e: Emission, buffer: Buffer, offset: Value, raw: tuple[Reg, ...], mask: Reg | None, stream: bool
 ) -> None:
     asm, dtype, width = e.asm, buffer.dtype, e.width
     kind, whole, is_complex = memory_type(dtype), mask is None and e.mask is None, dtype.kind == "complex"
@@ -212,7 +215,7 @@ def _store_lanes(
 
 
 def _store_neighbours(
-    e: Emitter, buffer: Buffer, offset: Reg, raw: tuple[Reg, ...], mask: Reg | None, stream: bool
+    e: Emission, buffer: Buffer, offset: Reg, raw: tuple[Reg, ...], mask: Reg | None, stream: bool
 ) -> None:
     asm, width, align = e.asm, e.width, BITS[memory_type(buffer.dtype)] // 8
     pointer = _part_pointers(e, buffer, offset, None)[0]
@@ -237,7 +240,7 @@ def _store_neighbours(
         e.full_or_partial(store_all, store_some)
 
 
-def _store_whole(e: Emitter, value: Reg, pointer: Reg, align: int, stream: bool) -> None:
+def _store_whole(e: Emission, value: Reg, pointer: Reg, align: int, stream: bool) -> None:
     """Streamed, and at an address that whole registers need for it: past the caches."""
     asm, size = e.asm, BITS[value.type] // 8 * value.lanes
     if not stream or size < e.target.vector_bits // 8:
@@ -255,7 +258,7 @@ def _store_whole(e: Emitter, value: Reg, pointer: Reg, align: int, stream: bool)
     asm.branch(aligned, past, (), asm.end_branch())
 
 
-def _masked_store(e: Emitter, value: Reg, pointer: Reg, mask: Reg | None = None) -> None:
+def _masked_store(e: Emission, value: Reg, pointer: Reg, mask: Reg | None = None) -> None:
     asm, text = e.asm, type_text(value.type, value.lanes)
     lanes = type_text("i1", value.lanes)
     name = f"llvm.masked.store.v{value.lanes}{_suffix(value.type)}.p0"

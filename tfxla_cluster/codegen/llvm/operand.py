@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import struct
 from functools import cache
-from typing import TYPE_CHECKING, Union
-
-if TYPE_CHECKING:
-    from .asm import Asm
+from typing import Protocol, Union
 
 Number = Union[int, float, bool]
 FLOATS = ("half", "float", "double")
@@ -44,6 +41,16 @@ def _f32_bytes(value: float) -> bytes:
         return struct.pack("<f", float("inf") if value > 0 else float("-inf"))
 
 
+class Writer(Protocol):
+    """What a register's operators append instructions to."""
+
+    def op(self, name: str, a: Operand, b: Operand) -> Reg:
+        """A binary instruction."""
+
+    def unary(self, name: str, x: Reg) -> Reg:
+        """An instruction of one operand."""
+
+
 class Reg:
     """An operand: scalar `type` in `lanes` lanes, defined in the scope `level`; a literal has a `value`.
 
@@ -52,7 +59,7 @@ class Reg:
 
     __slots__ = ("asm", "lanes", "level", "text", "type", "value")
 
-    def __init__(self, asm: Asm, text: str, type: str, lanes: int, level: int, value: Number | None = None):
+    def __init__(self, asm: Writer, text: str, type: str, lanes: int, level: int, value: Number | None = None):
         self.asm, self.text, self.type, self.lanes = asm, text, type, lanes
         self.level, self.value = level, value
 

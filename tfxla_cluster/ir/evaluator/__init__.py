@@ -2,17 +2,8 @@
 
 from __future__ import annotations
 
-from . import contraction, control, elementwise, linear, move, random, reduction
-from .core import Evaluator, Meaning, Value, evaluate
-
-MEANINGS: dict[str, Meaning] = {
-    **elementwise.MEANINGS,
-    **move.MEANINGS,
-    **reduction.MEANINGS,
-    **contraction.MEANINGS,
-    **control.MEANINGS,
-    **linear.MEANINGS,
-    **random.MEANINGS,
-}
+from .core import Evaluator, Value
+from .modules import evaluate
+from .table import MEANINGS
 
 __all__ = ["MEANINGS", "Evaluator", "Value", "evaluate"]

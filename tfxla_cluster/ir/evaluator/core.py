@@ -1,4 +1,4 @@
-"""Runs a module instruction by instruction."""
+"""Runs a computation instruction by instruction."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any, Union
 
 import numpy as np
 
-from ...errors import UnsupportedError, UsageError
+from ...errors import UnsupportedError
 from .. import dim as dims_
-from ..dim import Dim, DimExpr
-from ..node import Computation, Instr, Module
+from ..dim import Dim
+from ..node import Computation, Instr
 from ..opcode import is_elementwise
 from ..shape import Shape
 
@@ -19,45 +19,14 @@ Value = Union[Array, tuple["Value", ...]]
 Meaning = Callable[["Evaluator", Instr, list[Any]], Any]
 
 
-def evaluate(module: Module, args: Sequence[Any]) -> list[Array]:
-    """The outputs of `module` on NumPy arrays: the root's elements, or the root alone.
-
-    Sizes that are symbols get their values from the arguments' shapes. UsageError when the arguments
-    do not fit, UnsupportedError for an opcode whose meaning needs more than one device or a host.
-    `rng` draws from a generator that starts anew at each call: its values are arbitrary but repeatable.
-    """
-    params = module.entry.params
-    if len(params) != len(args):
-        raise UsageError(f"{module.name} takes {len(params)} arguments, got {len(args)}")
-    arrays = [np.asarray(a) for a in args]
-    runner = Evaluator(_bind([p.shape for p in params], arrays))
-    for param, array in zip(params, arrays):
-        _check_argument(runner, param, array)
-    result = runner.run(module.entry, arrays)
-    return list(result) if isinstance(result, tuple) else [result]
-
-
-def _bind(shapes: Sequence[Shape], arrays: Sequence[Array]) -> dict[str, int]:
-    """The value of each symbol that stands alone as a dimension of a parameter."""
-    env: dict[str, int] = {}
-    for shape, array in zip(shapes, arrays):
-        for dim, size in zip(shape.dims, array.shape):
-            if isinstance(dim, DimExpr) and dim.is_size:
-                env[dim.name] = size
-    return env
-
-
-def _check_argument(runner: Evaluator, param: Instr, array: Array) -> None:
-    if not param.shape.is_array or param.shape.dtype is None:
-        raise UnsupportedError(f"parameter %{param.name} is a {param.shape.kind}")
-    if array.dtype != param.shape.dtype.numpy or array.shape != runner.dims(param.shape):
-        raise UsageError(f"parameter %{param.name} is {param.shape}, got {array.dtype}{list(array.shape)}")
-
-
 class Evaluator:
-    """`env` holds the sizes that symbols stand for."""
+    """`meanings`: what each opcode does; `env`: the sizes that symbols stand for.
 
-    def __init__(self, env: Mapping[str, int] | None = None) -> None:
+    `rng` draws from a generator that starts anew with each evaluator.
+    """
+
+    def __init__(self, meanings: Mapping[str, Meaning], env: Mapping[str, int] | None = None) -> None:
+        self.meanings = meanings
         self.env = dict(env or {})
         self.random = np.random.default_rng(0)
         self.random_state = 0
@@ -79,9 +48,7 @@ class Evaluator:
 
     def step(self, instr: Instr, operands: list[Any]) -> Any:
         """The value of one instruction."""
-        from . import MEANINGS
-
-        meaning = MEANINGS.get(instr.opcode)
+        meaning = self.meanings.get(instr.opcode)
         if meaning is None:
             raise UnsupportedError(f"the evaluator has no meaning for '{instr.opcode}' (%{instr.name})")
         return meaning(self, instr, operands)

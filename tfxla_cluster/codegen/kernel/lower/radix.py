@@ -4,16 +4,13 @@ for each byte of the key, the lowest first."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ....ir.dtype import S64
 from ....ir.node import Instr
 from ..builder import KernelBuilder
 from ..ir import Buffer, Var
+from .sort_line import Line
 from .total_order import ordered, unsigned_key
-
-if TYPE_CHECKING:
-    from .sort import Line
 
 MIN_LENGTH = 512  # from which counting 256 digits a byte is little work
 DIGITS, BITS = 256, 8

@@ -7,28 +7,23 @@ kernels merge.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ....ir import dim as dims_
-from ....ir.dim import Dim
 from ....ir.dtype import PRED
 from ....ir.node import Instr
 from ....target import Target
 from ..builder import KernelBuilder
 from ..ir import Buffer, Var
-from ..unit import Unit, UnitKernel, UnitRef
+from ..unit import Unit, UnitKernel
 from . import radix
-from .inline import inline
+from .sort_line import Line, SortForm
 from .space import delinearize
 
 RUN = 12  # Elements sorted by insertion.
-CHUNKED_LENGTH = 32768  # A line of this many elements or more is cut into CHUNKS.
-CHUNKS = 4  # A power of 4, so that the merges end in the result and not in the temporary.
 
 
 def lower(instr: Instr, target: Target) -> Unit:
     """Results have the operands' shapes; equal elements keep their order."""
-    form = _Form(instr)
+    form = SortForm(instr)
     sorted_chunks = _sort_chunks(form)
     steps = [sorted_chunks]
     width = 1
@@ -40,56 +35,7 @@ def lower(instr: Instr, target: Target) -> Unit:
     return Unit(tuple(steps), tuple(o.shape.byte_size for o in instr.operands))
 
 
-class _Form:
-    """The lines of a sort: `outer * inner` of them, `length` elements apart by `inner`."""
-
-    def __init__(self, instr: Instr) -> None:
-        dims, axis = instr.operands[0].shape.dims, int(instr.attrs["dimensions"][0])
-        self.instr = instr
-        self.dtypes = [o.shape.element_type for o in instr.operands]
-        self.outer, self.length, self.inner = (dims_.product(dims[:axis]), dims[axis], dims_.product(dims[axis + 1 :]))
-        self.lines = dims_.make("mul", self.outer, self.inner)
-        self.chunks = CHUNKS if dims_.sample(self.length) >= CHUNKED_LENGTH else 1
-        self.chunk_length: Dim = (self.length + (self.chunks - 1)) // self.chunks
-        params = instr.attrs["to_apply"].params
-        used = {o for i in instr.attrs["to_apply"].instrs for o in i.operands}
-        self.keys = [params[2 * k] in used or params[2 * k + 1] in used for k in range(len(self.dtypes))]
-
-    def refs(self, kind: str) -> tuple[UnitRef, ...]:
-        return tuple(UnitRef(kind, i) for i in range(len(self.dtypes)))
-
-
-class Line:
-    """Element access along one line, and the comparator."""
-
-    def __init__(self, b: KernelBuilder, form: _Form, line: Var) -> None:
-        self.b, self.form = b, form
-        outer, inner = delinearize(b, line, (form.outer, form.inner))
-        self.base = b.add(b.mul(b.mul(outer, b.size(form.length)), b.size(form.inner)), inner)
-
-    def at(self, position: Var) -> Var:
-        return self.b.add(self.base, self.b.mul(position, self.b.size(self.form.inner)))
-
-    def load(self, buffers: Sequence[Buffer], position: Var, mask: Var | None = None) -> list[Var]:
-        return [self.b.load(buffer, self.at(position), mask) for buffer in buffers]
-
-    def keys(self, buffers: Sequence[Buffer], position: Var, mask: Var | None = None) -> list[Var]:
-        """The values the comparator looks at; a constant stands for the others."""
-        return [
-            self.b.load(buffer, self.at(position), mask) if used else self.b.const(0, buffer.dtype)
-            for buffer, used in zip(buffers, self.form.keys)
-        ]
-
-    def store(self, buffers: Sequence[Buffer], position: Var, values: Sequence[Var]) -> None:
-        for buffer, value in zip(buffers, values):
-            self.b.store(buffer, self.at(position), value)
-
-    def less(self, left: Sequence[Var], right: Sequence[Var]) -> Var:
-        args = [value for pair in zip(left, right) for value in pair]
-        return inline(self.b, self.form.instr.attrs["to_apply"], args)[0]
-
-
-def _sort_chunks(form: _Form) -> UnitKernel:
+def _sort_chunks(form: SortForm) -> UnitKernel:
     b = KernelBuilder("sort")
     sources = [b.input(d) for d in form.dtypes]
     results = [b.output(d) for d in form.dtypes]
@@ -185,7 +131,7 @@ def _merge(
     b.fold(low, high, (low, middle), step)
 
 
-def _merge_chunks(form: _Form, width: int, way: tuple[str, str]) -> UnitKernel:
+def _merge_chunks(form: SortForm, width: int, way: tuple[str, str]) -> UnitKernel:
     """Merge pairs of `width` sorted chunks of each line."""
     b = KernelBuilder("sort_merge")
     sources = [b.input(d) for d in form.dtypes]

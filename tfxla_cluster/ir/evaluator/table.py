@@ -1,0 +1,16 @@
+"""The table of meanings, by opcode."""
+
+from __future__ import annotations
+
+from . import contraction, control, elementwise, linear, move, random, reduction
+from .core import Meaning
+
+MEANINGS: dict[str, Meaning] = {
+    **elementwise.MEANINGS,
+    **move.MEANINGS,
+    **reduction.MEANINGS,
+    **contraction.MEANINGS,
+    **control.MEANINGS,
+    **linear.MEANINGS,
+    **random.MEANINGS,
+}
