@@ -8,12 +8,12 @@ from tests.hlo_case import Case, assert_close
 from tests.hlo_cases import CASES
 from tests.hlo_linear import linear
 from tfxla_cluster import compiler
-from tfxla_cluster.dump import sink
+from tfxla_cluster.backends import cpu
 from tfxla_cluster.errors import UnsupportedError
 from tfxla_cluster.ir import text
 from tfxla_cluster.ir.evaluator import evaluate
 from tfxla_cluster.ir.node import Module
-from tfxla_cluster.runtime import host
+from tfxla_cluster.options import CompileOptions
 from tfxla_cluster.runtime.executable import Executable
 
 # Opcodes that have no kernel: refused by name, so that TensorFlow runs the function.
@@ -21,7 +21,7 @@ REFUSED = ("fft",)
 
 
 def compiled(module: Module, fusion: bool) -> Executable:
-    return compiler.compile_module(module, host.target(), sink.current().module("case"), fusion).executable
+    return compiler.compile_module(module, cpu.this_machine(), CompileOptions(fusion=fusion)).executable
 
 
 @pytest.mark.parametrize("case", [*CASES, *linear()], ids=lambda case: case.name)

@@ -12,7 +12,19 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "tfxla_cluster"
-BASICS = {"bugs", "errors", "decision", "flags", "locks", "trace", "counters", "target", "gc_pause"}
+BASICS = {
+    "bugs",
+    "counters",
+    "decision",
+    "errors",
+    "flag_options",
+    "flags",
+    "gc_pause",
+    "locks",
+    "options",
+    "target",
+    "trace",
+}
 # Package -> the packages it may import besides itself and the basics. `tf` drives `tf2xla`.
 ALLOWED = {
     "ir": set(),
@@ -20,6 +32,7 @@ ALLOWED = {
     "fusion": {"ir"},
     "codegen": {"ir", "fusion"},
     "runtime": {"ir", "codegen"},
+    "backends": {"ir", "fusion", "codegen", "runtime"},
     "dump": {"ir"},
     "tf2xla": {"ir"},
     "tf": {"ir", "tf2xla", "dump"},
@@ -90,6 +103,24 @@ def test_inspect_reads_only_ir_and_basics():
     for path in (ROOT / "inspect").rglob("*.py"):
         used = {n.split(".")[1] for n in imports(path)}
         assert used <= {"ir", "errors", "decision", "__version__"}, f"{path} imports {used}"
+
+
+def test_what_compiles_and_dumps_reads_no_flag():
+    """Flags become options once, at the edge: the service, the commands, the hooks into TensorFlow."""
+    stages = ("ir", "passes", "fusion", "codegen", "runtime", "backends", "dump")
+    paths = [path for stage in stages for path in (PACKAGE / stage).rglob("*.py")]
+    for path in [*paths, PACKAGE / "compiler.py", PACKAGE / "options.py"]:
+        read = {name.split(".")[1] for name in imports(path)} & {"flags", "flag_options", "config"}
+        assert not read, f"{path.relative_to(ROOT)} imports {read}"
+
+
+def test_the_pipeline_knows_no_machine():
+    """It reaches code generators and launchers through a backend alone."""
+    allowed = ("backends.backend", "codegen.kernel.", "runtime.plan")
+    for name in imports(PACKAGE / "compiler.py"):
+        inside = name.removeprefix("tfxla_cluster.")
+        if inside.split(".")[0] in ("backends", "codegen", "runtime"):
+            assert inside.startswith(allowed), f"compiler.py imports {name}"
 
 
 @pytest.mark.parametrize("module", NO_TENSORFLOW)

@@ -170,17 +170,20 @@ def test_two_processes_at_once(filled, tmp_path) -> None:
 
 
 KILLED = """
-from tfxla_cluster import compiler, flags, trace
-from tfxla_cluster.dump import sink
+from tfxla_cluster import compiler, flag_options, trace
+from tfxla_cluster.backends import cpu
+from tfxla_cluster.dump.sink import Sink
 from tfxla_cluster.ir.text import parse
-from tfxla_cluster.runtime import cache, host, persist, store
+from tfxla_cluster.runtime import cache, persist, store
+options = flag_options.compile_options()
 print("ready", flush=True)
 for n in range(100_000):
     text = f"HloModule m{n}\\nENTRY e {{\\n p = f32[{n + 5}] parameter(0)\\n ROOT r = f32[{n + 5}] sine(p)\\n}}\\n"
-    made = compiler.compile_module(parse(text), host.target(), sink.current().module(f"m{n}"))
+    dump = Sink(flag_options.dump_options()).module(f"m{n}")
+    made = compiler.compile_module(parse(text), cpu.this_machine(), options, dump)
     trace.record("compile", module=f"m{n}", cluster=f"m{n}", what="must", hit="", phases=made.phases)
-    sections = persist.to_sections(made.plan, made.objects)
-    store.from_flags().put(cache.key([("hlo", str(n))]), persist.KIND, sections)
+    sections = persist.to_sections(made.plan, made.code.objects)
+    store.opened(options.store).put(cache.key([("hlo", str(n))]), persist.KIND, sections)
 """
 
 

@@ -1,123 +1,109 @@
-"""The pipeline from an HLO module to an executable plan and its machine code, as named steps."""
+"""The pipeline from an HLO module to an executable plan and its code, as named steps; machines are backends."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Generic
 
-from . import flags, gc_pause, trace
+from . import gc_pause, trace
+from .backends.backend import Backend, Launcher, LauncherT
 from .codegen.kernel import key as kernel_key
-from .codegen.kernel import lower
 from .codegen.kernel import text as kernel_text
+from .codegen.kernel.code import Code, Source
 from .codegen.kernel.ir import Kernel
 from .codegen.kernel.unit import Unit, UnitKernel
-from .codegen.llvm.loader import Library
-from .codegen.llvm.object_code import KernelCode, compile_kernels, object_files
 from .dump import module_files
-from .dump.module_files import KernelFiles
-from .dump.sink import ModuleDump
+from .dump.module_files import KernelRow
+from .dump.sink import NOWHERE, ModuleDump
 from .errors import UnsupportedError
 from .fusion import planner as fusion_planner
 from .fusion import split
+from .fusion.machine import Machine
 from .ir import verifier
 from .ir.dim import make, sample
 from .ir.node import Instr, Module
+from .options import DEFAULT, CompileOptions
 from .passes import pipeline, pipelines
 from .runtime import plan_builder
-from .runtime.executable import Executable
-from .runtime.plan import LaunchPlan
+from .runtime.plan import Launch, LaunchPlan
 from .target import Target
-
-# Scalar operations below which a kernel is generated quickly: some 5 us of work, while careful code saves
-# half of that at most and costs 10 ms more to make.
-BRIEF_WORK = 20_000
 
 
 @dataclass(frozen=True)
-class Compiled:
+class Compiled(Generic[LauncherT]):
     """What compilation made. `phases`: milliseconds by name."""
 
     plan: LaunchPlan
-    objects: list[bytes]
-    executable: Executable
-    module: Module | None = None
+    code: Code
+    executable: LauncherT
+    module: Module
     phases: Mapping[str, float] = field(default_factory=dict)
 
 
-def compile_module(module: Module, target: Target, dump: ModuleDump, fusion: bool = True) -> Compiled:
+def compile_module(
+    module: Module, backend: Backend[LauncherT], options: CompileOptions = DEFAULT, dump: ModuleDump = NOWHERE
+) -> Compiled[LauncherT]:
     """Verify, optimise, fuse, lower, generate, plan, load.
 
-    Raises VerifierError for an invalid module and UnsupportedError for what has no kernel yet. Each
-    stage's files are written as soon as the stage is done.
+    Raises VerifierError for an invalid module and UnsupportedError for what the backend has no kernel for or cannot
+    load. What a stage makes is in the dump before the next one starts.
     """
     with gc_pause.paused():
-        return _compile_module(module, target, dump, fusion)
+        return _compile_module(module, backend, options, dump)
 
 
-def _compile_module(module: Module, target: Target, dump: ModuleDump, fusion: bool) -> Compiled:
+def _compile_module(
+    module: Module, backend: Backend[LauncherT], options: CompileOptions, dump: ModuleDump
+) -> Compiled[LauncherT]:
+    target = backend.target
     with trace.phase("compile", module=module.name) as whole:
         module_files.before(dump, module)
         with trace.phase("verify"):
             verifier.verify(module)
         with trace.phase("passes"):
-            optimised = optimise(module, target, dump)
+            optimised = optimise(module, target, options, dump)
         with trace.phase("fusion"):
-            fused, decisions = fuse(optimised, target, dump) if fusion else (optimised, [])
+            fused, decisions = fuse(optimised, backend.machine, dump) if options.fusion else (optimised, [])
         module_files.after(dump, fused, target)
         with trace.phase("lower"):
-            fused, units = lower_units(fused, target, dump, decisions)
+            fused, units = lower_units(fused, backend, dump, decisions)
             shared = share_kernels(units)
+        list_kernels(shared, dump)
         with trace.phase("codegen"):
-            codes = compile_kernels(
-                [(k, s) for s, k in shared.kernels.items()],
-                target,
-                flags.get("tfxla_compile_threads"),
-                quick=brief_kernels(fused, units, shared),
-                assembly=bool(dump),
-            )
+            listing = partial(module_files.kernel_texts, dump) if dump else None
+            code = backend.compile(sources(fused, units, shared), options, listing)
         with trace.phase("plan"):
-            planned = plan_builder.build(fused, units, shared.symbols)
+            planned = plan_builder.build(fused, units, launches(shared, code, backend.origin))
         module_files.launch_plan(dump, planned.plan, fused, target)
         with trace.phase("load"):
-            objects = object_files(codes)
-            executable = load(planned.plan, objects, target)
-        if dump:
-            with trace.phase("dump"):
-                module_files.kernels(dump, kernel_files(shared, codes))
+            executable = backend.load(planned.plan, code, options)
     phases = {name: seconds * 1e3 for name, seconds in whole.parts.items()}
     module_files.timings(dump, phases, whole.seconds * 1e3, target)
-    return Compiled(planned.plan, objects, executable, fused, phases)
+    return Compiled(planned.plan, code, executable, fused, phases)
 
 
-def load(plan: LaunchPlan, objects: Sequence[bytes], target: Target) -> Executable:
-    """Machine code and plan into an executable of this process."""
-    return Executable(plan, Library(objects, target), timings=flags.get("tfxla_timings"))
-
-
-def optimise(module: Module, target: Target, dump: ModuleDump) -> Module:
-    """The passes that the flags leave on."""
-    passes = [] if flags.get("xla_disable_all_hlo_passes") else pipelines.optimize(target)
-    off = set(filter(None, flags.get("xla_disable_hlo_passes").split(",")))
-    if flags.get("tf_xla_disable_constant_folding"):
-        off.add("constant-folding")
-    return pipeline.run(module, "optimize", [p for p in passes if p.name not in off], _observer(dump))
+def optimise(module: Module, target: Target, options: CompileOptions, dump: ModuleDump = NOWHERE) -> Module:
+    """The passes that the options leave on."""
+    passes = pipelines.optimize(target) if options.passes else []
+    wanted = [p for p in passes if p.name not in options.passes_off]
+    return pipeline.run(module, "optimize", wanted, _observer(dump))
 
 
 def _observer(dump: ModuleDump) -> Any:
     """Writes the module between passes where --xla_dump_hlo_pass_re asks for it."""
 
     def observe(module: Module, name: str, after: str, before: str) -> None:
-        dump.pass_dump(name, after, before, lambda: module_files.hlo_text(module))
+        dump.pass_dump(name, after, before, lambda: module_files.hlo_text(dump, module))
 
     return observe
 
 
-def fuse(module: Module, target: Target, dump: ModuleDump) -> tuple[Module, list[dict[str, Any]]]:
+def fuse(module: Module, machine: Machine, dump: ModuleDump) -> tuple[Module, list[dict[str, Any]]]:
     """The fused module and its decisions, each of which goes to the trace and the dump."""
     decisions: list[dict[str, Any]] = []
-    fused = fusion_planner.fuse(module, target, decisions.append)
+    fused = fusion_planner.fuse(module, machine, decisions.append)
     module_files.fusion_decisions(dump, decisions)
     _trace(module, decisions)
     return fused, decisions
@@ -130,7 +116,7 @@ def _trace(module: Module, decisions: Iterable[Mapping[str, Any]]) -> None:
 
 
 def lower_units(
-    module: Module, target: Target, dump: ModuleDump, decisions: Sequence[Mapping[str, Any]]
+    module: Module, backend: Backend[Launcher], dump: ModuleDump, decisions: Sequence[Mapping[str, Any]]
 ) -> tuple[Module, dict[Instr, Unit]]:
     """The kernels of every instruction that needs some. A fusion that cannot be lowered is split until its parts
     can: the module is then another one, and its files are written again, the decisions after the earlier ones.
@@ -142,7 +128,7 @@ def lower_units(
         refused: dict[Instr, Mapping[str, Any]] = {}
         for instr in plan_builder.unit_instructions(module):
             try:
-                units[instr] = lower.lower(instr, target)
+                units[instr] = backend.lower(instr)
             except UnsupportedError as error:
                 if instr.opcode != "fusion":
                     raise
@@ -153,7 +139,7 @@ def lower_units(
         decisions = [*decisions, *refused.values()]
         _trace(module, refused.values())
         module_files.fusion_decisions(dump, decisions)
-        module_files.after(dump, module, target)
+        module_files.after(dump, module, backend.target)
 
 
 @dataclass(frozen=True)
@@ -181,36 +167,37 @@ def share_kernels(units: Mapping[Instr, Unit]) -> Shared:
     return shared
 
 
-def brief_kernels(module: Module, units: Mapping[Instr, Unit], shared: Shared) -> set[str]:
-    """Symbols whose every launch is so little work that quick code generation is worth more than quick code.
+def list_kernels(shared: Shared, dump: ModuleDump) -> None:
+    """The table of kernels and their kernel IR into the dump."""
+    if dump:
+        module_files.kernel_table(dump, [KernelRow(symbol, instr) for symbol, instr in shared.instrs.items()])
+        texts = [(f"kernel {symbol}", kernel_text.render(kernel)) for symbol, kernel in shared.kernels.items()]
+        module_files.kernel_texts(dump, "kernel_ir.txt", texts)
 
-    Only launches of the entry computation count as once; what a loop runs is never brief.
+
+def sources(module: Module, units: Mapping[Instr, Unit], shared: Shared) -> list[Source]:
+    """The kernels to compile, and how much work each does in one execution.
+
+    Only launches of the entry computation count as once; how often a loop launches one nobody knows.
     """
     once = set(module.entry.instrs)
-    work: dict[str, int] = {}
+    work: dict[str, int | None] = dict.fromkeys(shared.kernels, 0)
     for instr, unit in units.items():
         for step in unit.steps:
             if isinstance(step, UnitKernel):
                 symbol = shared.symbols[step.kernel]
-                cost = sample(make("mul", step.kernel.tasks, step.kernel.cost)) if instr in once else BRIEF_WORK
-                work[symbol] = work.get(symbol, 0) + cost
-    return {symbol for symbol, cost in work.items() if cost < BRIEF_WORK}
+                known = work[symbol]
+                if instr not in once or known is None:
+                    work[symbol] = None
+                else:
+                    work[symbol] = known + sample(make("mul", step.kernel.tasks, step.kernel.cost))
+    return [Source(symbol, kernel, work[symbol]) for symbol, kernel in shared.kernels.items()]
+
+
+def launches(shared: Shared, code: Code, origin: str) -> dict[Kernel, Launch]:
+    """How each kernel of the units is launched."""
+    return {kernel: Launch(symbol, origin, code.params.get(symbol, ())) for kernel, symbol in shared.symbols.items()}
 
 
 def _word(name: str) -> str:
     return "".join(c if c.isalnum() else "_" for c in name)
-
-
-def kernel_files(shared: Shared, codes: Sequence[KernelCode]) -> list[KernelFiles]:
-    """The dump's texts of each kernel."""
-    return [
-        KernelFiles(
-            code.symbol,
-            shared.instrs[code.symbol],
-            kernel_ir=partial(kernel_text.render, shared.kernels[code.symbol]),
-            llvm_no_opt=code.llvm_ir,
-            llvm=code.llvm_ir,
-            assembly=code.assembly,
-        )
-        for code in codes
-    ]

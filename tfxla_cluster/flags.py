@@ -27,7 +27,6 @@ _TRUE, _FALSE = ("true", "t", "1", "yes"), ("false", "f", "0", "no")
 @dataclass(frozen=True, slots=True)
 class Flag:
     """`kind` one of bool, int, str, enum (then `choices`) and level (of auto-clustering). `least`: of an int.
-    `cache_key`: its value can change machine code.
     `no_effect`: why a flag that XLA has does nothing here; whoever sets it is told once.
 
     `origin` 'tf' (TF_XLA_FLAGS), 'xla' (XLA_FLAGS) or 'own'.
@@ -38,7 +37,6 @@ class Flag:
     default: Any
     help: str
     choices: tuple[str, ...] = ()
-    cache_key: bool = False
     no_effect: str = ""
     least: int = 0
 
@@ -78,13 +76,7 @@ FLAGS: dict[str, Flag] = {
             "Ignore variable hazards when merging.",
             no_effect="clusters hold no variable ops: variables are read before and written after them",
         ),
-        Flag(
-            "tf_xla_disable_constant_folding",
-            "bool",
-            False,
-            "No folding of constants (pass constant-folding).",
-            cache_key=True,
-        ),
+        Flag("tf_xla_disable_constant_folding", "bool", False, "No folding of constants (pass constant-folding)."),
         # --- TF_XLA_FLAGS: when and how it is compiled ---
         Flag(
             "tf_xla_enable_lazy_compilation",
@@ -121,11 +113,10 @@ FLAGS: dict[str, Flag] = {
             "bool",
             False,
             "Let kernels ignore NaN, inf and signed zero.",
-            cache_key=True,
             no_effect="kernels always keep NaN, inf and signed zero",
         ),
-        Flag("xla_disable_hlo_passes", "str", "", "Passes left out, comma separated.", cache_key=True),
-        Flag("xla_disable_all_hlo_passes", "bool", False, "No optimisation pass at all.", cache_key=True),
+        Flag("xla_disable_hlo_passes", "str", "", "Passes left out, comma separated."),
+        Flag("xla_disable_all_hlo_passes", "bool", False, "No optimisation pass at all."),
         # --- our own ---
         Flag(
             "tfxla_must_compile_fallback",
@@ -135,13 +126,7 @@ FLAGS: dict[str, Flag] = {
             "function (said once, counted), 'raise' raises InvalidArgumentError.",
             ("xla", "raise"),
         ),
-        Flag(
-            "tfxla_threads",
-            "int",
-            0,
-            "Threads of the kernel pool (0: as many as this process may use).",
-            cache_key=True,
-        ),
+        Flag("tfxla_threads", "int", 0, "Threads of the kernel pool (0: as many as this process may use)."),
         Flag("tfxla_cache_capacity", "int", 256, "Executables kept in memory; the least recently used goes first."),
         Flag("tfxla_compile_threads", "int", 2, "Threads that compile the kernels of a module."),
         Flag("tfxla_timings", "bool", False, "Time every step of every execution, for the dump."),
@@ -301,12 +286,6 @@ def values() -> dict[str, Any]:
 def non_default() -> dict[str, Any]:
     """The flags whose value is not the default, for dumps."""
     return {name: value for name, value in values().items() if value != FLAGS[name].default}
-
-
-def cache_key() -> tuple[tuple[str, Any], ...]:
-    """(name, value) of the flags that can change machine code."""
-    now = values()
-    return tuple((name, now[name]) for name, flag in FLAGS.items() if flag.cache_key)
 
 
 @contextmanager

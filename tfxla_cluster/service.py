@@ -12,17 +12,21 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from . import __version__, compiler, counters, flags, trace
-from .dump import module_files, sink
+from . import __version__, compiler, counters, flag_options, flags, trace
+from .backends import cpu
+from .backends.cpu import Cpu
+from .codegen.kernel.code import Code
+from .dump import module_files
+from .dump.sink import Sink
 from .ir import proto
 from .ir.node import Module
 from .ir.shape import Shape
 from .locks import ForkSafeLock
-from .runtime import cache, host, persist
+from .options import CompileOptions
+from .runtime import cache, persist
 from .runtime.executable import Executable, entry
 from .runtime.plan import KernelCount, SizeSource, count_kernels
-from .runtime.store import from_flags
-from .target import Target
+from .runtime.store import opened
 
 if TYPE_CHECKING:  # not at run time: `enable` may run within the import of tensorflow, and needs this module whole
     from .tf.compiler_port import CompileRequest
@@ -58,24 +62,28 @@ class Service:
 
     def compile_hlo(self, data: bytes, request: CompileRequest) -> Loaded:
         """The executable of HloModuleProto bytes; UnsupportedError for what has no kernel yet."""
-        target = host.target()
+        backend, options = cpu.this_machine(), flag_options.compile_options()
         module = proto.read(data)
-        key = cache_key(module, target)
+        key = cache_key(module, backend, options)
         found = self.memory.get(key)
         if found is not None:
             counters.add("cache_hits", reason="memory")
             self._record(request, key, {"hit": "memory", **asdict(found.count)})
             return found
         with trace.phase("executable", cluster=request.name) as timed:
-            loaded = self._from_disk(key, request, target) or self._compile(module, key, request, target)
+            loaded = self._from_disk(key, request, backend, options) or self._compile(
+                module, key, request, backend, options
+            )
         with self.lock:
             self.compile_seconds += timed.seconds
         return self.memory.put(key, loaded)
 
-    def _compile(self, module: Module, key: cache.Key, request: CompileRequest, target: Target) -> Loaded:
-        dump = sink.current().module(request.name)
+    def _compile(
+        self, module: Module, key: cache.Key, request: CompileRequest, backend: Cpu, options: CompileOptions
+    ) -> Loaded:
+        dump = Sink(flag_options.dump_options()).module(request.name)
         module_files.sources(dump, module, request.lines)
-        made = compiler.compile_module(module, target, dump)
+        made = compiler.compile_module(module, backend, options, dump)
         loaded = _loaded(made.executable)
         counters.add("compilations")
         _count(loaded)
@@ -91,9 +99,9 @@ class Service:
                 **asdict(loaded.count),
             },
         )
-        store = from_flags()
+        store = opened(options.store)
         if store is not None:
-            store.put(key, persist.KIND, persist.to_sections(made.plan, made.objects))
+            store.put(key, persist.KIND, persist.to_sections(made.plan, made.code.objects))
         return loaded
 
     def _why(self, request: CompileRequest) -> str:
@@ -109,8 +117,10 @@ class Service:
             return "first compilation of this function"
         return "; ".join(cache.explain_difference(closest, wanted)) or "the function changed"
 
-    def _from_disk(self, key: cache.Key, request: CompileRequest, target: Target) -> Loaded | None:
-        store = from_flags()
+    def _from_disk(
+        self, key: cache.Key, request: CompileRequest, backend: Cpu, options: CompileOptions
+    ) -> Loaded | None:
+        store = opened(options.store)
         if store is None:
             counters.add("cache_misses", reason="not in memory")
             return None
@@ -119,7 +129,7 @@ class Service:
         if lookup.sections is not None:
             try:
                 plan, objects = persist.from_sections(lookup.sections)
-                loaded = _loaded(compiler.load(plan, objects, target))
+                loaded = _loaded(backend.load(plan, Code(tuple(objects)), options))
             except (KeyError, ValueError, TypeError) as error:
                 reason = f"the entry does not hold an executable of this version ({error})"
             else:
@@ -165,7 +175,7 @@ def _count(loaded: Loaded) -> None:
     counters.add("native_kernels", loaded.count.native)
 
 
-def cache_key(module: Module, target: Target) -> cache.Key:
+def cache_key(module: Module, backend: Cpu, options: CompileOptions) -> cache.Key:
     """Named guards: all that can change the machine code of a module.
 
     The module as we write it: the bridge's bytes differ from process to process in the order of things.
@@ -176,8 +186,9 @@ def cache_key(module: Module, target: Target) -> cache.Key:
     return cache.key(
         [
             ("hlo", digest),
-            ("target", str(target)),
-            ("flags", str(flags.cache_key())),
+            ("backend", backend.name),
+            ("target", str(backend.target)),
+            *options.key(),
             ("tfxla_cluster", __version__),
             ("code", _code_version()),
             ("llvmlite", version("llvmlite")),

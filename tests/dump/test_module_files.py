@@ -12,6 +12,7 @@ from tests.inspect import sample
 from tfxla_cluster.dump import buffer_text, cost, manifest, module_files, schema
 from tfxla_cluster.ir import proto, text
 from tfxla_cluster.ir.dim import sym
+from tfxla_inspect.parsers import kernels
 
 HLO = """\
 HloModule m
@@ -67,9 +68,12 @@ def test_json_files(directory):
 
 
 def test_kernel_texts_are_marked(directory):
-    for suffix, comment in (("s", "#"), ("ir-with-opt.ll", ";"), ("kernel_ir.txt", "//")):
+    for suffix, comment in (("s", "#"), ("ir-no-opt.ll", ";"), ("kernel_ir.txt", "//")):
         first = (directory / f"module_0000.cluster_0.{suffix}").read_text().splitlines()[0]
         assert first == f"{comment} ==== kernel multiply_reduce_fusion_k0 ===="
+    compiled = (directory / "module_0000.cluster_0.ir-with-opt.ll").read_text()
+    assert compiled.startswith("; ==== module 0 at code generation level 2 ====\n")
+    assert [symbol for symbol, _ in kernels.split(compiled)] == ["multiply_reduce_fusion_k0"]
 
 
 def test_buffer_text():

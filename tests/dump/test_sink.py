@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tfxla_cluster import flags
+from tfxla_cluster import flag_options, flags
 from tfxla_cluster.dump import files, sink
 from tfxla_cluster.errors import FlagError
 
@@ -23,27 +23,32 @@ def _fresh():
     files.reset_failures()
 
 
+def current() -> sink.Sink:
+    """The sink that the flags ask for."""
+    return sink.Sink(flag_options.dump_options())
+
+
 def names(directory: Path) -> list[str]:
     return sorted(n for n in os.listdir(directory) if not n.startswith("."))
 
 
 def test_no_directory_writes_nothing_and_renders_nothing():
-    dump = sink.current().module("m")
+    dump = current().module("m")
     dump.text("before_optimizations.txt", lambda: pytest.fail("rendered for nothing"))
     dump.bytes("x.pb", lambda: pytest.fail("rendered for nothing"))
     assert not dump
     assert dump.id == -1
-    assert sink.current().graph("g", "") is None
+    assert current().graph("g", "") is None
 
 
 def test_names_are_xla_s(tmp_path):
     with flags.patch(xla_dump_to=str(tmp_path), xla_dump_hlo_pass_re=".*"):
-        dump = sink.current().module("a/b[0] c\\d.2")
+        dump = current().module("a/b[0] c\\d.2")
         dump.text("before_optimizations.txt", "hlo")
         dump.bytes("before_optimizations.hlo.pb", b"pb")
         dump.pass_dump("opt", "cse", "dce", lambda: "text")
         dump.pass_dump("opt", "dce", "pipeline-end", "text")
-        assert sink.current().module("second").id == 1
+        assert current().module("second").id == 1
     assert names(tmp_path) == [
         "module_0000.a_b_0__c_d.2.0000.opt.after_cse.before_dce.txt",
         "module_0000.a_b_0__c_d.2.0001.opt.after_dce.before_pipeline-end.txt",
@@ -55,7 +60,7 @@ def test_names_are_xla_s(tmp_path):
 @pytest.mark.parametrize("name", ["x" * 400, "é" * 300, "", "\x00\n\x1b", "../../etc/passwd", "."])
 def test_hostile_module_names_stay_in_the_directory(tmp_path, name):
     with flags.patch(xla_dump_to=str(tmp_path / "d")):
-        sink.current().module(name).text("before_optimizations.txt", "t")
+        current().module(name).text("before_optimizations.txt", "t")
     (written,) = names(tmp_path / "d")
     assert len(os.fsencode(written)) <= 255
     assert written.endswith(".before_optimizations.txt")
@@ -76,7 +81,7 @@ def test_hostile_module_names_stay_in_the_directory(tmp_path, name):
 )
 def test_filters(tmp_path, changes, module, after, expected):
     with flags.patch(xla_dump_to=str(tmp_path), **changes):
-        dump = sink.current().module(module)
+        dump = current().module(module)
         dump.pass_dump("p", after, "x", "t")
         dump.text("t.txt", "t")
     assert [n.removeprefix(f"module_0000.{module}.") for n in names(tmp_path)] == expected
@@ -84,7 +89,7 @@ def test_filters(tmp_path, changes, module, after, expected):
 
 def test_max_modules_keeps_all_files_of_a_kept_module(tmp_path):
     with flags.patch(xla_dump_to=str(tmp_path), xla_dump_max_hlo_modules=1):
-        first, second = sink.current().module("a"), sink.current().module("b")
+        first, second = current().module("a"), current().module("b")
         second.text("t", "")
         first.text("t", "")
     assert names(tmp_path) == ["module_0000.a.t"]
@@ -97,14 +102,14 @@ def test_formats_timestamp_and_compression(tmp_path):
         xla_dump_compress_protos=True,
         xla_dump_include_timestamp=True,
     ):
-        sink.current().module("m").hlo("before_optimizations", "text", b"proto")
+        current().module("m").hlo("before_optimizations", "text", b"proto")
     (name,) = names(tmp_path)
     assert re.fullmatch(r"\d{16}\.module_0000\.m\.before_optimizations\.hlo\.pb\.gz", name)
 
 
 def test_stdout(capsys):
     with flags.patch(xla_dump_to="-"):
-        dump = sink.current().module("m")
+        dump = current().module("m")
         dump.text("before_optimizations.txt", "one\ntwo")
         dump.bytes("before_optimizations.hlo.pb", b"\0")
     name = f"module_{dump.id:04d}.m.before_optimizations.txt"
@@ -114,7 +119,7 @@ def test_stdout(capsys):
 def test_test_outputs_directory(tmp_path, monkeypatch):
     monkeypatch.setenv("TEST_UNDECLARED_OUTPUTS_DIR", str(tmp_path))
     with flags.patch(xla_dump_to="sponge"):
-        sink.current().text("x.txt", "x")
+        current().text("x.txt", "x")
     assert names(tmp_path) == ["x.txt"]
 
 
@@ -123,7 +128,7 @@ def test_bad_pattern_names_the_flag(tmp_path):
         flags.patch(xla_dump_to=str(tmp_path), xla_dump_hlo_module_re="("),
         pytest.raises(FlagError, match="module_re"),
     ):
-        sink.current().module("m")
+        current().module("m")
 
 
 @pytest.mark.parametrize("kind", ["file in the way", "full disk"])
@@ -139,9 +144,9 @@ def test_write_failure_is_said_once_and_the_program_goes_on(tmp_path, capsys, mo
         monkeypatch.setattr(Path, "write_bytes", full)
     with flags.patch(xla_dump_to=str(target)):
         for _ in range(3):
-            dump = sink.current().module("m")
+            dump = current().module("m")
             dump.text("a.txt", "a")
-            assert sink.current().graph("g", "g") is None
+            assert current().graph("g", "g") is None
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1
     assert str(target) in lines[0]
@@ -152,7 +157,7 @@ def test_write_failure_is_said_once_and_the_program_goes_on(tmp_path, capsys, mo
 def test_graphs_are_numbered_and_never_overwritten(tmp_path, monkeypatch):
     monkeypatch.setenv("TF_DUMP_GRAPH_PREFIX", str(tmp_path / "graphs"))
     with flags.patch(xla_dump_to=str(tmp_path / "d")):
-        paths = [sink.current().graph("mark_for_compilation", str(n)) for n in range(3)]
+        paths = [current().graph("mark_for_compilation", str(n)) for n in range(3)]
     assert [p.name for p in paths] == [
         "mark_for_compilation.pbtxt",
         "mark_for_compilation_1.pbtxt",
@@ -169,7 +174,7 @@ def test_numbers_go_on_in_a_used_directory_without_the_counter(tmp_path):
 
 def _many() -> None:
     for n in range(40):
-        dump = sink.current().module(f"p{os.getpid()}_{n}")
+        dump = current().module(f"p{os.getpid()}_{n}")
         dump.text("t.txt", str(dump.id))
 
 
@@ -190,9 +195,9 @@ def test_threads_and_forked_processes_share_a_directory(tmp_path):
 
 def test_a_kill_leaves_whole_files_only(tmp_path):
     script = (
-        "import sys; from tfxla_cluster import flags; from tfxla_cluster.dump import sink\n"
-        "flags.set_values({'xla_dump_to': sys.argv[1]})\n"
-        "for n in range(10**6): sink.current().module('m').text('t.txt', 'x' * 100_000 + 'END')\n"
+        "import sys; from tfxla_cluster.dump.sink import Sink; from tfxla_cluster.options import DumpOptions\n"
+        "sink = Sink(DumpOptions(sys.argv[1]))\n"
+        "for n in range(10**6): sink.module('m').text('t.txt', 'x' * 100_000 + 'END')\n"
     )
     process = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)])
     while len(names(tmp_path)) < 20:

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from tests import oracle
 from tests.codegen.lower import programs
 from tests.fusion import run_module
+from tfxla_cluster.backends.cpu import Cpu
 from tfxla_cluster.fusion.planner import fuse
 from tfxla_cluster.ir import text, verifier
 from tfxla_cluster.ir.evaluator import evaluate
 from tfxla_cluster.target import Target
 
-TARGET = Target("cpu", "x86-64-v3")
+MACHINE = Cpu(Target("cpu", "x86-64-v3")).machine
 SETTINGS = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 BIG, ROW, COLUMN = "f32[512,256]", "f32[512]", "f32[256]"
 
@@ -130,7 +131,7 @@ def module_of(body: str) -> str:
 
 def fused(module: str, record: list[dict[str, Any]] | None = None) -> Any:
     """The fused module; it is valid for our verifier and for XLA's parser."""
-    result = fuse(text.parse(module), TARGET, (record if record is not None else []).append)
+    result = fuse(text.parse(module), MACHINE, (record if record is not None else []).append)
     verifier.verify(result)
     oracle.parse(text.render(result))
     return result
@@ -164,7 +165,7 @@ def test_nothing_to_fuse_is_the_same_module() -> None:
       x = f32[4] parameter(0)
       ROOT r = f32[4] negate(x)""")
     )
-    assert fuse(module, TARGET, lambda r: None) is module
+    assert fuse(module, MACHINE, lambda r: None) is module
 
 
 def test_loop_bodies_are_fused() -> None:
@@ -186,7 +187,7 @@ ENTRY main { x = f32[8] parameter(0)
   t = (s32[], f32[8]) tuple(z, x)
   w = (s32[], f32[8]) while(t), condition=cond, body=body
   ROOT r = f32[8] get-tuple-element(w), index=1 }""")
-    result = fuse(module, TARGET, lambda r: None)
+    result = fuse(module, MACHINE, lambda r: None)
     verifier.verify(result)
     bodies = [c for c in result.computations() if c.name == "body"]
     assert [i.opcode for i in bodies[0].instrs].count("fusion") == 1

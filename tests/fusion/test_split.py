@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 from tests import oracle
 from tests.codegen.lower import programs
 from tests.fusion import run_module
-from tests.fusion.test_planner import ROWS, TARGET, arguments, as_entry, module_of
+from tests.fusion.test_planner import MACHINE, ROWS, arguments, as_entry, module_of
 from tests.fuzz.modules import program
 from tests.fuzz.test_fuzz import run as run_fuzzed
 from tfxla_cluster import compiler
-from tfxla_cluster.dump import sink
+from tfxla_cluster.backends import cpu
+from tfxla_cluster.dump.sink import NOWHERE, ModuleDump
 from tfxla_cluster.errors import UnsupportedError
 from tfxla_cluster.fusion.planner import fuse
 from tfxla_cluster.fusion.split import split
 from tfxla_cluster.ir import text, verifier
 from tfxla_cluster.ir.evaluator import evaluate
 from tfxla_cluster.ir.node import Instr, Module
-from tfxla_cluster.runtime import host
 
 SETTINGS = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 
@@ -51,7 +51,7 @@ def check_splits(module: Module, args: list[np.ndarray], want: list[np.ndarray])
 @pytest.mark.parametrize("name", ROWS)
 def test_down_to_instructions(name: str) -> None:
     source = module_of(ROWS[name][0])
-    module = fuse(text.parse(source), TARGET, lambda r: None)
+    module = fuse(text.parse(source), MACHINE, lambda r: None)
     args = arguments(module)
     check_splits(module, args, oracle.run(source, args))
 
@@ -61,12 +61,11 @@ def test_down_to_instructions(name: str) -> None:
 def test_random_programs(rng: random.Random, rows: bool) -> None:
     source, args = programs.row_program(rng) if rows else programs.loop_program(rng)
     parsed = text.parse(as_entry(source))
-    check_splits(fuse(parsed, TARGET, lambda r: None), args, evaluate(parsed, args))
+    check_splits(fuse(parsed, MACHINE, lambda r: None), args, evaluate(parsed, args))
 
 
-def compiled(source: str, args: list[np.ndarray], dump: Any = None) -> list[np.ndarray]:
-    dump = dump or sink.current().module("m")
-    return compiler.compile_module(text.parse(source), host.target(), dump).executable.run(args)
+def compiled(source: str, args: list[np.ndarray], dump: ModuleDump = NOWHERE) -> list[np.ndarray]:
+    return compiler.compile_module(text.parse(source), cpu.this_machine(), dump=dump).executable.run(args)
 
 
 def test_a_reduce_of_one_number() -> None:

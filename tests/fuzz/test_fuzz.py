@@ -14,10 +14,10 @@ from tests import oracle
 from tests.fuzz.modules import Program, program
 from tests.hlo_case import assert_close
 from tfxla_cluster import compiler
-from tfxla_cluster.dump import sink
+from tfxla_cluster.backends import cpu
 from tfxla_cluster.ir import text
 from tfxla_cluster.ir.evaluator import evaluate
-from tfxla_cluster.runtime import host
+from tfxla_cluster.options import CompileOptions
 
 COUNT, _, FIRST = os.environ.get("TFXLA_FUZZ", "80:0").partition(":")
 NUMBERS = range(int(FIRST or 0), int(FIRST or 0) + int(COUNT))
@@ -25,8 +25,8 @@ WITH_XLA = 8  # one of so many
 
 
 def run(made: Program, fusion: bool) -> list[np.ndarray]:
-    dump = sink.current().module("fuzz")
-    return compiler.compile_module(made.module, host.target(), dump, fusion).executable.run(made.args)
+    options = CompileOptions(fusion=fusion)
+    return compiler.compile_module(made.module, cpu.this_machine(), options).executable.run(made.args)
 
 
 def check(got: list[np.ndarray], want: list[np.ndarray], made: Program, what: str) -> None:

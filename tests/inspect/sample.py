@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tfxla_cluster import flags, trace
-from tfxla_cluster.dump import manifest, module_files, sink
+from tfxla_cluster import flag_options, flags, trace
+from tfxla_cluster.dump import manifest, module_files
+from tfxla_cluster.dump.sink import ModuleDump, Sink
 from tfxla_cluster.ir import text
 from tfxla_cluster.ir.dim import make, sym
 from tfxla_cluster.ir.node import Module
@@ -107,7 +108,7 @@ def write(directory: Path, left: str = LEFT) -> Path:
     """Write the dump; `left` names the node that is in no cluster (hostile in some tests)."""
     with flags.patch(xla_dump_to=str(directory), xla_dump_hlo_pass_re=".*"):
         _records(left)
-        out = sink.current()
+        out = Sink(flag_options.dump_options())
         path = out.graph("mark_for_compilation", GRAPH.format(left=left))
         trace.record(
             "function",
@@ -169,7 +170,7 @@ def _records(left: str) -> None:
     trace.record("stats", stats={"kernels": 1, "executions": 12, "fallback_reasons": {"Unique": 1}})
 
 
-def _module(dump: sink.ModuleDump) -> None:
+def _module(dump: ModuleDump) -> None:
     target = Target("cpu", "znver3")
     before, after = text.parse(BEFORE), text.parse(AFTER)
     module_files.before(dump, before)
@@ -185,20 +186,17 @@ def _module(dump: sink.ModuleDump) -> None:
     )
     module_files.launch_plan(dump, plan(after), after, target)
     root = after.entry.root.replace(sources=frozenset(("model/mul", "model/sum")))
-    module_files.kernels(
-        dump,
-        [
-            module_files.KernelFiles(
-                "multiply_reduce_fusion_k0",
-                root,
-                "kernel multiply_reduce_fusion_k0\n  for i in 0..8\n",
-                "define void @multiply_reduce_fusion_k0() {\n  ret void\n}",
-                "define void @multiply_reduce_fusion_k0() {\n  ret void\n}",
-                lambda: "multiply_reduce_fusion_k0:\n  vmulps %ymm0, %ymm1, %ymm2\n  retq",
-                facts={"tasks": 8, "native": True},
-            )
-        ],
-    )
+    symbol = "multiply_reduce_fusion_k0"
+    module_files.kernel_table(dump, [module_files.KernelRow(symbol, root, facts={"tasks": 8, "native": True})])
+    function = f"define void @{symbol}() {{\n  ret void\n}}"
+    for language, body in (
+        ("kernel_ir.txt", f"kernel {symbol}\n  for i in 0..8\n"),
+        ("ir-no-opt.ll", function),
+        ("s", f"{symbol}:\n  vmulps %ymm0, %ymm1, %ymm2\n  retq"),
+    ):
+        module_files.kernel_texts(dump, language, [(f"kernel {symbol}", body)])
+    parts = [("module 0 at code generation level 2", ""), (f"kernel {symbol}", function), ("called by these", "")]
+    module_files.kernel_texts(dump, "ir-with-opt.ll", parts)
     module_files.timings(dump, {"lowering": 4.0, "passes": 7.5, "codegen": 20.0}, 33.0, target)
     module_files.sources(dump, after, {"model/mul": f"{__file__}:2", "model/sum": f"{__file__}:9"})
 

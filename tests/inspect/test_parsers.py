@@ -110,7 +110,7 @@ def test_buffers():
 
 
 def test_kernel_parts():
-    text = "; ==== kernel a ====\ndefine\n\n; ==== kernel b ====\ndeclare\nret\n"
+    text = "; ==== module 0 ====\n\n; ==== kernel a ====\ndefine\n\n; ==== kernel b ====\ndeclare\nret\n"
     assert kernels.split(text) == [("a", "define"), ("b", "declare\nret")]
     assert kernels.split("plain") == [("", "plain")]
     assert kernels.split("\n") == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
+from tfxla_cluster.backends import cpu
 from tfxla_cluster.codegen.kernel.ir import Kernel
 from tfxla_cluster.codegen.kernel.key import key
 from tfxla_cluster.codegen.kernel.lower import lower
@@ -15,6 +16,7 @@ from tfxla_cluster.ir.node import Module
 from tfxla_cluster.ir.text import parse
 from tfxla_cluster.runtime import host, plan_builder
 from tfxla_cluster.runtime.executable import Executable
+from tfxla_cluster.runtime.plan import Launch
 
 
 def plan_of(module: Module) -> tuple[plan_builder.Planned, dict[str, Kernel]]:
@@ -22,7 +24,8 @@ def plan_of(module: Module) -> tuple[plan_builder.Planned, dict[str, Kernel]]:
     units = {instr: lower(instr, host.target()) for instr in plan_builder.unit_instructions(module)}
     kernels = [s.kernel for unit in units.values() for s in unit.steps if isinstance(s, UnitKernel)]
     symbols = {k: "k_" + hashlib.sha256(key(k).encode()).hexdigest()[:16] for k in kernels}
-    return plan_builder.build(module, units, symbols), {symbols[k]: k for k in kernels}
+    planned = plan_builder.build(module, units, {k: Launch(s) for k, s in symbols.items()})
+    return planned, {symbols[k]: k for k in kernels}
 
 
 def compile_text(text: str, fused: bool = False) -> Executable:
@@ -30,6 +33,6 @@ def compile_text(text: str, fused: bool = False) -> Executable:
 
 
 def compile_module(module: Module, fused: bool = False) -> Executable:
-    planned, kernels = plan_of(fuse(module, host.target(), lambda record: None) if fused else module)
+    planned, kernels = plan_of(fuse(module, cpu.this_machine().machine, lambda record: None) if fused else module)
     codes = compile_kernels([(k, s) for s, k in kernels.items()], host.target())
     return Executable(planned.plan, Library(object_files(codes), host.target()))

@@ -10,6 +10,7 @@ import random
 import numpy as np
 import pytest
 
+from tfxla_cluster.backends import cpu
 from tfxla_cluster.codegen.kernel.ir import Kernel
 from tfxla_cluster.codegen.llvm.loader import Library
 from tfxla_cluster.codegen.llvm.object_code import KernelCode, compile_kernels, object_files
@@ -134,7 +135,7 @@ def test_random_programs(first: int, fused: bool) -> None:
     for seed in range(first, first + 10):
         module = program(seed)
         given = [np.random.default_rng(n).normal(size=LENGTH).astype(np.float32) for n in range(3)]
-        run = compiled(fuse(module, host.target(), lambda record: None) if fused else module)
+        run = compiled(fuse(module, cpu.this_machine().machine, lambda record: None) if fused else module)
         for _ in range(2):
             for mine, want in zip(run.run(given), evaluator.evaluate(module, given), strict=True):
                 np.testing.assert_allclose(

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tfxla_cluster import compiler
-from tfxla_cluster.dump import sink
+from tfxla_cluster.backends import cpu
 from tfxla_cluster.ir import text
-from tfxla_cluster.runtime import host, persist, random_state
+from tfxla_cluster.runtime import persist, random_state
 from tfxla_cluster.runtime.executable import Executable
 
 COUNT = 4001
@@ -42,7 +42,7 @@ ENTRY e {{
   ROOT r = ({dtype}[{count}], {dtype}[{count}]) tuple(x, y)
 }}
 """)
-    return compiler.compile_module(module, host.target(), sink.current().module("m")).executable
+    return compiler.compile_module(module, cpu.this_machine()).executable
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]}-{row[1]}-{row[2]}-{row[3]}")

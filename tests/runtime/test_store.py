@@ -213,12 +213,11 @@ def test_an_executable_runs_in_another_process(tmp_path: Path) -> None:
 
 _START = """
 import os, sys
-from tfxla_cluster import flags
-flags.set_values({"tf_xla_persistent_cache_directory": sys.argv[1]})
 from tfxla_cluster.runtime import native
+from tfxla_cluster.runtime.store import Store
 if sys.argv[2] == "warm":
     native._compile = None  # must come from the store
-native.runtime()
+native.runtime(store=Store(sys.argv[1]))
 """
 
 

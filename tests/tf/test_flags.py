@@ -12,8 +12,7 @@ import pytest
 import tensorflow as tf
 
 import tfxla_cluster
-from tfxla_cluster import compiler, counters, flags
-from tfxla_cluster.dump import sink
+from tfxla_cluster import compiler, counters, flag_options, flags
 from tfxla_cluster.ir.text import parse, render
 from tfxla_cluster.runtime import host
 from tfxla_cluster.tf.clustering import mark_for_compilation
@@ -155,8 +154,9 @@ def test_constant_folding(off: bool) -> None:
         "HloModule m\nENTRY e {\n a = f32[] constant(2)\n b = f32[] constant(3)\n"
         " p = f32[] parameter(0)\n c = f32[] power(a, b)\n ROOT r = f32[] add(c, p)\n}\n"
     )
-    before = flags.cache_key()
+    before = flag_options.compile_options().key()
     with flags.patch(tf_xla_disable_constant_folding=off):
-        text = render(compiler.optimise(module, host.target(), sink.current().module("m")))
-        assert (flags.cache_key() != before) == off
+        options = flag_options.compile_options()
+        text = render(compiler.optimise(module, host.target(), options))
+        assert (options.key() != before) == off
     assert (("%a =" in text and "%b =" in text) or "multiply" in text) == off

@@ -14,19 +14,22 @@ import hashlib
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .. import compiler, flags
-from ..dump import sink
+from .. import compiler, flag_options
+from ..backends import registry
+from ..backends.backend import Launcher
+from ..dump.sink import Sink
 from ..errors import InputFileError, OutputError, TfxlaError, UsageError
 from ..ir import dim, evaluator
 from ..ir.node import Instr, Module
 from ..passes import pipeline, pipelines
-from ..runtime import host
 from ..runtime.plan import count_kernels
+from ..target import Target
 from . import common
 from .modules import read_module
 
@@ -74,6 +77,9 @@ def _parser() -> argparse.ArgumentParser:
         "--until", metavar="PASS", help=f"stop the passes after the last run of PASS ('{NO_PASSES}': run none)"
     )
     parser.add_argument("--no-fusion", action="store_true", help="each instruction is a kernel of its own")
+    parser.add_argument(
+        "--backend", choices=sorted(registry.BACKENDS), default="cpu", help="what compiles and runs it (default cpu)"
+    )
     parser.add_argument("--reference", choices=["evaluator"], help="compare with the NumPy meaning of the module")
     parser.add_argument("--rtol", type=float, help="relative tolerance (default by dtype)")
     parser.add_argument("--repeat", type=int, default=1, help="runs; run_ms is the fastest (default 1)")
@@ -86,12 +92,13 @@ def execute(options: argparse.Namespace) -> tuple[dict[str, Any], int]:
     """The report and the exit code."""
     module = read_module(options.module)
     inputs = _inputs(module, options.input, options.seed)
-    target = host.target()
-    staged = _until(module, options.until)
+    backend = registry.named(options.backend)
+    staged = _until(module, options.until, backend.target)
+    how = replace(flag_options.compile_options(), fusion=not options.no_fusion)
     if options.until is not None:
-        flags.set_values({"xla_disable_all_hlo_passes": True})
-    dump = sink.current().module(module.name)
-    made = compiler.compile_module(staged, target, dump, fusion=not options.no_fusion)
+        how = replace(how, passes=False)
+    dump = Sink(flag_options.dump_options()).module(module.name)
+    made = compiler.compile_module(staged, backend, how, dump)
     count = count_kernels(made.plan)
     outputs, fastest = _timed_runs(made.executable, inputs, options.repeat)
     report: dict[str, Any] = {
@@ -158,11 +165,11 @@ def _array_shape(param: Instr) -> tuple[tuple[int, ...], Any]:
     return tuple(dim.sample(d) for d in param.shape.dims), param.shape.dtype
 
 
-def _until(module: Module, name: str | None) -> Module:
+def _until(module: Module, name: str | None, target: Target) -> Module:
     """The module after the passes up to the last run of pass `name`."""
     if name is None or name == NO_PASSES:
         return module
-    passes = pipelines.optimize(host.target())
+    passes = pipelines.optimize(target)
     positions = [n for n, p in enumerate(passes) if p.name == name]
     if not positions:
         known = ", ".join(dict.fromkeys(p.name for p in passes))
@@ -171,7 +178,7 @@ def _until(module: Module, name: str | None) -> Module:
 
 
 # --- running and reporting ---
-def _timed_runs(executable: Any, inputs: list[np.ndarray], repeat: int) -> tuple[list[np.ndarray], float]:
+def _timed_runs(executable: Launcher, inputs: list[np.ndarray], repeat: int) -> tuple[list[np.ndarray], float]:
     """The outputs of the last run, and the seconds of the fastest."""
     fastest = float("inf")
     outputs: list[np.ndarray] = []

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .. import flags
 from ..ir import dim as dims
 from ..ir import proto, text
 from ..ir.dim import DimExpr
@@ -20,22 +19,17 @@ from ..ir.shape import Shape
 from ..target import Target
 from .buffer_text import buffer_assignment
 from .cost import bytes_of, flops_of
-from .schema import KERNEL_MARKER
-from .sink import ModuleDump, Text
+from .schema import MARKER
+from .sink import ModuleDump
 
 
 @dataclass(frozen=True, slots=True)
-class KernelFiles:
-    """What is dumped of one kernel. `instr` is the scheduled instruction it belongs to. Texts may be
-    callables. `facts` go into its row of kernels.json as they are (tasks, key, milliseconds, ...)."""
+class KernelRow:
+    """A kernel in kernels.json. `instr` is the scheduled instruction it was first made for. `facts` go into the row
+    as they are (tasks, key, milliseconds, ...)."""
 
     symbol: str
     instr: Instr | None = None
-    kernel_ir: Text = ""
-    llvm_no_opt: Text = ""
-    llvm: Text = ""
-    assembly: Text = ""
-    triton: Text = ""
     facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def row(self) -> dict[str, Any]:
@@ -54,33 +48,23 @@ class KernelFiles:
         return row
 
 
-# Suffix in the dump, comment sign, attribute of KernelFiles.
-_KERNEL_TEXTS = (
-    ("kernel_ir.txt", "//", "kernel_ir"),
-    ("ir-no-opt.ll", ";", "llvm_no_opt"),
-    ("ir-with-opt.ll", ";", "llvm"),
-    ("s", "#", "assembly"),
-    ("triton.py", "#", "triton"),
-)
+# The comment sign of a language, by its suffix in the dump.
+_COMMENTS = {"ir-no-opt.ll": ";", "ir-with-opt.ll": ";", "s": "#", "triton.py": "#"}
 
 
 def before(dump: ModuleDump, module: Module) -> None:
     """The module as lowered: text as the flags say, and a proto with all literals."""
-    dump.hlo("before_optimizations", lambda: hlo_text(module), lambda: proto.write(module))
+    dump.hlo("before_optimizations", lambda: hlo_text(dump, module), lambda: proto.write(module))
 
 
 def after(dump: ModuleDump, module: Module, target: Target) -> None:
     """The module after passes and fusion, in schedule order."""
-    dump.hlo(f"{target.dump_name}_after_optimizations", lambda: hlo_text(module), lambda: proto.write(module))
+    dump.hlo(f"{target.dump_name}_after_optimizations", lambda: hlo_text(dump, module), lambda: proto.write(module))
 
 
-def hlo_text(module: Module) -> str:
-    """HLO text, literals as --xla_dump_large_constants says."""
-    return text.render(
-        module,
-        elide_literals=not flags.get("xla_dump_large_constants"),
-        metadata=not flags.get("xla_dump_disable_metadata"),
-    )
+def hlo_text(dump: ModuleDump, module: Module) -> str:
+    """HLO text, literals and metadata as the dump's options say."""
+    return text.render(module, elide_literals=not dump.options.large_constants, metadata=dump.options.metadata)
 
 
 def fusion_decisions(dump: ModuleDump, decisions: Iterable[Mapping[str, Any]]) -> None:
@@ -99,23 +83,18 @@ def launch_plan(dump: ModuleDump, plan: Any, module: Module, target: Target) -> 
         )
 
 
-def kernels(dump: ModuleDump, parts: Sequence[KernelFiles]) -> None:
-    """kernels.json, and one file a language that holds every kernel's part after a marker line."""
-    if not dump:
-        return
-    _json(dump, "kernels.json", [part.row() for part in parts])
-    for suffix, comment, attribute in _KERNEL_TEXTS:
-        chosen = [(part.symbol, getattr(part, attribute)) for part in parts]
-        if any(content for _, content in chosen):
-            dump.text(suffix, _joined(comment, chosen))
+def kernel_table(dump: ModuleDump, rows: Sequence[KernelRow]) -> None:
+    """kernels.json."""
+    if dump:
+        _json(dump, "kernels.json", [row.row() for row in rows])
 
 
-def _joined(comment: str, parts: Sequence[tuple[str, Text]]) -> str:
-    lines = []
-    for symbol, content in parts:
-        body = content() if callable(content) else content
-        lines.append(f"{comment} {KERNEL_MARKER.format(symbol=symbol)}\n{body.rstrip()}\n")
-    return "\n".join(lines)
+def kernel_texts(dump: ModuleDump, suffix: str, parts: Sequence[tuple[str, str]]) -> None:
+    """The file of one language: each (heading, text) after a marker line. A kernel's heading is 'kernel SYMBOL'."""
+    if parts:
+        comment = _COMMENTS.get(suffix, "//")
+        marked = (f"{comment} {MARKER.format(heading=heading)}\n{body.rstrip()}\n" for heading, body in parts)
+        dump.text(suffix, "\n".join(marked))
 
 
 def timings(dump: ModuleDump, phases: Mapping[str, float], total_ms: float, target: Target, **facts: Any) -> None:

@@ -24,10 +24,11 @@ class FileKind:
     per_module: bool = True
 
 
-# The line that begins each kernel's part in a file that holds all kernels of a module, after the
-# comment sign of its language (`;` LLVM IR, `#` assembly and Triton source, `//` the rest). The file
-# as a whole is for people: each part is a module of its own.
-KERNEL_MARKER = "==== kernel {symbol} ===="
+# The line that begins each part of a file that holds all kernels of a module, after the comment sign of its
+# language (`;` LLVM IR, `#` assembly and Triton source, `//` the rest). A kernel's heading is 'kernel SYMBOL'. The file
+# as a whole is for people: each part is a module of its own, in ir-with-opt.ll the parts between two
+# headings 'module ...' are one.
+MARKER = "==== {heading} ===="
 
 FILE_KINDS: tuple[FileKind, ...] = (
     FileKind("before_optimizations.txt", "HLO text as lowered, literals in full."),
@@ -41,9 +42,9 @@ FILE_KINDS: tuple[FileKind, ...] = (
     FileKind("kernels.json", "List of {symbol, instr, opcode, instrs, sources, bytes, flops, ...}."),
     FileKind("timings.json", "{phases: {phase: ms}, total_ms, target, ...}: where compile time went."),
     FileKind("sources.json", "Map TF node -> [{file, line, text, ...}], innermost first."),
-    FileKind("kernel_ir.txt", "Kernel IR of every kernel, each after a KERNEL_MARKER line."),
+    FileKind("kernel_ir.txt", "Kernel IR of every kernel, each after a MARKER line."),
     FileKind("ir-no-opt.ll", "LLVM IR of every kernel as emitted."),
-    FileKind("ir-with-opt.ll", "LLVM IR of every kernel as compiled."),
+    FileKind("ir-with-opt.ll", "The LLVM IR modules that were compiled, each of several kernels."),
     FileKind("s", "Assembly of every kernel."),
     FileKind("triton.py", "Triton source of every kernel."),
     FileKind("ttir", "Triton IR."),

@@ -1,4 +1,4 @@
-"""Where dump files go: a directory, stdout, or nowhere, as the flags of the calling context say.
+"""Where dump files go: a directory, stdout, or nowhere, as the options say.
 
 A `Sink` holds no state that a fork or a second thread could spoil: files are written whole and
 renamed, module numbers come from a locked counter in the directory.
@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Union
 
-from .. import flags, trace
 from ..errors import FlagError
+from ..options import NO_DUMP, DumpOptions
 from . import files
 
 Text = Union[str, Callable[[], str]]
@@ -30,9 +30,14 @@ _written_modules: dict[str, itertools.count[int]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """`directory`: the dump directory, `STDOUT`, or '' for none. Made by `current`."""
+    """Drops everything where the options name no directory."""
 
-    directory: str = ""
+    options: DumpOptions = NO_DUMP
+
+    @property
+    def directory(self) -> str:
+        """The dump directory, `STDOUT`, or '' for none."""
+        return self.options.directory
 
     def __bool__(self) -> bool:
         return bool(self.directory)
@@ -44,14 +49,14 @@ class Sink:
 
     def module(self, name: str) -> ModuleDump:
         """A numbered family of files for the module called `name`; a silent one where it is not wanted."""
-        wanted = bool(self) and _matches("xla_dump_hlo_module_re", name) and self._below_limit()
+        wanted = bool(self) and _matches("xla_dump_hlo_module_re", self.options.module_re, name) and self._below_limit()
         if not wanted:
             return ModuleDump(Sink(), -1, name)
         number = files.next_module_id(self.path) if self.path else next(_counter(self.directory))
         return ModuleDump(self, number, name)
 
     def _below_limit(self) -> bool:
-        limit = int(flags.get("xla_dump_max_hlo_modules"))
+        limit = self.options.max_modules
         return limit < 0 or next(_counter(f"limit:{os.getpid()}:{self.directory}")) < limit
 
     def text(self, name: str, content: Text) -> None:
@@ -92,6 +97,10 @@ class ModuleDump:
     def __bool__(self) -> bool:
         return bool(self.sink)
 
+    @property
+    def options(self) -> DumpOptions:
+        return self.sink.options
+
     def text(self, suffix: str, content: Text) -> None:
         """Write text; a callable is only called when the file is wanted."""
         if self.sink:
@@ -103,48 +112,49 @@ class ModuleDump:
         if self.sink.path is None:
             return
         content = data() if callable(data) else data
-        if suffix.endswith(".pb") and flags.get("xla_dump_compress_protos"):
+        if suffix.endswith(".pb") and self.options.compress_protos:
             suffix, content = suffix + ".gz", gzip.compress(content, mtime=0)
         self.sink.write(self.file_name(suffix), content)
 
     def hlo(self, suffix: str, text: Text, proto: Data | None = None) -> None:
-        """`SUFFIX.txt` and `SUFFIX.hlo.pb`, each where --xla_dump_hlo_as_text / _as_proto asks for it."""
-        if flags.get("xla_dump_hlo_as_text"):
+        """`SUFFIX.txt` and `SUFFIX.hlo.pb`, each where the options ask for it."""
+        if self.options.text:
             self.text(suffix + ".txt", text)
-        if proto is not None and flags.get("xla_dump_hlo_as_proto"):
+        if proto is not None and self.options.proto:
             self.bytes(suffix + ".hlo.pb", proto)
 
     def pass_dump(self, pipeline: str, after: str, before: str, text: Text) -> None:
         """The module between two passes: `NNNN.PIPELINE.after_A.before_B.txt`.
 
         Sentinels 'pipeline-start' and 'pipeline-end' stand for no pass. Written where `after` matches
-        --xla_dump_hlo_pass_re and `pipeline` --xla_dump_hlo_pipeline_re; NNNN counts what is written.
+        pass_re of the options and `pipeline` pipeline_re; NNNN counts what is written.
         """
         if self.wants_passes(pipeline, after):
             self.text(f"{next(self._steps):04d}.{pipeline}.after_{after}.before_{before}.txt", text)
 
     def wants_passes(self, pipeline: str = "", after: str = "") -> bool:
         """Whether `pass_dump` would write."""
-        if not self.sink or not flags.get("xla_dump_hlo_pass_re"):
+        options = self.options
+        if not self.sink or not options.pass_re:
             return False
-        return _matches("xla_dump_hlo_pass_re", after) and _matches("xla_dump_hlo_pipeline_re", pipeline)
+        return _matches("xla_dump_hlo_pass_re", options.pass_re, after) and _matches(
+            "xla_dump_hlo_pipeline_re", options.pipeline_re, pipeline
+        )
 
     def file_name(self, suffix: str) -> str:
         """The name in the directory, at most 255 bytes (NAME is cut, the suffix never)."""
-        stamp = f"{time.time_ns() // 1000}." if flags.get("xla_dump_include_timestamp") else ""
+        stamp = f"{time.time_ns() // 1000}." if self.options.timestamp else ""
         name = files.sanitise(self.name)
         tail = "." + files.sanitise(suffix)
         return files.cut(f"{stamp}module_{self.id:04d}" + ("." if name else ""), name, tail)
 
 
-def current() -> Sink:
-    """The sink that the flags of this context ask for; one that drops everything without --xla_dump_to."""
-    return Sink(trace.target())
+# Where nothing is to be dumped.
+NOWHERE = ModuleDump(Sink(), -1, "")
 
 
-def _matches(flag: str, text: str) -> bool:
+def _matches(flag: str, pattern: str, text: str) -> bool:
     """RE2 partial match, as XLA's; a pattern that does not compile is a FlagError when first used."""
-    pattern = str(flags.get(flag))
     try:
         return re.search(pattern, text) is not None
     except re.error as error:

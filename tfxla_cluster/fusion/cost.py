@@ -1,4 +1,4 @@
-"""What fusing is worth: estimates from sample sizes, per target. Never a matter of correctness."""
+"""What fusing is worth: estimates from sample sizes, by the costs of a machine. Never a matter of correctness."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ from collections.abc import Sequence
 from ..decision import YES, Decision, no
 from ..ir.dim import sample
 from ..ir.node import Instr
-from ..target import Target
 from .index import Digit, flatten
+from .machine import Costs, Machine
 from .program import Program, extent_of
 
-MAX_INSTRS = 120  # of one kernel: beyond, registers spill and compile time grows
-MAX_BUFFERS = 40
-LONG_COLUMN = 512  # reduced elements up to which rows in lanes may be passed over several times
 _COSTLY = frozenset(
     (
         "exponential",
@@ -62,29 +59,30 @@ def elements_of(instr: Instr) -> int:
     return sample(instr.shape.element_count) if instr.shape.is_array else 0
 
 
-def pays(program: Program, outputs: Sequence[Instr], target: Target) -> Decision:
+def pays(program: Program, outputs: Sequence[Instr], machine: Machine) -> Decision:
     """Whether one kernel of all this runs as well as its parts."""
-    return _parallel(program, target) & _repeated(program) & _buffers(program, outputs)
+    return _parallel(program, machine) & _repeated(program) & _buffers(program, outputs, machine.costs)
 
 
-def _buffers(program: Program, outputs: Sequence[Instr]) -> Decision:
+def _buffers(program: Program, outputs: Sequence[Instr], costs: Costs) -> Decision:
     count = len(outputs) + len({a.instr for a in program.loads})
-    if count > MAX_BUFFERS:
+    if count > costs.max_buffers:
         return no("too-many-buffers", f"{count} arrays in one kernel")
     return YES
 
 
-def _parallel(program: Program, target: Target) -> Decision:
+def _parallel(program: Program, machine: Machine) -> Decision:
     """Passes over rows need rows enough for the machine, and rows that lie along memory."""
     if not program.levels:
         return YES
     kept, reduced = sample(extent_of(program.kept)), sample(extent_of(program.reduced))
     if len(program.levels) == 1 and program.rows_only:
         return YES
-    if reduced > 64 * 1024 and kept < 4 * target.cores:
+    costs = machine.costs
+    if reduced > costs.long_row and kept < costs.rows_per_core * machine.cores:
         return no("few-rows", f"{kept} rows of {reduced} elements would not occupy the machine")
     minor_kept = bool(program.space) and program.space[-1] in set(program.kept)
-    if minor_kept and reduced > LONG_COLUMN:
+    if minor_kept and reduced > costs.long_column:
         return no("long-columns", f"several passes over {reduced} elements across memory")
     return YES
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from ..ir.node import Computation, Instr
 from ..ir.opcode import is_elementwise
@@ -13,15 +13,16 @@ from .legality import fusible, hero, virtual
 class Graph:
     """`position`: place in the schedule. `virtual`: instructions that users compute for themselves.
     `needed`: virtual ones that must be values as well, for a user that reads buffers. `users`: users of
-    a value, directly or through virtual instructions, that read it in a kernel of their own."""
+    a value, directly or through virtual instructions, that read it in a kernel of their own. `held`: whether the
+    backend can have an instruction in a kernel with others; asked where that would be legal."""
 
-    def __init__(self, comp: Computation) -> None:
-        self.comp = comp
+    def __init__(self, comp: Computation, held: Callable[[Instr], bool] = lambda instr: True) -> None:
+        self.comp, self._held = comp, held
         self.position = {instr: n for n, instr in enumerate(comp.instrs)}
         raw = comp.users()
-        self.pairs = {i for i in comp.instrs if i is not comp.root and _paired(i, raw[i])}
+        self.pairs = {i for i in comp.instrs if i is not comp.root and _paired(i, raw[i]) and held(i)}
         self.fusible = {i for i in comp.instrs if self._can(i)}
-        self.virtual = {i for i in comp.instrs if virtual(i)}
+        self.virtual = {i for i in comp.instrs if virtual(i) and self._may_repeat(i)}
         self.needed: set[Instr] = set()
         self.users: dict[Instr, tuple[Instr, ...]] = {}
         for instr in reversed(comp.instrs):
@@ -32,7 +33,11 @@ class Graph:
             return instr.operands[0] in self.pairs
         if instr.shape.is_tuple:
             return instr in self.pairs
-        return hero(instr) or bool(fusible(instr))
+        return (hero(instr) or bool(fusible(instr))) and self._held(instr)
+
+    def _may_repeat(self, instr: Instr) -> bool:
+        """Whether users may compute a virtual instruction for themselves; a constant stands in any kernel."""
+        return instr.opcode == "constant" or instr in self.fusible
 
     def _note(self, instr: Instr, users: Sequence[Instr]) -> None:
         found: dict[Instr, None] = {}

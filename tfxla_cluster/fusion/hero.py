@@ -29,7 +29,6 @@ from .moves import sources
 from .program import MAX_RESTARTS, Group, digits, runs_together
 
 MOVES_BEFORE = frozenset(["broadcast", "reshape", "bitcast", "transpose", "iota", "constant", "parameter"])
-MAX_PROLOGUE = 4  # operations an element of an operand
 
 
 @dataclass(frozen=True)
@@ -53,12 +52,13 @@ def is_prologue(instr: Instr) -> bool:
     return instr.opcode in MOVES_BEFORE or (is_elementwise(instr.opcode) and not costly(instr))
 
 
-def check(hero: Instr, outputs: Sequence[Instr], inside: Sequence[Instr]) -> Decision:
-    """Whether instructions form a fusion around `hero`; `inside` holds all of them."""
+def check(hero: Instr, outputs: Sequence[Instr], inside: Sequence[Instr], max_prologue: int) -> Decision:
+    """Whether instructions form a fusion around `hero`; `inside` holds all of them. `max_prologue`: operations an
+    element of an operand."""
     members = set(inside)
     before: set[Instr] = set()
     for operand in hero.operands:
-        decision = _prologue(operand, members, before)
+        decision = _prologue(operand, members, before, max_prologue)
         if not decision:
             return decision
     if hero in before:
@@ -70,7 +70,7 @@ def check(hero: Instr, outputs: Sequence[Instr], inside: Sequence[Instr]) -> Dec
     return YES
 
 
-def _prologue(operand: Instr, members: set[Instr], seen: set[Instr]) -> Decision:
+def _prologue(operand: Instr, members: set[Instr], seen: set[Instr], most: int) -> Decision:
     """What feeds one operand."""
     todo, operations = [operand], 0
     while todo:
@@ -82,7 +82,7 @@ def _prologue(operand: Instr, members: set[Instr], seen: set[Instr]) -> Decision
             return no("hero-prologue", f"{instr.name} ({instr.opcode}) is too dear to compute at every packing")
         operations += instr.opcode not in MOVES_BEFORE
         todo.extend(instr.operands)
-    if operations > MAX_PROLOGUE:
+    if operations > most:
         return no("hero-prologue", f"{operations} operations an element of {operand.name}")
     return YES
 

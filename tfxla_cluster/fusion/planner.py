@@ -15,29 +15,27 @@ from ..decision import YES, Decision, no
 from ..errors import UnsupportedError
 from ..ir.node import Computation, Instr, Module
 from ..ir.rewrite import Names, rebuild
-from ..target import Target
 from . import hero
 from .build import fused
-from .cost import MAX_INSTRS, bytes_of, costly, elements_of, pays
+from .cost import bytes_of, costly, elements_of, pays
 from .extent import same_all
 from .graph import Graph, order_of
 from .group_order import Group
 from .index import flatten
 from .legality import HEROES
+from .machine import Machine
 from .program import analyse_parts
 
 Record = Callable[[dict[str, Any]], None]
-SHARED_BYTES = 16 * 1024  # a value smaller than this is no reason to join two kernels that read it
-MAX_READERS = 16  # of one value, looked at for joining
 
 
-def fuse(module: Module, target: Target, record: Record) -> Module:
+def fuse(module: Module, machine: Machine, record: Record) -> Module:
     """The module with fusions in every computation that runs as steps; the same one when none is made."""
     changed: dict[Computation, Computation] = {}
     names = Names(i.name for c in module.computations() for i in c.instrs)
     for comp in _stepped(module):
         linked = rebuild(comp, {}, called=changed) if changed else comp
-        new = _Planner(linked, target, record).run(names)
+        new = _Planner(linked, machine, record).run(names)
         if new is not comp:
             changed[comp] = new
     return module.replace(entry=changed[module.entry]) if module.entry in changed else module
@@ -63,9 +61,9 @@ def _stepped(module: Module) -> list[Computation]:
 class _Planner:
     """Plans one computation."""
 
-    def __init__(self, comp: Computation, target: Target, record: Record) -> None:
-        self.comp, self.target, self.record = comp, target, record
-        self.graph = Graph(comp)
+    def __init__(self, comp: Computation, machine: Machine, record: Record) -> None:
+        self.comp, self.machine, self.record = comp, machine, record
+        self.graph = Graph(comp, self._held)
         self.order = order_of(self.graph)
         self.refused: set[tuple[int, int, int, int]] = set()
         self.handed: dict[Group, dict[Instr, None]] = {}  # members that kernels computing values again read
@@ -89,12 +87,13 @@ class _Planner:
 
     def _join_readers(self) -> None:
         """Groups that read one large value, which then is read once."""
+        costs = self.machine.costs
         for instr in self.comp.instrs:
-            if instr not in self.order.group or bytes_of(instr) < SHARED_BYTES or not instr.shape.is_array:
+            if instr not in self.order.group or bytes_of(instr) < costs.shared_bytes or not instr.shape.is_array:
                 continue
             readers = [u for u in self.graph.users[instr] if self._open(u)]
             leaders: list[Instr] = []
-            for reader in readers[:MAX_READERS]:
+            for reader in readers[: costs.max_readers]:
                 if not any(self._join(leader, reader) for leader in leaders):
                     leaders.append(reader)
 
@@ -120,6 +119,17 @@ class _Planner:
                     self._spread(value, group, list(readers))
 
     # --- joining ---
+    def _held(self, instr: Instr) -> bool:
+        """Whether the backend can have it in a kernel with others; a no is recorded."""
+        decision = self.machine.holds([instr])
+        if not decision:
+            self._note(instr.name, "", decision)
+        return decision.ok
+
+    def _note(self, a: str, b: str, decision: Decision) -> None:
+        reason = decision.reason or "one kernel reads and writes less"
+        self.record({"a": a, "b": b, "ok": decision.ok, "rule": decision.rule, "reason": reason})
+
     def _open(self, instr: Instr) -> bool:
         group = self.order.group.get(instr)
         return group is not None and group.kind != "single"
@@ -136,15 +146,7 @@ class _Planner:
             return False
         between = self.order.between(a, b)
         decision = no("cycle", "a value would go out and come back in") if between is None else self._may(a, b)
-        self.record(
-            {
-                "a": first.name,
-                "b": second.name,
-                "ok": decision.ok,
-                "rule": decision.rule,
-                "reason": decision.reason or "one kernel reads and writes less",
-            }
-        )
+        self._note(first.name, second.name, decision)
         if not decision or between is None:
             self.refused.add(key)
             return False
@@ -174,12 +176,15 @@ class _Planner:
 
     def _may(self, a: Group, b: Group) -> Decision:
         """Legality and worth of one kernel for both."""
-        count = len(a.members) + len(b.members)
-        if count > MAX_INSTRS:
+        costs, members = self.machine.costs, {**a.members, **b.members}
+        count = len(members)
+        if count > costs.max_instrs:
             return no("too-large", f"{count} instructions in one kernel")
-        if self._plain(a, b) and count < MAX_INSTRS // 4:
+        held = self.machine.holds(list(members))
+        if not held:
+            return held
+        if self._plain(a, b) and count < costs.plain_instrs:
             return YES
-        members = {**a.members, **b.members}
         outputs = self._outputs(members)
         if not outputs:
             return no("dead", "nothing uses the result")
@@ -198,13 +203,13 @@ class _Planner:
                 program.groups_of(flatten(root.index))
         except UnsupportedError as error:
             return no("index-map", error.message)
-        return pays(program, outputs, self.target)
+        return pays(program, outputs, self.machine)
 
     def _hero(self, members: Mapping[Instr, None], outputs: Sequence[Instr], inside: Sequence[Instr]) -> Decision:
         heroes = [i for i in members if i.opcode in HEROES]
         if len(heroes) > 1:
             return no("two-heroes", "two contractions in one kernel")
-        return hero.check(heroes[0], outputs, inside)
+        return hero.check(heroes[0], outputs, inside, self.machine.costs.max_prologue)
 
     def _update(self, updates: Sequence[Instr], outputs: Sequence[Instr], inside: Sequence[Instr]) -> Decision:
         """An update in place: the one output, and nothing else reads the array it updates."""
@@ -237,6 +242,8 @@ class _Planner:
             members = {**reader.members, **reader.recomputed, **chain}
             outputs = self._outputs(reader.members)
             if not outputs or any(i.opcode == "dynamic-update-slice" for i in members):
+                return
+            if not self.machine.holds(list(members)):
                 return
             if not self._one_program(outputs, self.graph.closure(outputs, members)[0]):
                 return

@@ -14,7 +14,6 @@ from pathlib import Path
 import llvmlite
 import llvmlite.binding as llvm
 
-from .. import flags
 from ..errors import InternalError, UnsupportedError
 from ..ir import size_operators
 from ..locks import ForkSafeLock
@@ -22,7 +21,7 @@ from ..target import Target
 from . import cache, host, random_state
 from .interpreter import build
 from .pool import DEFAULTS, FIELDS
-from .store import from_flags
+from .store import Store
 
 # Functions of the process that the runtime's code calls.
 _EXTERNALS = (
@@ -63,8 +62,9 @@ _lock = ForkSafeLock()
 _runtime: Runtime | None = None
 
 
-def runtime() -> Runtime:
-    """This process's runtime; the first call compiles it (some 30 ms). No thread starts yet.
+def runtime(threads: int = 0, store: Store | None = None) -> Runtime:
+    """This process's runtime; the first call compiles it (some 30 ms), or takes it from `store`, for so many
+    `threads` (0: as many as this process may use). No thread starts yet.
 
     UnsupportedError on anything but Linux on x86-64.
     """
@@ -73,7 +73,7 @@ def runtime() -> Runtime:
         with _lock:
             if _runtime is None:
                 _check_platform()
-                _runtime = _load(_object(host.target()))
+                _runtime = _load(_object(host.target(), store), threads)
     return _runtime
 
 
@@ -83,9 +83,8 @@ def _check_platform() -> None:
         raise UnsupportedError(f"the runtime needs Linux on x86-64, this is {sys.platform} on {machine}")
 
 
-def _object(target: Target) -> bytes:
+def _object(target: Target, store: Store | None) -> bytes:
     """The runtime's object code: from the store on disk where there is one and it has it."""
-    store = from_flags()
     if store is None:
         return _compile(target)
     key = cache.key([("sources", _source_digest()), ("target", str(target)), ("llvmlite", llvmlite.__version__)])
@@ -123,7 +122,7 @@ def _compile(target: Target) -> bytes:
     return bytes(machine.emit_object(module))
 
 
-def _load(code: bytes) -> Runtime:
+def _load(code: bytes, threads: int) -> Runtime:
     for name in _EXTERNALS:
         llvm.add_symbol(name, _process_symbol(name))
     llvm.initialize_native_target()
@@ -146,7 +145,7 @@ def _load(code: bytes) -> Runtime:
     random_state.attach(random)
     for name, value in DEFAULTS.items():
         loaded.setting(name).value = value
-    loaded.setting("threads").value = flags.get("tfxla_threads") or host.usable_cores()
+    loaded.setting("threads").value = threads or host.usable_cores()
     _register_after_fork(address("pool_after_fork"))
     engine.detach()  # workers may run this code until the process ends
     return loaded

@@ -31,10 +31,21 @@ class Ref:
 
 
 @dataclass(frozen=True, slots=True)
+class Launch:
+    """How a kernel is launched: `symbol` of its code, `origin` of that (one of ORIGINS), and what else the backend's
+    launcher has to know, name -> number."""
+
+    symbol: str
+    origin: str = "generator"
+    params: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class KernelStep:
     """Run `tasks` tasks of the code `symbol` by the ABI (context, inputs, outputs, sizes).
 
-    `origin`: one of ORIGINS, 'generator' or 'evaluator'.
+    `origin`: one of ORIGINS, 'generator' or 'evaluator'. `params`: what the backend's launcher has to know besides
+    the grid, which is `tasks`: name -> number (warps, bytes of shared memory).
     """
 
     symbol: str
@@ -46,6 +57,7 @@ class KernelStep:
     scratch_bytes: int = 0
     instr: str = ""
     origin: str = "generator"
+    params: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,19 @@ from ..ir.node import Computation, Instr, Module
 from ..ir.shape import Shape
 from .buffers import Assignment, assign
 from .liveness import Liveness, merged, overlaps
-from .plan import BranchStep, CopyStep, KernelStep, LaunchPlan, LibraryStep, LoopStep, Ref, SizeSource, SizeStep, Step
+from .plan import (
+    BranchStep,
+    CopyStep,
+    KernelStep,
+    Launch,
+    LaunchPlan,
+    LibraryStep,
+    LoopStep,
+    Ref,
+    SizeSource,
+    SizeStep,
+    Step,
+)
 from .plan_emitter import Emitter
 from .schedule import VIEWS, leaves
 
@@ -58,9 +70,9 @@ def unit_instructions(module: Module) -> list[Instr]:
     return list(found)
 
 
-def build(module: Module, units: Mapping[Instr, Unit], symbols: Mapping[Kernel, str]) -> Planned:
-    """`units` for every one of `unit_instructions(module)`; `symbols`: the machine code of each kernel."""
-    emitter = Emitter(units, symbols)
+def build(module: Module, units: Mapping[Instr, Unit], launches: Mapping[Kernel, Launch]) -> Planned:
+    """`units` for every one of `unit_instructions(module)`; `launches` for each of their kernels."""
+    emitter = Emitter(units, launches)
     steps = emitter.entry(module)
     inputs, outputs = emitter.input_shapes, emitter.output_shapes
     live = Liveness(steps, emitter.effects, emitter.outputs)

@@ -23,7 +23,7 @@ from . import random_state, schedule
 from .buffers import Affinity, Buffer
 from .kernel_use import overwritable, read_inputs
 from .liveness import Effect
-from .plan import BranchStep, CopyStep, KernelStep, LibraryStep, LoopStep, Ref, SizeStep, Step
+from .plan import BranchStep, CopyStep, KernelStep, Launch, LibraryStep, LoopStep, Ref, SizeStep, Step
 from .schedule import SAME_BUFFERS, element_slice, leaves, unchanged
 
 Buffers = tuple[int, ...]
@@ -34,7 +34,7 @@ class Emitter:
     """Steps over virtual buffers. `affinities` are the hand-overs; `depth` counts enclosing loops."""
 
     units: Mapping[Instr, Unit]
-    symbols: Mapping[Kernel, str]
+    launches: Mapping[Kernel, Launch]
     buffers: list[Buffer] = field(default_factory=list)
     constants: list[bytes] = field(default_factory=list)
     effects: dict[int, Effect] = field(default_factory=dict)
@@ -134,8 +134,9 @@ class Emitter:
         kernel, inputs, writes = step.kernel, numbers(step.inputs), numbers(step.outputs)
         used = read_inputs(kernel)
         reads = tuple(b for n, b in enumerate(inputs) if n in used)
+        launch = self.launches[kernel]
         emitted = KernelStep(
-            self.symbols[kernel],
+            launch.symbol,
             tuple(map(_virtual, inputs)),
             tuple(map(_virtual, writes)),
             kernel.sizes,
@@ -143,6 +144,8 @@ class Emitter:
             kernel.cost,
             scratch_layout(kernel)[1],
             instr.name,
+            launch.origin,
+            launch.params,
         )
         self._steps.append(emitted)
         kills = tuple(b for b in writes if b not in written)

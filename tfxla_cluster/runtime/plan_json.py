@@ -166,7 +166,7 @@ _FIELDS: dict[str, tuple[Any, Any]] = {
     **dict.fromkeys(("condition", "body"), (_steps, _read_steps)),
     "sizes": (_dims, _read_dims),
     "branches": (lambda b: [_steps(s) for s in b], lambda b: tuple(_read_steps(s) for s in b)),
-    "attrs": (lambda a: [list(p) for p in a], lambda a: tuple((n, v) for n, v in a)),
+    **dict.fromkeys(("attrs", "params"), (lambda a: [list(p) for p in a], lambda a: tuple((n, v) for n, v in a))),
 }
 
 

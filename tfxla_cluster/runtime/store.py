@@ -18,7 +18,8 @@ from typing import Any
 
 import fsspec
 
-from .. import flags, trace
+from .. import trace
+from ..options import StoreOptions
 from .cache import Key, explain_difference
 
 MAGIC = b"TFXLA-STORE-1\n"
@@ -123,17 +124,9 @@ class Store:
         return Lookup(None, reason)
 
 
-def from_flags() -> Store | None:
-    """The store of this process: --tf_xla_persistent_cache_directory and its relatives; None when off."""
-    directory = str(flags.get("tf_xla_persistent_cache_directory"))
-    devices = str(flags.get("tf_xla_persistent_cache_device_types"))
-    if not directory or (devices and "CPU" not in devices.split(",")):
-        return None
-    return Store(
-        directory,
-        str(flags.get("tf_xla_persistent_cache_prefix")),
-        bool(flags.get("tf_xla_persistent_cache_read_only")),
-    )
+def opened(options: StoreOptions | None) -> Store | None:
+    """The store that the options ask for, None for none."""
+    return None if options is None else Store(options.url, options.prefix, options.read_only)
 
 
 def pack(key: Key, sections: Mapping[str, bytes]) -> bytes:

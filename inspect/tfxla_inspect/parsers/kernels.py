@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-# dump.schema.KERNEL_MARKER after a comment sign.
-_MARKER = re.compile(r"^(?:;|#|//) ==== kernel (.+) ====$", re.MULTILINE)
+# dump.schema.MARKER after a comment sign.
+_MARKER = re.compile(r"^(?:;|#|//) ==== (kernel )?(.+) ====$", re.MULTILINE)
 
 
 def split(text: str) -> list[tuple[str, str]]:
-    """(symbol, text) of each part after a marker line; ('', text) where there is none."""
+    """(symbol, text) of each kernel's part after its marker line; ('', text) where there is none."""
     found = list(_MARKER.finditer(text))
     if not found:
         return [("", text)] if text.strip() else []
     ends = [m.start() for m in found[1:]] + [len(text)]
-    return [(m[1], text[m.end() : end].strip("\n")) for m, end in zip(found, ends)]
+    return [(m[2], text[m.end() : end].strip("\n")) for m, end in zip(found, ends) if m[1]]
 
 
 def join(parts: Iterable[tuple[str, str]]) -> tuple[str, dict[str, tuple[int, int]]]:

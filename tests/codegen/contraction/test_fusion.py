@@ -7,6 +7,7 @@ import pytest
 
 from tests import oracle
 from tests.codegen import run_kernel, run_unit
+from tfxla_cluster.backends.cpu import Cpu
 from tfxla_cluster.fusion.planner import fuse
 from tfxla_cluster.ir import text
 
@@ -128,7 +129,7 @@ def test_fused_contractions(case) -> None:
     hlo = case[0].format(**case[1])
     module = text.parse(hlo)
     arrays = [random(p.shape) for p in module.entry.params]
-    fused = fuse(module, run_kernel.host_target(), lambda _: None)
+    fused = fuse(module, Cpu(run_kernel.host_target()).machine, lambda _: None)
     units = [i for i in fused.entry.instrs if i.opcode in ("fusion", "dot", "convolution")]
     assert [i.opcode for i in units] == ["fusion"], fused.entry.instrs
     order = [arrays[int(o.attrs["parameter_number"])] for o in units[0].operands]

@@ -16,8 +16,10 @@ from tfxla_cluster.codegen.kernel.ir import Kernel
 from tfxla_cluster.codegen.kernel.key import key
 from tfxla_cluster.codegen.kernel.text import render
 from tfxla_cluster.codegen.llvm import elf
+from tfxla_cluster.codegen.llvm.emitter import emit
 from tfxla_cluster.codegen.llvm.loader import Library
 from tfxla_cluster.codegen.llvm.object_code import assemble, compile_kernel, compile_kernels
+from tfxla_cluster.codegen.llvm.texts import module_text
 from tfxla_cluster.errors import InternalError
 from tfxla_cluster.ir.dim import Dim, sym
 from tfxla_cluster.ir.dtype import BF16, DTYPES, F32
@@ -94,8 +96,9 @@ def test_other_machines_need_nothing_we_lack(target: Target, dtype: str) -> None
     with b.loop(b.index(0), b.size(sym("n", 1)), "vector") as i:
         value = b.load(x, i)
         b.store(out, i, b.op("multiply", value, value) if dtype != "pred" else value)
-    code = compile_kernel(b.finish(1), target, "k")
-    llvm.parse_assembly(code.llvm_ir).verify()
+    kernel = b.finish(1)
+    llvm.parse_assembly(module_text([emit(kernel, target, "k")])).verify()
+    code = compile_kernel(kernel, target, "k")
     if not (target is SSE and dtype == "f16"):  # f16 conversions there are calls of the compiler's library
         assert all(r.symbol.section is not None for r in elf.read(code.object).relocations)
 
@@ -130,7 +133,12 @@ def test_quick_code_gives_the_same_numbers() -> None:
 def test_a_listing_is_of_the_code_that_runs() -> None:
     kernels = [(softmax(scale=1.0 + k), f"kernel_{k}") for k in range(3)]
     plain = compile_kernels(kernels, host_target())
-    listed = compile_kernels(kernels, host_target(), assembly=True)
+    told: dict[str, list[str]] = {}
+    listed = compile_kernels(
+        kernels, host_target(), listing=lambda language, parts: told.update({language: [p[0] for p in parts]})
+    )
+    assert list(told) == ["ir-no-opt.ll", "ir-with-opt.ll", "s"]
+    assert told["s"] == told["ir-no-opt.ll"] == [f"kernel {symbol}" for _, symbol in kernels]
     for a, b in zip(plain, listed):
         assert elf.read(a.object).sections == elf.read(b.object).sections
         assert f"{b.symbol}:" in b.assembly

@@ -13,10 +13,11 @@ import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
 from ...target import Target
+from ..kernel.code import Listing
 from ..kernel.ir import Kernel
-from . import listing
+from . import listing as listings
 from .emitter import emit
-from .texts import Text, module_text, shared_text
+from .texts import Text, called_text, module_text, shared_text
 
 # A module costs about as much as some hundred lines: kernels share modules of at least this many lines.
 _MODULE_LINES = 400
@@ -31,7 +32,6 @@ class KernelCode:
     """
 
     symbol: str
-    llvm_ir: str
     object: bytes
     assembly: str = ""
     parts: tuple[bytes, ...] = ()
@@ -83,9 +83,8 @@ def _own_machine(target: Target, level: int = _BEST) -> llvm.TargetMachine:
 
 def compile_kernel(kernel: Kernel, target: Target, symbol: str, assembly: bool = False) -> KernelCode:
     """Machine code for `kernel` under the name `symbol`, in one object; UnsupportedError names what has no rule."""
-    alone = module_text([emit(kernel, target, symbol)])
-    made = _object(alone, target, _BEST, assembly)
-    return KernelCode(symbol, alone, made.data, listing.listing(symbol, made.functions) if assembly else "")
+    made = _object(module_text([emit(kernel, target, symbol)]), target, _BEST, assembly)
+    return KernelCode(symbol, made.data, listings.listing(symbol, made.functions) if assembly else "")
 
 
 def compile_kernels(
@@ -93,23 +92,51 @@ def compile_kernels(
     target: Target,
     threads: int = 2,
     quick: Container[str] = (),
-    assembly: bool = False,
+    listing: Listing | None = None,
 ) -> list[KernelCode]:
     """Each (kernel, symbol) compiled, in the order given, by up to `threads` threads.
 
-    `quick`: symbols of kernels that run too briefly to repay careful code. `assembly`: is it wanted as text?
+    `quick`: symbols of kernels that run too briefly to repay careful code. `listing`: is told LLVM IR before any is
+    compiled (otherwise a module is compiled while the next is written), and assembly.
     """
     parts: dict[str, Future[_Object]] = {}
+    groups, assembly = _groups(kernels, target, quick), listing is not None
+    if listing is not None:
+        known = list(groups)
+        _list_sources(known, [symbol for _, symbol in kernels], listing)
+        groups = iter(known)
     with ThreadPoolExecutor(max(threads, 1)) as pool:
         jobs = []
-        for group, level in _groups(kernels, target, quick):
+        for group, level in groups:
             for name, function in ((n, f) for _, text in group for n, f in text.shared.items()):
                 if name not in parts:
                     parts[name] = pool.submit(_shared_object, shared_text(function), target, assembly)
             jobs.append((group, pool.submit(_object, _group_text(group), target, level, assembly)))
         codes = [code for group, job in jobs for code in _codes(group, job.result(), parts, assembly)]
     by_symbol = {code.symbol: code for code in codes}
-    return [by_symbol[symbol] for _, symbol in kernels]
+    ordered = [by_symbol[symbol] for _, symbol in kernels]
+    if listing is not None:
+        listing("s", [(f"kernel {code.symbol}", code.assembly) for code in ordered])
+    return ordered
+
+
+_Group = list[tuple[str, Text]]
+
+
+def _list_sources(groups: Sequence[tuple[_Group, int]], symbols: Sequence[str], listing: Listing) -> None:
+    """Each kernel as emitted, a module by itself; then the modules that are compiled, their parts in order."""
+    texts = {symbol: text for group, _ in groups for symbol, text in group}
+    listing("ir-no-opt.ll", [(f"kernel {symbol}", module_text([texts[symbol]])) for symbol in symbols])
+    compiled: list[tuple[str, str]] = []
+    for number, (group, level) in enumerate(groups):
+        compiled.append((f"module {number} at code generation level {level}", ""))
+        compiled += [(f"kernel {symbol}", text.function) for symbol, text in group]
+        compiled.append(("called by these", called_text([text for _, text in group], whole=False)))
+    shared = {name: function for text in texts.values() for name, function in text.shared.items()}
+    compiled += [
+        (f"module {name} at code generation level {_BEST}", shared_text(function)) for name, function in shared.items()
+    ]
+    listing("ir-with-opt.ll", compiled)
 
 
 def _group_text(group: Sequence[tuple[str, Text]]) -> str:
@@ -147,11 +174,7 @@ def _codes(
         for part in called:
             known.update(part.functions)
         yield KernelCode(
-            symbol,
-            module_text([text]),
-            made.data,
-            listing.listing(symbol, known) if with_assembly else "",
-            tuple(p.data for p in called),
+            symbol, made.data, listings.listing(symbol, known) if with_assembly else "", tuple(p.data for p in called)
         )
 
 
@@ -159,7 +182,7 @@ def _object(text: str, target: Target, level: int, with_assembly: bool) -> _Obje
     if not with_assembly:
         return _Object(assemble(text, target, level), {})
     code = assembly(text, target, level)
-    return _Object(assemble(listing.module_of(code), target, level), listing.functions(code))
+    return _Object(assemble(listings.module_of(code), target, level), listings.functions(code))
 
 
 def assemble(text: str, target: Target, level: int = _BEST) -> bytes:

@@ -28,9 +28,14 @@ class Text:
 
 
 def module_text(texts: Sequence[Text], whole: bool = True) -> str:
-    """One module of the kernels' functions; what they call stands in it once.
+    """One module of the kernels' functions and what they call."""
+    return "\n".join([*(t.function for t in texts), called_text(texts, whole)])
 
-    `whole`: with the large functions too, which it declares only otherwise.
+
+def called_text(texts: Sequence[Text], whole: bool = True) -> str:
+    """What the kernels' functions call, each once: internal functions, then declarations.
+
+    `whole`: with the large functions too, which are declared only otherwise.
     """
     helpers: dict[str, str] = {}
     declares: dict[str, str] = {}
@@ -40,7 +45,7 @@ def module_text(texts: Sequence[Text], whole: bool = True) -> str:
         for name, function in text.shared.items():
             helpers[name] = function.text if whole else function.prototype
             declares.update(function.declares if whole else {})
-    return "\n".join([*(t.function for t in texts), *helpers.values(), *declares.values(), ""])
+    return "\n".join([*helpers.values(), *declares.values(), ""])
 
 
 def shared_text(function: Shared) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from google.protobuf import text_format
 from tensorflow.core.framework import graph_pb2
 
-from ... import flags, trace
-from ...dump import sink
+from ... import flag_options, flags, trace
+from ...dump.sink import Sink
 from ..graph import view as graphs
 from ..graph.view import Graph
 from .mark_for_compilation import Clustering
@@ -25,7 +25,7 @@ def write(original: graph_pb2.GraphDef, graph_def: graph_pb2.GraphDef, graph: Gr
 
     `original`: as TensorFlow gave it; `graph_def`: as it was clustered, which `graph` views.
     """
-    out = sink.current()
+    out = Sink(flag_options.dump_options())
     out.graph("before_mark_for_compilation", lambda: text_format.MessageToString(original))
     marked = mark(graph_def, graph, clustering)
     path = out.graph("mark_for_compilation", lambda: text_format.MessageToString(marked))

@@ -1,0 +1,60 @@
+"""The seam between the pipeline and a machine: all that `compiler.compile_module` asks of one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+from ..codegen.kernel.code import Code, Listing, Source
+from ..codegen.kernel.unit import Unit
+from ..fusion.machine import Machine
+from ..ir.node import Instr
+from ..options import CompileOptions
+from ..runtime.plan import LaunchPlan
+from ..target import Target
+
+
+class Launcher(Protocol):
+    """Runs a plan whose code is loaded."""
+
+    @property
+    def plan(self) -> LaunchPlan: ...
+
+    def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Outputs on the host; UsageError where an array does not fit."""
+        ...
+
+
+LauncherT = TypeVar("LauncherT", bound=Launcher, covariant=True)
+
+
+class Backend(Protocol[LauncherT]):
+    """A kind of machine. `target`: which one. `name`: in cache keys and for `tfxla-exec --backend`. `machine`: what
+    fusion plans by, with the one question of what a kernel can hold. `origin`: where its kernels' code comes from,
+    one of runtime.plan.ORIGINS."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def target(self) -> Target: ...
+
+    @property
+    def machine(self) -> Machine: ...
+
+    @property
+    def origin(self) -> str: ...
+
+    def lower(self, instr: Instr) -> Unit:
+        """The kernels that compute `instr`; UnsupportedError where this machine has none."""
+        ...
+
+    def compile(self, sources: Sequence[Source], options: CompileOptions, listing: Listing | None) -> Code:
+        """Code of all kernels. With `listing` each language is told before the next is made of it."""
+        ...
+
+    def load(self, plan: LaunchPlan, code: Code, options: CompileOptions) -> LauncherT:
+        """Code and plan ready to run in this process; UnsupportedError where a limit of the launcher is met."""
+        ...

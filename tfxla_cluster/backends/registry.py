@@ -1,0 +1,18 @@
+"""The backends by the names that `tfxla-exec --backend` knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ..errors import UsageError
+from . import cpu
+from .backend import Backend, Launcher
+
+BACKENDS: Mapping[str, Callable[[], Backend[Launcher]]] = {"cpu": cpu.this_machine}
+
+
+def named(name: str) -> Backend[Launcher]:
+    """The backend of that name; UsageError where there is none."""
+    if name not in BACKENDS:
+        raise UsageError(f"no backend is called '{name}'", f"Known: {', '.join(BACKENDS)}")
+    return BACKENDS[name]()

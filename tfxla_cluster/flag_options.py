@@ -1,0 +1,51 @@
+"""The flags of this moment as frozen options: the one place between the flags and all that compiles and dumps."""
+
+from __future__ import annotations
+
+from . import flags, trace
+from .options import CompileOptions, DumpOptions, StoreOptions
+
+
+def compile_options() -> CompileOptions:
+    """How modules are compiled now."""
+    off = set(filter(None, flags.get("xla_disable_hlo_passes").split(",")))
+    if flags.get("tf_xla_disable_constant_folding"):
+        off.add("constant-folding")
+    return CompileOptions(
+        passes=not flags.get("xla_disable_all_hlo_passes"),
+        passes_off=frozenset(off),
+        threads=flags.get("tfxla_threads"),
+        compile_threads=flags.get("tfxla_compile_threads"),
+        step_times=flags.get("tfxla_timings"),
+        store=store_options(),
+    )
+
+
+def store_options() -> StoreOptions | None:
+    """The store of --tf_xla_persistent_cache_directory and its relatives; None when off."""
+    directory = str(flags.get("tf_xla_persistent_cache_directory"))
+    devices = str(flags.get("tf_xla_persistent_cache_device_types"))
+    if not directory or (devices and "CPU" not in devices.split(",")):
+        return None
+    return StoreOptions(
+        directory,
+        str(flags.get("tf_xla_persistent_cache_prefix")),
+        bool(flags.get("tf_xla_persistent_cache_read_only")),
+    )
+
+
+def dump_options() -> DumpOptions:
+    """What is dumped now; nowhere without --xla_dump_to."""
+    return DumpOptions(
+        directory=trace.target(),
+        text=flags.get("xla_dump_hlo_as_text"),
+        proto=flags.get("xla_dump_hlo_as_proto"),
+        compress_protos=flags.get("xla_dump_compress_protos"),
+        module_re=flags.get("xla_dump_hlo_module_re"),
+        pass_re=flags.get("xla_dump_hlo_pass_re"),
+        pipeline_re=flags.get("xla_dump_hlo_pipeline_re"),
+        max_modules=flags.get("xla_dump_max_hlo_modules"),
+        timestamp=flags.get("xla_dump_include_timestamp"),
+        metadata=not flags.get("xla_dump_disable_metadata"),
+        large_constants=flags.get("xla_dump_large_constants"),
+    )

@@ -1,0 +1,73 @@
+"""What a compilation and a dump are asked to do: frozen values, made from the flags once, at the edge
+(`flag_options`). Nothing that works by them reads a flag."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+_NO_CODE = {"code": False}  # of a field that cannot change what a compilation gives
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """An executable store: `url` a directory or fsspec URL, `prefix` begins its file names, `read_only`: never
+    write."""
+
+    url: str
+    prefix: str = "tfxla"
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CompileOptions:
+    """How a module is compiled.
+
+    passes: whether HLO passes run at all; passes_off: names of those that do not. fusion: whether instructions share
+    kernels. threads: of the kernel pool (0: as many as this process may use); the first compilation of a process
+    sets it. compile_threads: that generate code. step_times: time every step of every execution. store: where
+    machine code is kept between processes, None nowhere.
+    """
+
+    passes: bool = True
+    passes_off: frozenset[str] = frozenset()
+    fusion: bool = True
+    threads: int = 0
+    compile_threads: int = field(default=2, metadata=_NO_CODE)
+    step_times: bool = False
+    store: StoreOptions | None = field(default=None, metadata=_NO_CODE)
+
+    def key(self) -> tuple[tuple[str, Any], ...]:
+        """(name, value) of the fields that can change what a compilation gives, the same text in every process."""
+        values = ((f.name, getattr(self, f.name)) for f in fields(self) if f.metadata.get("code", True))
+        return tuple((name, tuple(sorted(v)) if isinstance(v, frozenset) else v) for name, v in values)
+
+
+# A module as it is compiled where no flag says otherwise.
+DEFAULT = CompileOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class DumpOptions:
+    """What is dumped, and where.
+
+    directory: '' nowhere, '-' to standard output. module_re, pass_re, pipeline_re: what names must match somewhere
+    (pass_re '': no pass). max_modules: of this process, -1 all. large_constants: literals of more than 10 elements
+    in full.
+    """
+
+    directory: str = ""
+    text: bool = True
+    proto: bool = True
+    compress_protos: bool = False
+    module_re: str = ".*"
+    pass_re: str = ""
+    pipeline_re: str = ".*"
+    max_modules: int = -1
+    timestamp: bool = False
+    metadata: bool = True
+    large_constants: bool = True
+
+
+# Nothing is dumped.
+NO_DUMP = DumpOptions()
