@@ -65,6 +65,16 @@ def test_agrees_with_the_evaluator(module: str, extra: tuple[str, ...], capsys: 
     assert [c["mismatches"] for c in found["compared"]] == [0, 0]
 
 
+def test_another_backend_counts_no_native_kernel(module: str, capsys: pytest.CaptureFixture[str]) -> None:
+    counts = []
+    for backend in ("cpu", "interpreter"):
+        assert run(module, "--json", "--reference", "evaluator", "--backend", backend) == 0
+        found = report(capsys)
+        counts.append((found["kernels"], found["native_kernels"]))
+    assert counts[0][0] == counts[0][1] == counts[1][0] > 0
+    assert counts[1][1] == 0
+
+
 def test_lines_for_people(module: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(module, "--reference", "evaluator") == 0
     lines = capsys.readouterr().out.splitlines()

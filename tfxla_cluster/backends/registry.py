@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ..errors import UsageError
-from . import cpu
+from . import cpu, interpreter
 from .backend import Backend, Launcher
 
-BACKENDS: Mapping[str, Callable[[], Backend[Launcher]]] = {"cpu": cpu.this_machine}
+BACKENDS: Mapping[str, Callable[[], Backend[Launcher]]] = {
+    "cpu": cpu.this_machine,
+    "interpreter": interpreter.this_machine,
+}
 
 
 def named(name: str) -> Backend[Launcher]:

@@ -12,17 +12,16 @@ from typing import Protocol
 
 import numpy as np
 
-from ..errors import InternalError, TfxlaError, UsageError
-from ..ir.dim import evaluate, make
-from ..ir.shape import Shape
+from ..errors import InternalError, TfxlaError
+from ..ir.dim import make
 from ..locks import ForkSafeLock
 from . import native
+from .arrays import ALIGN, aligned_bytes, bind_sizes, empty_outputs, trimmed
 from .encode import Encoded, encode
 from .plan import CopyStep, KernelStep, LaunchPlan, walk
 from .pool import DEFAULTS
 from .record_layout import RECORD, STATUS_CLOSED, STATUS_NO_MEMORY
 
-ALIGN = 64
 _SHARED_CONSTANT = 4096  # bytes from which equal constants of all executables share memory
 _RECORDS = 64  # in a slab
 
@@ -67,10 +66,10 @@ class Executable:
         """Run on NumPy arrays; UsageError where one does not fit, TfxlaError where a kernel says so."""
         inputs = [np.asarray(a, order="C") for a in arrays]
         sizes = bind_sizes(self.plan, inputs)
-        outputs = [_aligned(_capacity_shape(self.plan, s, sizes), s) for s in self.plan.outputs]
+        outputs = empty_outputs(self.plan, sizes)
         self.call([a.ctypes.data for a in inputs], [a.ctypes.data for a in outputs], sizes)
         env = dict(zip((s.symbol for s in self.plan.sizes), map(int, sizes)))
-        return [_trim(a, tuple(evaluate(d, env) for d in s.dims)) for a, s in zip(outputs, self.plan.outputs)]
+        return trimmed(self.plan, outputs, env)
 
     def call(self, inputs: Sequence[int], outputs: Sequence[int], sizes: np.ndarray) -> None:
         """Run on addresses; raises as `run`."""
@@ -85,23 +84,6 @@ class Executable:
             return []
         rows = zip(body.timed, body.timings.tolist())
         return [(name, calls, ns) for name, (calls, ns) in rows]
-
-
-def bind_sizes(plan: LaunchPlan, inputs: Sequence[np.ndarray]) -> np.ndarray:
-    """The sizes array for these inputs (produced sizes 0); UsageError where an input does not fit."""
-    if len(inputs) != len(plan.inputs):
-        raise UsageError(f"{plan.name} takes {len(plan.inputs)} inputs, got {len(inputs)}")
-    for number, (given, shape) in enumerate(zip(inputs, plan.inputs)):
-        if given.dtype != shape.element_type.numpy or given.ndim != shape.rank:
-            got = f"{given.dtype}{list(given.shape)}"
-            raise UsageError(f"input {number} of {plan.name} must be {shape}, got {got}")
-    sizes = [0 if s.is_produced else inputs[s.input].shape[s.axis] for s in plan.sizes]
-    env = {s.symbol: n for s, n in zip(plan.sizes, sizes)}
-    for number, (given, shape) in enumerate(zip(inputs, plan.inputs)):
-        wanted = tuple(evaluate(d, env) for d in shape.dims)
-        if given.shape != wanted:
-            raise UsageError(f"input {number} of {plan.name} must have shape {list(wanted)}, got {list(given.shape)}")
-    return np.array(sizes or [0], np.int64)
 
 
 def status_error(status: int, name: str) -> Exception:
@@ -230,34 +212,9 @@ def _constant(data: bytes) -> np.ndarray:
 
 
 def _fill(data: bytes) -> np.ndarray:
-    array = _aligned_bytes(len(data))
+    array = aligned_bytes(len(data))
     array[:] = np.frombuffer(data, np.uint8)
     return array
-
-
-def _aligned_bytes(count: int) -> np.ndarray:
-    raw = np.empty(count + ALIGN, np.uint8)
-    start = -raw.ctypes.data % ALIGN
-    return raw[start : start + count]
-
-
-def _aligned(shape: tuple[int, ...], kind: Shape) -> np.ndarray:
-    dtype = kind.element_type.numpy
-    count = int(np.prod(shape, dtype=np.int64))
-    return _aligned_bytes(count * dtype.itemsize).view(dtype).reshape(shape)
-
-
-def _capacity_shape(plan: LaunchPlan, shape: Shape, sizes: np.ndarray) -> tuple[int, ...]:
-    """Dims with produced sizes at their bound: what to allocate."""
-    env = {s.symbol: s.bound if s.is_produced else int(n) for s, n in zip(plan.sizes, sizes)}
-    return tuple(evaluate(d, env) for d in shape.dims)
-
-
-def _trim(array: np.ndarray, dims: tuple[int, ...]) -> np.ndarray:
-    """The first elements of a dense buffer, where the produced sizes are below their bounds."""
-    if array.shape == dims:
-        return array
-    return array.reshape(-1)[: int(np.prod(dims, dtype=np.int64))].reshape(dims)
 
 
 def _pointers(addresses: Sequence[int]) -> ctypes.Array[ctypes.c_void_p]:

@@ -15,7 +15,7 @@ from llvmlite import ir
 from .words import Function, Word, global_words
 
 ROUTINE = "tfxla_random_state"
-_words: list[ctypes.Array[ctypes.c_uint64]] = []
+_words: list[ctypes.Array[ctypes.c_uint64]] = [(ctypes.c_uint64 * 2)()]  # machine code's, once there is some
 _seed: list[int | None] = [None]
 
 
@@ -39,6 +39,15 @@ def attach(address: int) -> None:
     _restart()
 
 
+def draw(count: int) -> tuple[int, int]:
+    """Key and counter, which moves on by `count`: what the routine does, for launchers in Python (no atomic step:
+    machine code that draws at the same moment may get the same numbers)."""
+    words = _words[0]
+    key, counter = words
+    words[1] = (counter + count) % 2**64
+    return key, counter
+
+
 def seed(number: int | None) -> None:
     """Start over: equal numbers give equal draws from here on, None gives draws that nobody can foresee."""
     _seed[0] = number
@@ -59,4 +68,5 @@ def _after_fork() -> None:
         _restart()
 
 
+_restart()
 os.register_at_fork(after_in_child=_after_fork)
