@@ -15,7 +15,7 @@ from tensorflow.python.eager import context
 
 from tfxla_cluster.errors import UnsupportedError
 from tfxla_cluster.ir import dim as dims
-from tfxla_cluster.ir.dim import make, sym
+from tfxla_cluster.ir.dim import Dim, make, sym
 from tfxla_cluster.tf.native_op import op as native_op
 from tfxla_cluster.tf.native_op.op import InputView, Program
 from tfxla_cluster.tf.native_op.records import ANY, UNREAD, Entry, Guard, Output, postfix
@@ -114,6 +114,49 @@ def test_refusal_is_cached_and_told_by_ready() -> None:
     assert asked == [(2,), (3,)]
 
 
+def _nested(depth: int) -> Dim:
+    """A size that takes `depth` values on the stack: n + (n + (... ))."""
+    n = sym("n", 5)
+    found: Dim = n
+    for k in range(depth - 1):
+        found = make("max", make("mul", n, k + 2), found)
+    return found
+
+
+@pytest.mark.parametrize("dims", [(_nested(60),), (1,) * 65], ids=["deep size", "high rank"])
+@pytest.mark.parametrize("calls", ["run", "ready"])
+def test_what_no_record_holds_is_refused_once(dims: tuple[Dim, ...], calls: str) -> None:
+    """Compiled, but not to be installed: an answer 'no' with its reason, as any other."""
+    asked, refused = [], []
+
+    def compile(views: list[InputView]) -> Entry:
+        asked.append(views[0].dims)
+        return Entry((Guard(F32, (ANY,)),), 1, ADDRESS, (0,), (Output(F32, 4, dims, 0),), 1, (("n", 0, 0),))
+
+    program = Program("test", [F32], [F32], compile, refused.append)
+    for _ in range(2):
+        if calls == "ready":
+            assert not _ready(program)(tf.ones([5]))
+        else:
+            with pytest.raises(tf.errors.InvalidArgumentError, match=r"more than 32|rank 65"):
+                program(tf.ones([5]))
+    assert asked == [(5,)]
+    assert len(refused) == 1
+
+
+def test_long_sizes_that_need_little_room() -> None:
+    """A sum of many sizes, which the stack adds up one by one."""
+    n = sym("n", 5)
+    total: Dim = n
+    for k in range(2, 200):
+        total = make("max", total, make("mul", n, k))
+    symbols = {"n": 0}
+    assert len(postfix(total, symbols)) > 200
+    entry = Entry((Guard(F32, (ANY,)),), 1, ADDRESS, (0,), (Output(F32, 4, (total,), 0),), 1, (("n", 0, 0),))
+    (out,) = _program(lambda views: entry, [F32], [F32])(tf.ones([3]))
+    assert out.shape == (3 * 199,)
+
+
 def _ready(program: Program) -> Callable[..., bool]:
     attrs = ("program", program.token, "Tin", list(program.input_types))
 
@@ -146,11 +189,11 @@ def test_failing_code_is_an_error() -> None:
         program(tf.ones([2]), tf.constant(1))
 
 
-def test_guards_that_do_not_hold_are_an_error() -> None:
+def test_guards_that_do_not_hold_are_a_refusal() -> None:
     program = _program(
         lambda views: Entry((Guard(F32, (99,)),), 1, ADDRESS, (0,), (Output(F32, 4, (99,), 0),), 1), [F32], [F32]
     )
-    with pytest.raises(tf.errors.InternalError, match="guards do not hold"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="compiled for other inputs"):
         program(tf.ones([2]))
 
 

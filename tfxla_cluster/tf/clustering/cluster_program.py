@@ -46,17 +46,14 @@ def make_program(function: ClusterFunction) -> Program:
                 return function_compiler.compile_function(
                     interface, inputs, "cluster", function.name, lines(), function.device
                 )
-        except UnsupportedError as error:
-            fallen_back(function.name, str(error))
-            raise
-        except Exception as error:
-            # Whatever went wrong, the original ops can run: automatic clustering never breaks a program.
-            refused = isinstance(error, tf.errors.OpError)  # by the bridge
-            reason = f"{type(error).__name__}: {error}" if refused else bugs.failed(f"compiling {function.name}", error)
-            fallen_back(function.name, reason)
-            raise UnsupportedError(reason) from error
+        except tf.errors.OpError as error:
+            # The original ops can run, and raise where they must: automatic clustering never breaks a program.
+            raise UnsupportedError(f"{type(error).__name__}: {error}") from error
 
-    program = Program(function.name, function.input_types, function.output_types, compile)
+    def refused(reason: UnsupportedError) -> None:
+        fallen_back(function.name, str(reason))
+
+    program = Program(function.name, function.input_types, function.output_types, compile, refused)
     program.later = _Later(program)
     if caller:
         with _lock:

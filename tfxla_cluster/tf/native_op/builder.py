@@ -45,6 +45,7 @@ ENTRY_WORDS = (
 # Operators of a dim's postfix program.
 DIM_OPERATORS = ("const", "size", *OPERATORS)
 STACK_SLOTS = 32
+MAX_RANK = 64  # of an output that is allocated
 
 # Name, result, arguments: the C API functions the code calls (tensorflow/c/kernels.h, tf_tensor.h, tf_status.h).
 C_API: Mapping[str, tuple[ll.Type, tuple[ll.Type, ...]]] = {

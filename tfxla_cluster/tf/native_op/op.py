@@ -128,17 +128,19 @@ class Program:
                 return found
             if self.closed:
                 raise InternalError(f"function {self.name} was removed, so it cannot be compiled for new inputs")
-            entry = self._compile(inputs)
-            self.install(entry)
+            packed = self._compile(inputs)
+            self.install(packed)
+            entry: Entry = packed.keep[0]
             return entry
 
-    def _compile(self, inputs: list[InputView]) -> Entry:
-        """The entry for inputs that have none; a refusal where this package cannot compile it (or has a bug)."""
+    def _compile(self, inputs: list[InputView]) -> Words:
+        """The packed entry for inputs that have none; a refusal where this package cannot compile it, where the
+        record of what it compiled would not hold it, or where it has a bug."""
         try:
             entry = self.compile(inputs)
             if not _holds(entry, inputs):
                 raise InternalError(f"{self.name} was compiled for other inputs than those it was compiled for")
-            return entry
+            return pack(entry)
         except tf.errors.OpError:
             raise
         except UnsupportedError as error:
@@ -148,7 +150,7 @@ class Program:
             refusal.__cause__ = error
         if self.on_refusal is not None:
             self.on_refusal(refusal)
-        return Entry(tuple(Guard(i.dtype, i.dims) for i in inputs), keep=refusal)
+        return pack(Entry(tuple(Guard(i.dtype, i.dims) for i in inputs), keep=refusal))
 
     def _lookup(self, inputs: list[InputView]) -> Entry | None:
         for entry in self.entries:
@@ -160,10 +162,10 @@ class Program:
         """Whether TfxlaReady, having found no executable, may compile one now."""
         return self.later is None or not self.later(inputs)
 
-    def install(self, entry: Entry) -> None:
-        """Publish an entry in front of the others; the least executed one leaves when there are too many."""
+    def install(self, packed: Words) -> None:
+        """Publish a packed entry in front of the others; the least executed one leaves when there are too many."""
         with self._publishing:
-            entries = [pack(entry), *self._entries]
+            entries = [packed, *self._entries]
             if len(entries) > MAX_ENTRIES:
                 entries.remove(min(entries[1:], key=lambda words: words[entry_word("executions")]))
                 trace.once(

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...errors import UnsupportedError
 from ...ir.dim import Dim, DimExpr
-from .builder import DIM_OPERATORS, ENTRY_WORDS, PROGRAM_WORDS, STACK_SLOTS, entry_word, program_word
+from .builder import DIM_OPERATORS, ENTRY_WORDS, MAX_RANK, PROGRAM_WORDS, STACK_SLOTS, entry_word, program_word
 
 ANY = -1
 UNREAD = -1
@@ -105,7 +106,7 @@ def publish(program: Words, entries: Sequence[Words]) -> None:
 
 
 def pack(entry: Entry) -> Words:
-    """The entry's record."""
+    """The entry's record; UnsupportedError where it would not hold the entry."""
     values = [
         None if g.value is None else ctypes.create_string_buffer(g.value, max(len(g.value), 1)) for g in entry.guards
     ]
@@ -116,6 +117,8 @@ def pack(entry: Entry) -> Words:
     symbols = {name: k for k, (name, _, _) in enumerate(entry.sizes)}
     outputs: list[int] = []
     for out in entry.outputs:
+        if len(out.dims) > MAX_RANK:
+            raise UnsupportedError(f"a result of rank {len(out.dims)}, where at most {MAX_RANK} dimensions are written")
         outputs += (out.passes, out.result, out.dtype, out.itemsize, int(out.produced), len(out.dims))
         for dim in out.dims:
             code = postfix(dim, symbols)
@@ -139,15 +142,24 @@ def pack(entry: Entry) -> Words:
 def postfix(dim: Dim, symbols: dict[str, int]) -> list[tuple[int, int]]:
     """(operator, operand) pairs that compute `dim` from the sizes numbered by `symbols`.
 
-    Raises KeyError for a size that no input gives, ValueError when the expression is too deep.
+    Raises KeyError for a size that no input gives, UnsupportedError where the machine code's stack is too small.
     """
-    if not isinstance(dim, DimExpr):
-        return [(DIM_OPERATORS.index("const"), dim)]
-    if dim.is_size:
-        return [(DIM_OPERATORS.index("size"), symbols[dim.name])]
-    left, right = dim.operands
-    code = postfix(left, symbols) + postfix(right, symbols)
-    code.append((DIM_OPERATORS.index(dim.op), 0))
-    if len(code) > STACK_SLOTS:
-        raise ValueError(f"dim {dim} takes more than {STACK_SLOTS} operations")
+    code: list[tuple[int, int]] = []
+    if _append(dim, symbols, code) > STACK_SLOTS:
+        problem = f"a size of a result keeps more than {STACK_SLOTS} others waiting while it is computed"
+        raise UnsupportedError(problem, "Split the function where that size comes to be")
     return code
+
+
+def _append(dim: Dim, symbols: dict[str, int], code: list[tuple[int, int]]) -> int:
+    """Writes the pairs behind `code`; how many values stand on the stack at most."""
+    if not isinstance(dim, DimExpr):
+        code.append((DIM_OPERATORS.index("const"), dim))
+        return 1
+    if dim.is_size:
+        code.append((DIM_OPERATORS.index("size"), symbols[dim.name]))
+        return 1
+    left, right = dim.operands
+    deepest = max(_append(left, symbols, code), 1 + _append(right, symbols, code))
+    code.append((DIM_OPERATORS.index(dim.op), 0))
+    return deepest

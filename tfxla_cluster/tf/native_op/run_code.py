@@ -15,6 +15,7 @@ from .builder import (
     I32,
     I64,
     INTERNAL,
+    MAX_RANK,
     P64,
     PPTR,
     PTR,
@@ -25,8 +26,6 @@ from .builder import (
     entry_word,
     program_word,
 )
-
-MAX_RANK = 64
 
 
 def dim_function(module: ll.Module, addresses: Mapping[str, int]) -> ll.Function:
