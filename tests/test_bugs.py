@@ -86,7 +86,8 @@ def test_the_program_goes_on(
     after = tfxla_cluster.stats()
     assert after["internal_errors"] == before["internal_errors"] + 1
     assert after["fallbacks"] == before["fallbacks"] + 1
-    reason = next(r for r in after["internal_error_reasons"] if r.startswith(type(error).__name__))
+    begin = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    reason = next(r for r in after["internal_error_reasons"] if r.startswith(begin))
     assert any(r.startswith(f"internal error: {reason}") for r in after["fallback_reasons"])
     said = [line for line in capfd.readouterr().err.splitlines() if "Please report it" in line]
     assert len(said) == 1
