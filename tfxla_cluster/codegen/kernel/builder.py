@@ -31,10 +31,11 @@ from .ir import (
 
 class KernelBuilder:
     """Collects one kernel. Constants, sizes and equal pure ops are shared, and stand in the outermost
-    open loop where their operands are known (loop-invariant code is hoisted while building)."""
+    open loop where their operands are known (loop-invariant code is hoisted while building). `multiple`: what
+    sizes are multiples of is said to this number, where they are fixed."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, multiple: int = 0) -> None:
+        self.name, self.multiple = name, multiple
         self.task = Var(S64, "task")
         self.inputs: list[Buffer] = []
         self.outputs: list[Buffer] = []
@@ -63,7 +64,8 @@ class KernelBuilder:
         if isinstance(dim, int) and dim in (0, 1):
             return self.index(dim)
         slot = self._slots.setdefault(dim, len(self._slots))
-        return self._shared(("size", slot), S64, lambda out: Size(out, slot), ())
+        known = self.multiple and isinstance(dim, int) and dim > 0 and dim % self.multiple == 0
+        return self._shared(("size", slot), S64, lambda out: Size(out, slot, self.multiple if known else 0), ())
 
     # --- values ---
     def const(self, value: Any, dtype: DType) -> Var:
@@ -221,7 +223,7 @@ class KernelBuilder:
         self._floor.pop()
         return Region(args, tuple(body), results)
 
-    def finish(self, tasks: Dim, cost: Dim = 1) -> Kernel:
+    def finish(self, tasks: Dim, cost: Dim = 1, warps: int = 0) -> Kernel:
         return Kernel(
             self.name,
             tuple(self.inputs),
@@ -232,6 +234,7 @@ class KernelBuilder:
             self.task,
             tuple(self._blocks[0]),
             cost,
+            warps,
         )
 
     # --- internals ---

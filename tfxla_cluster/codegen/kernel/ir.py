@@ -58,10 +58,11 @@ class Const:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Size:
-    """`out` (s64) is the number in `slot` of the kernel's sizes."""
+    """`out` (s64) is the number in `slot` of the kernel's sizes, a positive multiple of `multiple` (0: not known)."""
 
     out: Var
     slot: int
+    multiple: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -247,7 +248,8 @@ class Kernel:
     `sizes` gives the meaning of each size slot as a Dim over the module's sizes, `tasks` the
     number of tasks. Neither takes part in `codegen.kernel.key`: kernels that differ only there
     share machine code, and the launch plan holds the Dims. `cost` estimates the work of one task in
-    scalar operations (for the grain of threads). `name` is for people, not unique.
+    scalar operations (for the grain of threads). `name` is for people, not unique. `warps` of a program, for a
+    GPU (0: by the size of its blocks).
     """
 
     name: str
@@ -259,3 +261,4 @@ class Kernel:
     task: Var
     body: tuple[Stmt, ...]
     cost: Dim = 1
+    warps: int = 0

@@ -54,7 +54,8 @@ class _Printer:
         declared = ", ".join(
             f"{_buffer(b)}: {b.dtype.name}" + (f"[{b.elements}]" if b.role == "scratch" else "") for b in buffers
         )
-        head = f"buffers {declared}; {len(kernel.sizes)} sizes; task {self._var(kernel.task)}"
+        warps = f"; {kernel.warps} warps" if kernel.warps else ""
+        head = f"buffers {declared}; {len(kernel.sizes)} sizes; task {self._var(kernel.task)}{warps}"
         return [head, *self._body(kernel.body)]
 
     def line(self, stmt: Stmt) -> str:
@@ -74,7 +75,8 @@ class _Printer:
         if isinstance(stmt, Const):
             yield f"{self._define(stmt.out)} = const {_number(stmt.value)}"
         elif isinstance(stmt, Size):
-            yield f"{self._define(stmt.out)} = size[{stmt.slot}]"
+            known = f" multiple of {stmt.multiple}" if stmt.multiple else ""
+            yield f"{self._define(stmt.out)} = size[{stmt.slot}]{known}"
         elif isinstance(stmt, Op):
             attrs = "".join(f", {k}={v}" for k, v in sorted(stmt.attrs.items()))
             yield f"{self._define(stmt.out)} = {stmt.opcode} {self._vars(stmt.operands)}{attrs}"

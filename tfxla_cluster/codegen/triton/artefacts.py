@@ -10,7 +10,7 @@ from typing import Any
 
 from ...errors import UnsupportedError
 from ...target import Target
-from .triton_source import TritonSource, num_warps
+from .triton_source import TritonSource
 
 STAGES = ("ttir", "ttgir", "ptx", "cubin")
 
@@ -39,7 +39,7 @@ def load(source: TritonSource) -> dict[str, Any]:
 def compile_source(source: TritonSource, target: Target, warps: int = 0) -> dict[str, Any]:
     """Every stage of STAGES (text, cubin as bytes) for `target`, e.g. arch 'sm_90'; and 'metadata'.
 
-    `warps`: 0 for `num_warps`. Pointers are taken to be multiples of 16 bytes.
+    `warps`: 0 for those of `source`. Pointers are taken to be multiples of 16 bytes.
     """
     triton = _triton()
     from triton.backends.compiler import GPUTarget
@@ -54,6 +54,6 @@ def compile_source(source: TritonSource, target: Target, warps: int = 0) -> dict
             function, dict(zip(function.arg_names, types)), {}, {(n,): [["tt.divisibility", 16]] for n in aligned}
         ),
         target=GPUTarget("cuda", int(target.arch.removeprefix("sm_")), 32),
-        options={"num_warps": warps or num_warps(source), "enable_fp_fusion": False},
+        options={"num_warps": warps or source.warps, "enable_fp_fusion": False},
     )
     return {**{stage: made.asm[stage] for stage in STAGES}, "metadata": made.metadata}

@@ -58,6 +58,7 @@ _UNSIGNED = {
     "remainder": "_remainder_unsigned({0}, {1})",
     "power": "_power({0}, {1}, {u}, {bits})",
 }
+_INDEX = {"divide": "({0} // {1})", "remainder": "({0} % {1})"}  # of indices, which are not negative
 _PRED = {
     "and": "({0} & {1})",
     "or": "({0} | {1})",
@@ -138,12 +139,15 @@ def support(opcode: str, operands: Sequence[DType], out: DType) -> Decision:
     return no("opcode", f"{opcode} of {operands[0]} has no Triton form")
 
 
-def expression(op: Op, operands: list[str]) -> str:
-    """The Triton expression of `op`; UnsupportedError where there is none."""
+def expression(op: Op, operands: list[str], positive: bool = False) -> str:
+    """The Triton expression of `op`; UnsupportedError where there is none. `positive`: the divisor of indices is."""
     source, out = op.operands[0].dtype, op.out.dtype
     decision = support(op.opcode, [v.dtype for v in op.operands], out)
     if not decision:
         raise UnsupportedError(decision.reason)
+    if op.attrs.get("index"):
+        divisor = operands[1] if positive else f"tl.maximum({operands[1]}, 1)"  # 0 counts as 1
+        return _INDEX[op.opcode].format(operands[0], divisor)
     if op.opcode == "compare":
         return _compare(op, operands)
     if op.opcode == "select":
@@ -191,9 +195,3 @@ def _count_bits(opcode: str, operand: str, dtype: DType) -> str:
     if opcode == "popcnt":
         return f"libdevice.popc({bits}).to({type_name(dtype)})"
     return f"(libdevice.clz({bits}) - {wide - dtype.bits}).to({type_name(dtype)})"
-
-
-def index_expression(opcode: str, operands: list[str]) -> str | None:
-    """Quotient or remainder of non-negative indices by a positive one; None for any other op."""
-    word = {"divide": "//", "remainder": "%"}.get(opcode)
-    return f"({operands[0]} {word} {operands[1]})" if word else None

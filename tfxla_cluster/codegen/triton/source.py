@@ -33,12 +33,12 @@ from ..kernel.ir import (
 )
 from ..kernel.walk import lane_depth, walk
 from .helpers import with_helpers
-from .ops import expression, index_expression
+from .ops import expression
 from .triton_source import TritonSource
 from .types import constant, storage
 
 DEFAULT_WIDTH = 1024  # of vector loops that say none
-_INDEX_OPCODES = ("add", "multiply", "divide", "remainder", "maximum", "minimum")
+LANES_OF_A_WARP = 256  # of the largest block, where the kernel does not say how many warps a program has
 
 
 def render(kernel: Kernel) -> TritonSource:
@@ -63,14 +63,14 @@ class _Emitter:
         self.names: dict[Var, str] = {kernel.task: "task"}
         self.axes: dict[Var, frozenset[int]] = {}
         self.constants: dict[Var, Any] = {}
-        self.indices: set[Var] = {kernel.task}  # non-negative numbers; divisors among them are positive
+        self.positive: set[Var] = set()  # known divisors of indices that are not 0
         self.position: dict[Var, int] = {}  # axis of each open tile
         self.open: list[_Axis] = []
         self.read = {s.buffer for s in walk(kernel.body) if isinstance(s, Load)}
         self.helpers: list[str] = []
         self.lines: list[str] = []
         self.depth = 1
-        self.lanes, self.reduces = 1, False
+        self.lanes = 1
         self.count = 0
 
     def render(self) -> TritonSource:
@@ -87,9 +87,8 @@ class _Emitter:
             with_helpers(text),
             tuple(f"*{storage(b.dtype)}" for b in buffers),
             len(kernel.sizes),
-            tuple(n for n, dim in enumerate(kernel.sizes) if isinstance(dim, int) and dim % 16 == 0),
-            self.lanes,
-            self.reduces,
+            tuple(sorted(s.slot for s in walk(kernel.body) if isinstance(s, Size) and s.multiple)),
+            kernel.warps or max(1, min(16, self.lanes // LANES_OF_A_WARP)),
         )
 
     # --- plumbing ---
@@ -140,21 +139,19 @@ class _Emitter:
 
     def const(self, stmt: Const) -> None:
         self.constants[stmt.out] = stmt.value
-        if stmt.out.dtype == S64 and stmt.value >= 0:
-            self.indices.add(stmt.out)
+        if stmt.out.dtype == S64 and stmt.value > 0:
+            self.positive.add(stmt.out)
         self.define(stmt.out, constant(stmt.value, stmt.out.dtype), frozenset())
 
     def size(self, stmt: Size) -> None:
-        self.indices.add(stmt.out)
+        if stmt.multiple:
+            self.positive.add(stmt.out)
         self.define(stmt.out, f"tl.cast(size{stmt.slot}, tl.int64)", frozenset())
 
     def op(self, stmt: Op) -> None:
-        operands = [self.name(v) for v in stmt.operands]
-        text = None
-        if stmt.out.dtype == S64 and stmt.opcode in _INDEX_OPCODES and self.indices.issuperset(stmt.operands):
-            self.indices.add(stmt.out)
-            text = index_expression(stmt.opcode, operands)
-        self.define(stmt.out, text or expression(stmt, operands), self.axes_of(*stmt.operands))
+        positive = self.positive.issuperset(stmt.operands[1:])
+        text = expression(stmt, [self.name(v) for v in stmt.operands], positive)
+        self.define(stmt.out, text, self.axes_of(*stmt.operands))
 
     def load(self, stmt: Load) -> None:
         axes = self.axes_of(stmt.offset, stmt.mask)
@@ -191,7 +188,6 @@ class _Emitter:
         if self.rank > 1:
             lanes += f"[{', '.join(':' if n == axis else 'None' for n in range(self.rank))}]"
         self.position[var] = axis
-        self.indices.add(var)
         self.define(var, f"{start} + {lanes}", frozenset([axis]))
         mask = self.fresh("m")
         self.put(f"{mask} = {self.name(var)} < {stop}")
@@ -233,7 +229,6 @@ class _Emitter:
 
     def fold(self, blocks: Sequence[str], stmt: Reduce | Across, axis: int) -> None:
         """Reduces the axis of blocks that have every open axis and it, and adds the initial values."""
-        self.reduces = True
         helper, result = self.combine_helper(stmt.combine), self.fresh("red")
         whole = blocks[0] if len(blocks) == 1 else f"({', '.join(blocks)})"
         keep = ", keep_dims=True" if self.rank > 1 else ""
@@ -308,8 +303,6 @@ class _Emitter:
         index = self.fresh("i")
         self.put(f"for {index} in range({self.name(stmt.start)}, {self.name(stmt.stop)}):")
         self.depth += 1
-        if stmt.start in self.indices:
-            self.indices.add(stmt.var)
         self.define(stmt.var, f"tl.cast({index}, tl.int64)", frozenset())
         self.assign(args, fill())
         self.depth -= 1

@@ -18,9 +18,9 @@ from .tiles import tile_group, tiled
 STREAM_BYTES = 32 << 20  # read and written by a kernel: about a last-level cache
 
 
-def open_kernel(program: Program, name: str) -> tuple[Emitter, list[Buffer]]:
+def open_kernel(program: Program, name: str, multiple: int = 0) -> tuple[Emitter, list[Buffer]]:
     """A builder with the program's parameters as inputs, and its outputs."""
-    b = KernelBuilder(name)
+    b = KernelBuilder(name, multiple)
     buffers = {p: b.input(p.shape.element_type) for p in program.params}
     outputs = [b.output(r.instr.shape.element_type) for r in program.roots]
     e = Emitter(b, program, buffers)

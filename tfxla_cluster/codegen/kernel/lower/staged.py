@@ -45,9 +45,9 @@ def accumulator_dtypes(program: Program) -> list[DType]:
     return [o.shape.element_type for r in program.levels[0] for o in r.operands[: len(r.operands) // 2]]
 
 
-def open_parts(program: Program, name: str) -> tuple[Emitter, list[Buffer], list[Var]]:
+def open_parts(program: Program, name: str, multiple: int = 0) -> tuple[Emitter, list[Buffer], list[Var]]:
     """A builder with the parameters as inputs and partial results as outputs; their neutral elements."""
-    b = KernelBuilder(name)
+    b = KernelBuilder(name, multiple)
     buffers = {p: b.input(p.shape.element_type) for p in program.params}
     dtypes = accumulator_dtypes(program)
     outputs = [b.output(d) for d in dtypes]

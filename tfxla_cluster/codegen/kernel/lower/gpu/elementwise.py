@@ -12,16 +12,16 @@ from ..emit import Emitter
 from ..grid import Blocks, bind_rows, extent
 from ..loops import open_kernel, store_roots, work
 from ..tiles import tile_group
-from .shapes import BLOCK, SQUARE, lanes
+from .shapes import BLOCK, CROSSING, MULTIPLE, lanes
 
 
 def loop_kernel(program: Program, name: str) -> Kernel:
     """One kernel over the space of the outputs, in blocks.
 
     One loop: blocks of it. More: blocks of the innermost one times rows of the others together, so that
-    indices are taken apart once a row. Where an input runs along another loop than the output: squares.
+    indices are taken apart once a row. Where an input runs along another loop than the output: both.
     """
-    e, outputs = open_kernel(program, name)
+    e, outputs = open_kernel(program, name, MULTIPLE)
     groups = program.groups_of(program.space)
 
     def store() -> None:
@@ -33,7 +33,7 @@ def loop_kernel(program: Program, name: str) -> Kernel:
     inner, crossing = groups[-1], tile_group(program, groups)
     if crossing is not None:
         outer = [g for g in groups[:-1] if g is not crossing]
-        return _block(e, outer, [crossing], inner, (SQUARE, SQUARE), store)
+        return _block(e, outer, [crossing], inner, CROSSING, store)
     width = lanes(extent(inner), BLOCK)
     rows = lanes(product(map(extent, groups[:-1])), BLOCK // width)
     return _block(e, [], groups[:-1], inner, (rows, width), store)
@@ -69,4 +69,4 @@ def _split(e: Emitter, number: Var, count: Dim) -> tuple[Var, Var]:
     if count == 1:
         return b.index(0), number
     size = b.size(count)
-    return b.op("remainder", number, size), b.op("divide", number, size)
+    return b.remainder(number, size), b.quotient(number, size)

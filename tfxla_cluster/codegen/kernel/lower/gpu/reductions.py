@@ -22,7 +22,7 @@ from ..staged import can_split
 from ..steps import single_step
 from .level import Level
 from .rows import program_rows, programs
-from .shapes import PROGRAMS, SPLIT_WORK, ReductionShape, reduction_shape
+from .shapes import MULTIPLE, PROGRAMS, SPLIT_WORK, ReductionShape, reduction_shape
 from .staged import staged_unit
 
 
@@ -32,14 +32,14 @@ def lower_reduction(program: Program, name: str) -> Unit:
     shape = reduction_shape(program, kept, reduced)
     if _splits(program, kept, shape):
         return staged_unit(program, name, shape)
-    e, outputs = open_kernel(program, name)
+    e, outputs = open_kernel(program, name, MULTIPLE)
     with program_rows(e, kept, shape, e.b.task):
         if shape.resident and reduced:
             _resident(e, shape, reduced, outputs)
         else:
             _in_blocks(e, shape, reduced, outputs)
     cost = make("mul", extent_of(program.reduced), shape.kept * work(program))
-    return Unit((single_step(program, e.b.finish(programs(kept, shape), cost)),))
+    return Unit((single_step(program, e.b.finish(programs(kept, shape), cost, shape.warps)),))
 
 
 def _splits(program: Program, kept: Sequence[Group], shape: ReductionShape) -> bool:

@@ -12,11 +12,13 @@ from .....fusion.program import Group, Program, extent_of
 from .....ir.dim import Dim, product, sample
 from ..grid import extent
 
+MULTIPLE = 16  # of which fixed sizes are said to be multiples: accesses of 16 bytes follow from it
 BLOCK = 1024  # elements of a block of elementwise work
-SQUARE = 64  # lanes each way of a block that is read in one direction and written in the other
+CROSSING = (64, 64)  # lanes of a block that is read along the first loop and written along the second
 RESIDENT = 16 * 1024  # elements of a row held in registers
 LOOPED = 4096  # lanes of a row that is passed over in blocks
-COLUMNS, COLUMN_ROWS = 64, 32  # of a block of a column reduction
+ROWS_BLOCK = 4096  # elements of a block of several short rows
+COLUMNS, COLUMN_ROWS = 128, 32  # of a block of a column reduction
 PROGRAMS = 132 * 8  # that fill a GPU several times over
 SPLIT_WORK = 64 * 1024  # elements from which a reduction in two kernels pays
 
@@ -49,6 +51,12 @@ class ReductionShape:
     minor_kept: bool
     resident: bool
 
+    @property
+    def warps(self) -> int:
+        """Of a program: a long row is spread out to be there sooner; of several rows no warp waits for another."""
+        elements = 1024 if self.kept > 1 else 256 if self.resident else 512
+        return max(1, min(16, self.kept * self.reduced // elements))
+
 
 def reduction_shape(program: Program, kept: Sequence[Group], reduced: Sequence[Group]) -> ReductionShape:
     row, rows = extent_of(program.reduced), product(map(extent, kept))
@@ -60,4 +68,4 @@ def reduction_shape(program: Program, kept: Sequence[Group], reduced: Sequence[G
     width = lanes(row, RESIDENT)
     if not fits(row, width):
         return ReductionShape(1, lanes(row, LOOPED), False, False)
-    return ReductionShape(lanes(rows, max(BLOCK // width, 1)), width, False, True)
+    return ReductionShape(lanes(rows, max(ROWS_BLOCK // width, 1)), width, False, True)

@@ -13,7 +13,7 @@ from ..staged import accumulator_dtypes, open_parts
 from ..steps import operand_refs, result_refs, temp_refs
 from .level import Level
 from .rows import program_rows, programs
-from .shapes import BLOCK, LOOPED, PROGRAMS, ReductionShape, fits, lanes
+from .shapes import BLOCK, LOOPED, MULTIPLE, PROGRAMS, ReductionShape, fits, lanes
 
 
 def staged_unit(program: Program, name: str, shape: ReductionShape) -> Unit:
@@ -36,21 +36,21 @@ def staged_unit(program: Program, name: str, shape: ReductionShape) -> Unit:
 
 def _parts(program: Program, name: str, shape: ReductionShape, parts: Blocks) -> Kernel:
     """A program is a part of some rows; programs that follow each other have neighbouring rows."""
-    e, outputs, neutral = open_parts(program, name)
+    e, outputs, neutral = open_parts(program, name, MULTIPLE)
     b, (kept, reduced) = e.b, row_groups(program)
     count = programs(kept, shape)
-    part = b.op("divide", b.task, b.size(count))
-    with program_rows(e, kept, shape, b.op("remainder", b.task, b.size(count))):
+    part = b.quotient(b.task, b.size(count))
+    with program_rows(e, kept, shape, b.remainder(b.task, b.size(count))):
         values = Level(e, program.levels[0]).over(*parts.bounds(b, part), reduced, shape.reduced, neutral)
         place = b.add(b.mul(part, b.size(extent_of(program.kept))), e.number(program.kept))
         for output, value in zip(outputs, values):
             b.store(output, place, value)
-    return b.finish(make("mul", count, parts.count), parts.size * shape.kept * work(program))
+    return b.finish(make("mul", count, parts.count), parts.size * shape.kept * work(program), shape.warps)
 
 
 def _combine(program: Program, name: str, parts: Dim) -> Kernel:
     """Folds the parts of each row, then computes the outputs."""
-    e, outputs = open_kernel(program, name)
+    e, outputs = open_kernel(program, name, MULTIPLE)
     b, reduces = e.b, program.levels[0]
     temps = [b.input(d) for d in accumulator_dtypes(program)]
     kept, _ = row_groups(program)
@@ -71,4 +71,4 @@ def _combine(program: Program, name: str, parts: Dim) -> Kernel:
         values = b.reduce(b.index(0), b.size(parts), first, identity, element, combine, "vector", width)
         bind_results(e, reduces, values)
         store_roots(e, range(len(outputs)), outputs)
-    return b.finish(programs(kept, shape), make("mul", parts, shape.kept))
+    return b.finish(programs(kept, shape), make("mul", parts, shape.kept), shape.warps)
