@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import dim as dims_
-
 REQUIRED = object()
 
 # name -> how HLO text writes the value. The order is the order in which text prints attributes.
@@ -262,10 +260,3 @@ def is_default(opcode: str, name: str, value: Any, operand_kind: str = "") -> bo
         return False
     default = defaults(opcode).get(name, REQUIRED)
     return default is not REQUIRED and type(default) is type(value) and bool(default == value)
-
-
-def sampled(value: Any) -> Any:
-    """`value` with every size expression in it replaced by its sample (protos hold numbers)."""
-    if isinstance(value, dims_.DimExpr):
-        return dims_.sample(value)
-    return tuple(map(sampled, value)) if type(value) is tuple else value

@@ -6,7 +6,7 @@ A `Dim` is a plain `int` or a `DimExpr`. No stage after lowering may assume the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeGuard, Union, cast
 
@@ -221,11 +221,17 @@ def product(dims: Iterable[Dim]) -> Dim:
     return total
 
 
+def leaves(dim: Dim) -> Iterator[DimExpr]:
+    """The sizes in `dim`, from left to right."""
+    if isinstance(dim, int):
+        return
+    if dim.is_size:
+        yield dim
+        return
+    for operand in dim.operands:
+        yield from leaves(operand)
+
+
 def symbols(dim: Dim) -> frozenset[str]:
     """Names of the sizes that `dim` depends on."""
-    if isinstance(dim, int):
-        return frozenset()
-    if dim.is_size:
-        return frozenset((dim.name,))
-    a, b = dim.operands
-    return symbols(a) | symbols(b)
+    return frozenset(size.name for size in leaves(dim))

@@ -10,7 +10,7 @@ from ..dtype import PRED
 from ..node import WindowDim
 from ..rules import broken, check
 from ..shape import Shape, array, tuple_of
-from .common import Case, Rule, check_signature, distinct, fits_in, is_multiple, is_positive, same, same_dims
+from .common import Case, Rule, check_signature, distinct, fits_in, is_multiple, same, same_dims
 from .move import padded_size, without
 
 
@@ -57,7 +57,7 @@ def window_size(size: Dim, w: WindowDim) -> Dim:
 
 def _check_window(case: Case, rank: int, window: tuple[WindowDim, ...]) -> None:
     fits = len(window) == rank and all(
-        is_positive(w.size) and w.stride > 0 and w.base_dilation > 0 and w.window_dilation > 0 for w in window
+        w.size > 0 and w.stride > 0 and w.base_dilation > 0 and w.window_dilation > 0 for w in window
     )
     check(fits, "R4", f"{case.opcode} of rank {rank} with window {window}")
 

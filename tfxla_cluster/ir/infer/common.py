@@ -59,11 +59,6 @@ def fits_in(part: Dim, whole: Dim) -> bool:
     return size_proofs.at_most(0, part) and size_proofs.at_most(part, whole)
 
 
-def is_positive(dim: Dim) -> bool:
-    """Proven at least 1 at all sizes."""
-    return size_proofs.at_most(1, dims_.from_bounds(dim))
-
-
 def is_multiple(dim: Dim, divisor: int) -> bool:
     """Proven a multiple of a positive number at all sizes."""
     return size_proofs.divides(divisor, dims_.from_bounds(dim))

@@ -11,7 +11,8 @@ from ...errors import ParseError
 from .. import attributes as table
 from ..node import NO_METADATA, Alias, Computation, Instr, Metadata, Module
 from ..opcode import OPCODES
-from ..text.instruction import take_sources
+from ..text.instruction import take_sizes, take_sources
+from ..text.sizes import SIZES_KEY, read_declared
 from .attributes import CODECS, COMMON
 from .schema import MESSAGES
 from .shapes import read_literal, read_shape
@@ -23,7 +24,10 @@ def read(data: bytes) -> Module:
     """The module in `data`. ParseError when it is neither proto, or uses what the IR does not have."""
     proto = _decode(data)
     with gc_pause.paused():
-        return _Reader(proto).module()
+        try:
+            return _Reader(proto).module()
+        except (ValueError, RecursionError) as error:  # names of sizes that are none, nested without end
+            raise ParseError(f"the proto cannot be read: {error}") from None
 
 
 def _decode(data: bytes) -> Any:
@@ -43,6 +47,8 @@ class _Reader:
     def __init__(self, proto: Any) -> None:
         self.proto = proto
         self.computations: dict[int, Computation] = {}
+        listed = {e.key: e.value for e in proto.frontend_attributes.map}
+        self.sizes = read_declared(listed.get(SIZES_KEY, ""))
         self.sequences = {s.key: list(s.value.instruction_ids) for s in proto.schedule.sequences}
 
     def module(self) -> Module:
@@ -96,7 +102,8 @@ class _Reader:
         if called:
             attrs.update(called_attributes(opcode, called, operands))
         sources = take_sources(attrs, metadata)
-        return Instr(p.name, opcode, read_shape(p.shape), operands, attrs, sources, metadata, control)
+        shape = take_sizes(attrs, self.sizes) or read_shape(p.shape)
+        return Instr(p.name, opcode, shape, operands, attrs, sources, metadata, control)
 
 
 def _metadata(m: Any, module: Any) -> Metadata:

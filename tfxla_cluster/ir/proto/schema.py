@@ -15,7 +15,8 @@ SCHEMA = """
 HloProto: 1 hlo_module HloModuleProto
 HloModuleProto: 1 name string, 2 entry_computation_name string, 3 computations HloComputationProto*,
     4 host_program_shape ProgramShapeProto, 5 id int64, 6 entry_computation_id int64, 7 schedule HloScheduleProto,
-    8 input_output_alias HloInputOutputAliasProto, 17 stack_frame_index StackFrameIndexProto
+    8 input_output_alias HloInputOutputAliasProto, 17 stack_frame_index StackFrameIndexProto,
+    19 frontend_attributes FrontendAttributes
 HloScheduleProto: 1 sequences SequencesEntry*
 SequencesEntry: 1 key int64, 2 value InstructionSequence
 InstructionSequence: 1 instruction_ids int64*

@@ -6,14 +6,16 @@ from typing import Any
 
 from .. import attributes as table
 from ..node import Computation, Instr, Module
-from ..text.instruction import sources_attributes
+from ..size_values import sampled
+from ..text.instruction import instruction_sizes, sources_attributes
+from ..text.sizes import SIZES_KEY, declare
 from .attributes import CODECS, COMMON
 from .schema import MESSAGES
 from .shapes import write_literal, write_shape
 
 
 def write(module: Module) -> bytes:
-    """HloModuleProto bytes; symbolic sizes are written as their samples."""
+    """HloModuleProto bytes; sizes are written as their samples, their names in frontend attributes (`text.sizes`)."""
     proto = MESSAGES["HloModuleProto"](name=module.name, id=1)
     ids: dict[Computation, int] = {}
     for comp in module.computations():
@@ -21,6 +23,9 @@ def write(module: Module) -> bytes:
         _write_computation(comp, ids, proto.computations.add())
     proto.entry_computation_name, proto.entry_computation_id = module.entry.name, ids[module.entry]
     proto.host_program_shape.CopyFrom(proto.computations[-1].program_shape)
+    sizes = declare(module)
+    if sizes:
+        proto.frontend_attributes.map.add(key=SIZES_KEY, value=sizes)
     for alias in module.aliases:
         proto.input_output_alias.entries.add(
             output_shape_index=alias.output_index,
@@ -58,6 +63,9 @@ def _write_instruction(instr: Instr, local: dict[Instr, int], ids: dict[Computat
     p.metadata.source_file, p.metadata.source_line = meta.source_file, meta.source_line
     for name, value in sources_attributes(instr).items():
         _write_attribute(instr, name, value, p)
+    sizes = instruction_sizes(instr)
+    if sizes:
+        p.frontend_attributes.map.add(key=SIZES_KEY, value=sizes)
 
 
 def _write_attribute(instr: Instr, name: str, value: Any, p: Any) -> None:
@@ -66,4 +74,4 @@ def _write_attribute(instr: Instr, name: str, value: Any, p: Any) -> None:
     elif name in COMMON:
         COMMON[name][2](p, value)
     elif name in CODECS and name in table.defaults(instr.opcode):
-        CODECS[name][1](p, table.sampled(value))
+        CODECS[name][1](p, sampled(value))

@@ -7,13 +7,18 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .. import dim as dims_
+from ..dim import Dim
 from ..node import Computation, ConvDims, WindowDim
 from .scanner import Scanner
+from .sizes import beside, read, read_beside, written
 
 _PAIR = re.compile(r"(-?\d+)_(-?\d+)(?:_(-?\d+))?")
 _WINDOW_WORD = re.compile(r"-?\d+(?:_-?\d+)?(?:x-?\d+(?:_-?\d+)?)*")
 _LABELS = re.compile(r"([0-9bf?]+)_([0-9io?]+)->([0-9bf?]+)")
-_SLICE = re.compile(r"\[(-?\d+):(-?\d+)(?::(-?\d+))?\]")
+_BESIDE = r"\s*(?:/\*(.*?)\*/)?\s*"
+_NUMBER = re.compile(rf"\s*(-?\d+){_BESIDE}", re.S)
+_PART = re.compile(r"(?:/\*.*?\*/|[^,/])+", re.S)  # between the commas outside comments
+_SLICE = re.compile(rf"\[(-?\d+){_BESIDE}:(-?\d+){_BESIDE}(?::(-?\d+))?\]", re.S)
 _VALUE = re.compile(r'[^\s,{}()"]+')
 _COMMENT = re.compile(r"/\*.*?\*/", re.S)
 _GROUPS = re.compile(r"\{([^{}]*)\}")
@@ -23,28 +28,29 @@ _IOTA = re.compile(r"\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?")
 # --- readers: (scan, computations by name) -> value -------------------------------------------
 
 
-def _ints(scan: Scanner, _: Mapping[str, Computation]) -> tuple[int, ...]:
+def _ints(scan: Scanner, _: Mapping[str, Computation]) -> tuple[Dim, ...]:
     start = scan.pos
     if not scan.peek("{"):
         return (scan.integer(),)
-    raw = _COMMENT.sub("", scan.balanced())[1:-1]
-    try:
-        return tuple(int(part) for part in raw.split(",")) if raw.strip() else ()
-    except ValueError:
-        scan.fail("expected a list of integers in braces", start)
+    raw = scan.balanced()[1:-1]
+    found = [_NUMBER.fullmatch(part) for part in _PART.findall(raw)] if raw.strip() else []
+    return tuple(
+        read(scan, *row.groups()) if row else scan.fail("expected a list of integers in braces", start) for row in found
+    )
 
 
-def _slice(scan: Scanner, _: Mapping[str, Computation]) -> tuple[tuple[int, int, int], ...]:
-    raw = _COMMENT.sub("", scan.balanced())
-    return tuple((int(a), int(b), int(c or 1)) for a, b, c in _SLICE.findall(raw))
+def _slice(scan: Scanner, _: Mapping[str, Computation]) -> tuple[tuple[Dim, Dim, int], ...]:
+    rows = _SLICE.findall(scan.balanced())
+    return tuple((read(scan, a, x or None), read(scan, b, y or None), int(c or 1)) for a, x, b, y, c in rows)
 
 
-def _padding(scan: Scanner, _: Mapping[str, Computation]) -> tuple[tuple[int, int, int], ...]:
+def _padding(scan: Scanner, _: Mapping[str, Computation]) -> tuple[tuple[Dim, Dim, int], ...]:
     rows = [_pad(scan)]
     while scan.text.startswith("x", scan.pos):
         scan.pos += 1
         rows.append(_pad(scan))
-    return tuple(rows)
+    ends = iter(read_beside(scan, [end for low, high, _ in rows for end in (low, high)]))
+    return tuple((next(ends), next(ends), interior) for _, _, interior in rows)
 
 
 def _pad(scan: Scanner) -> tuple[int, int, int]:
@@ -182,13 +188,8 @@ READERS: dict[str, Callable[[Scanner, Mapping[str, Computation]], Any]] = {
 # --- writers: value -> text --------------------------------------------------------------------
 
 
-def number(value: Any) -> str:
-    """An integer; an expression as its sample with the expression in a comment."""
-    return str(value) if isinstance(value, int) else f"{dims_.sample(value)}/*{value}*/"
-
-
 def _braces(values: Any) -> str:
-    return "{" + ",".join(map(number, values)) + "}"
+    return "{" + ",".join(map(written, values)) + "}"
 
 
 def quote(text: str) -> str:
@@ -198,21 +199,22 @@ def quote(text: str) -> str:
 
 
 def _write_slice(value: Any) -> str:
-    parts = [f"[{number(a)}:{number(b)}{'' if c == 1 else f':{c}'}]" for a, b, c in value]
+    parts = [f"[{written(a)}:{written(b)}{'' if c == 1 else f':{c}'}]" for a, b, c in value]
     return "{" + ", ".join(parts) + "}"
 
 
 def _write_padding(value: Any) -> str:
-    return "x".join(f"{dims_.sample(a)}_{dims_.sample(b)}{f'_{c}' if c else ''}" for a, b, c in value)
+    text = "x".join(f"{dims_.sample(a)}_{dims_.sample(b)}{f'_{c}' if c else ''}" for a, b, c in value)
+    return text + beside([end for row in value for end in row[:2]])
 
 
 def _write_window(value: tuple[WindowDim, ...]) -> str:
     def column(key: str, cells: list[str], default: str) -> str:
         return "" if all(c == default for c in cells) else f" {key}={'x'.join(cells)}"
 
-    text = "size=" + "x".join(str(dims_.sample(w.size)) for w in value) if value else ""
+    text = "size=" + "x".join(str(w.size) for w in value) if value else ""
     text += column("stride", [str(w.stride) for w in value], "1")
-    text += column("pad", [f"{dims_.sample(w.pad_low)}_{dims_.sample(w.pad_high)}" for w in value], "0_0")
+    text += column("pad", [f"{w.pad_low}_{w.pad_high}" for w in value], "0_0")
     text += column("lhs_dilate", [str(w.base_dilation) for w in value], "1")
     text += column("rhs_dilate", [str(w.window_dilation) for w in value], "1")
     text += column("rhs_reversal", [str(int(w.reversal)) for w in value], "0")
@@ -240,7 +242,7 @@ def _write_config(value: str) -> str:
 
 
 WRITERS: dict[str, Callable[[Any], str]] = {
-    "int": number,
+    "int": written,
     "bool": lambda value: "true" if value else "false",
     "float": lambda value: repr(float(value)),
     "word": str,

@@ -7,15 +7,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from .. import attributes
+from ..dim import DimExpr
 from ..literal import freeze
 from ..node import NO_METADATA, Computation, Instr, Metadata
 from ..opcode import OPCODES
 from ..shape import Shape
-from .attributes import READERS, raw_value
+from ..size_values import expressions
+from .attributes import READERS, WRITERS, raw_value
 from .frames import Frames
 from .literals import parse_literal
 from .scanner import Scanner
-from .shapes import is_shape_next, parse_shape
+from .shapes import is_shape_next, parse_shape, render_shape
+from .sizes import SIZES_KEY
 
 # The frontend attribute that carries `Instr.sources` where they are more than metadata's op_name.
 SOURCES_KEY = "tfxla_sources"
@@ -165,15 +168,45 @@ class Body:
 
 def take_sources(attrs: dict[str, Any], metadata: Metadata) -> frozenset[str]:
     """The sources the frontend attribute names (it is taken out of `attrs`), else metadata's op_name."""
-    front = dict(attrs.get("frontend_attributes", ()))
-    listed = front.pop(SOURCES_KEY, None)
+    listed = _take_frontend(attrs, SOURCES_KEY)
     if listed is None:
         return frozenset((metadata.op_name,)) if metadata.op_name else frozenset()
-    if front:
-        attrs["frontend_attributes"] = tuple(front.items())
-    else:
-        del attrs["frontend_attributes"]
     return frozenset(filter(None, listed.split(";")))
+
+
+def instruction_sizes(instr: Instr) -> str:
+    """The shape, and the attributes that hold sizes, as text with the expressions; '' where all are numbers."""
+    sized = [name for name, value in instr.attrs.items() if any(expressions(value))]
+    if not sized and not any(expressions(instr.shape)):
+        return ""
+    parts = [f"{name}={WRITERS[attributes.KINDS[name]](instr.attrs[name])}" for name in sized]
+    return ", ".join([render_shape(instr.shape), *parts])
+
+
+def take_sizes(attrs: dict[str, Any], sizes: Mapping[str, DimExpr]) -> Shape | None:
+    """The shape that the frontend attribute of `instruction_sizes` says, None where there is none. The attribute is
+    taken out of `attrs`, and what it says of other attributes put in."""
+    text = _take_frontend(attrs, SIZES_KEY)
+    if text is None:
+        return None
+    scan = Scanner(text)
+    scan.sizes = sizes
+    shape = parse_shape(scan)
+    while scan.accept(","):
+        key = scan.key() or scan.fail("expected attribute=value")
+        attrs[key] = READERS[attributes.KINDS[key]](scan, {})
+    return shape
+
+
+def _take_frontend(attrs: dict[str, Any], key: str) -> str | None:
+    """Take one frontend attribute out of `attrs`."""
+    front = dict(attrs.get("frontend_attributes", ()))
+    value: str | None = front.pop(key, None)
+    if value is not None and front:
+        attrs["frontend_attributes"] = tuple(front.items())
+    elif value is not None:
+        del attrs["frontend_attributes"]
+    return value
 
 
 def sources_attributes(instr: Instr) -> Mapping[str, Any]:

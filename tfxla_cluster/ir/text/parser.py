@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 
 from ... import gc_pause
+from ..dim import DimExpr
 from ..node import Alias, Computation, Module
-from .attributes import raw_value
+from .attributes import READERS, raw_value
 from .frames import TABLES, Frames
 from .instruction import Body
 from .scanner import Scanner
 from .shapes import parse_shape
+from .sizes import SIZES_KEY, read_declared
 
 _ALIAS = re.compile(r"\{([\d,\s]*)\}\s*:\s*\(\s*(\d+)\s*,\s*\{([\d,\s]*)\}\s*(?:,\s*([\w-]+))?\s*\)")
 
@@ -41,6 +43,7 @@ class _Parser:
             self.scan.fail("expected 'HloModule': this is not HLO text")
         name = self.scan.name("the name of the module")
         header = self._attributes()
+        self.scan.sizes = self._sizes(header.get("frontend_attributes", "{}"))
         entry = None
         while not self.scan.at_end():
             if self._table():
@@ -51,6 +54,11 @@ class _Parser:
         if entry is None:
             self.scan.fail("the module has no ENTRY computation")
         return Module(name, entry, _aliases(header), header.get("is_scheduled") == "true")
+
+    def _sizes(self, attributes: str) -> dict[str, DimExpr]:
+        """Those that the module declares."""
+        listed = dict(READERS["strings"](Scanner(attributes, self.scan.filename), {}))
+        return read_declared(listed.get(SIZES_KEY, ""))
 
     def _attributes(self) -> dict[str, str]:
         """`, key=value, ...` as raw text."""

@@ -8,6 +8,7 @@ from .attributes import WRITERS, quote
 from .instruction import sources_attributes
 from .literals import render_literal
 from .shapes import render_shape
+from .sizes import SIZES_KEY, declare
 
 _ORDER = {name: i for i, name in enumerate(attributes.KINDS)}
 
@@ -33,6 +34,9 @@ def _header(module: Module) -> str:
         parts.append("input_output_alias={ " + ", ".join(map(_alias, module.aliases)) + " }")
     params = ", ".join(render_shape(p.shape) for p in module.entry.params)
     parts.append(f"entry_computation_layout={{({params})->{render_shape(module.entry.root.shape)}}}")
+    sizes = declare(module)
+    if sizes:
+        parts.append(f"frontend_attributes={{{SIZES_KEY}={quote(sizes)}}}")
     return ", ".join(parts)
 
 

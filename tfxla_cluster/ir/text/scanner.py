@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import NoReturn
 
 from ...errors import ParseError
+from ..dim import DimExpr
 
 _SPACE = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)+", re.S)
 _NAME = re.compile(r"%?([A-Za-z_][\w.\-]*)")
@@ -43,11 +45,13 @@ def unescape(text: str) -> str:
 class Scanner:
     """Reads tokens of `text` from `pos` on; space and comments before a token are skipped.
 
-    `allow_elided`: an elided literal reads as zeros instead of being an error.
+    `allow_elided`: an elided literal reads as zeros instead of being an error. `sizes`: those that the module
+    declares; where it declares none, comments say nothing.
     """
 
     def __init__(self, text: str, filename: str = "", allow_elided: bool = False) -> None:
         self.text, self.filename, self.pos, self.allow_elided = text, filename, 0, allow_elided
+        self.sizes: Mapping[str, DimExpr] = {}
 
     def fail(self, message: str, pos: int | None = None) -> NoReturn:
         """Raise ParseError at `pos` (default: here)."""

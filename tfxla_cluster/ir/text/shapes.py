@@ -9,10 +9,12 @@ from ..dim import Dim
 from ..dtype import DTYPES
 from ..shape import TOKEN, Shape, array, tuple_of
 from .scanner import Scanner
+from .sizes import read, written
 
 _ARRAY = re.compile(r"([a-z][a-z0-9]*)\[([0-9, <=?]*)\](?:\{([0-9,]*)(:[^{}]*)?\})?")
 _ARRAY_LOOSE = re.compile(r"([a-z][a-z0-9]*)\[([^\]]*)\](?:\{([0-9,]*)(:[^{}]*)?\})?")
-_COMMENT = re.compile(r"/\*.*?\*/", re.S)
+_COMMENT = re.compile(r"/\*(.*?)\*/", re.S)
+_PART = re.compile(r"(?:/\*.*?\*/|[^,/])+", re.S)  # between the commas outside comments
 
 
 def is_shape_next(scan: Scanner) -> bool:
@@ -43,14 +45,18 @@ def parse_shape(scan: Scanner) -> Shape:
 def _dims(scan: Scanner, text: str, start: int) -> tuple[Dim, ...]:
     if not text:
         return ()
-    return tuple(_dim(scan, part.strip(), start) for part in _COMMENT.sub("", text).split(","))
+    if "/*" not in text:
+        return tuple(_dim(scan, part.strip(), None, start) for part in text.split(","))
+    parts = [(_COMMENT.sub("", part).strip(), _COMMENT.search(part)) for part in _PART.findall(text)]
+    return tuple(_dim(scan, number, found and found[1], start) for number, found in parts)
 
 
-def _dim(scan: Scanner, text: str, start: int) -> Dim:
-    if text.isdigit():
-        return int(text)
-    if text.startswith("<=") and text[2:].isdigit():
-        return dims_.bounded_only(int(text[2:]))
+def _dim(scan: Scanner, text: str, comment: str | None, start: int) -> Dim:
+    number = text.removeprefix("<=")
+    if number.isdigit() and ((comment is not None and scan.sizes) or number == text):
+        return read(scan, number, comment)
+    if number.isdigit():
+        return dims_.bounded_only(int(number))
     return scan.fail(f"a dimension must be a number or <=number, found '{text}'", start)
 
 
@@ -59,7 +65,7 @@ def _layout(scan: Scanner, text: str | None, dims: str, start: int) -> tuple[int
     if not text:
         return None
     order = tuple(int(part) for part in text.split(","))
-    rank = dims.count(",") + 1 if dims.strip() else 0
+    rank = _COMMENT.sub("", dims).count(",") + 1 if dims.strip() else 0
     if sorted(order) != list(range(rank)):
         scan.fail(f"layout {{{text}}} does not fit {rank} dimensions", start)
     return None if order == tuple(range(rank - 1, -1, -1)) else order
@@ -71,9 +77,7 @@ def render_dim(dim: Dim) -> str:
         return str(dim)
     if dims_.is_produced(dim) and dims_.is_bounded_only(dim):
         return f"<={dim.number}"
-    if dims_.has_produced(dim):
-        return f"<={dims_.sample(dim)}/*{dim}*/"
-    return f"{dims_.sample(dim)}/*{dim}*/"
+    return f"<={written(dim)}" if dims_.has_produced(dim) else written(dim)
 
 
 def render_shape(shape: Shape, layout: bool = True) -> str:

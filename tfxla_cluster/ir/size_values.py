@@ -1,0 +1,100 @@
+"""Sizes inside what instructions hold: shapes, and attributes that are numbers or tuples of them.
+
+Windows hold numbers only: one that depends on a size is not a module for all sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from . import dim as dims_
+from .dim import Dim, DimExpr
+from .node import Computation, Instr, Module
+from .rewrite import relinked
+from .shape import Shape
+
+
+def replaced(value: Any, size: Callable[[DimExpr], Dim]) -> Any:
+    """A Shape, a Dim or (nested) tuples of Dims with `size` of every expression; itself where none is in it."""
+    if isinstance(value, DimExpr):
+        return size(value)
+    if isinstance(value, Shape):
+        if value.is_static:
+            return value
+        return replace(value, dims=replaced(value.dims, size), elements=replaced(value.elements, size))
+    if type(value) is not tuple:
+        return value
+    new = tuple(replaced(part, size) for part in value)
+    return value if all(a is b for a, b in zip(new, value)) else new
+
+
+def expressions(value: Any) -> Iterator[DimExpr]:
+    """The expressions in a Shape, a Dim or (nested) tuples of Dims."""
+    if isinstance(value, DimExpr):
+        yield value
+    elif isinstance(value, Shape):
+        if not value.is_static:
+            yield from expressions(value.dims)
+            yield from expressions(value.elements)
+    elif type(value) is tuple:
+        for part in value:
+            yield from expressions(part)
+
+
+def sampled(value: Any) -> Any:
+    """`value` with every expression at its sample."""
+    return replaced(value, dims_.sample)
+
+
+def named_sizes(module: Module) -> dict[str, DimExpr]:
+    """The named sizes of a module in the order in which they come."""
+    found: dict[str, DimExpr] = {}
+    for comp in module.computations():
+        for instr in comp.instrs:
+            for expression in expressions((instr.shape, *instr.attrs.values())):
+                for size in dims_.leaves(expression):
+                    if not dims_.is_bounded_only(size):
+                        found.setdefault(size.name, size)
+    return found
+
+
+def instantiate(module: Module, env: Mapping[str, int]) -> Module:
+    """The module with the sizes of inputs that `env` names at those numbers; sizes that instructions produce stay.
+
+    UsageError where a number is out of its size's range.
+    """
+    return _Instance(env).module(module)
+
+
+class _Instance:
+    def __init__(self, env: Mapping[str, int]) -> None:
+        self.env = env
+        self.called: dict[Computation, Computation] = {}
+
+    def module(self, module: Module) -> Module:
+        for comp in module.computations():
+            self.called[comp] = self._computation(comp)
+        return module.replace(entry=self.called[module.entry])
+
+    def _computation(self, comp: Computation) -> Computation:
+        done: dict[Instr, Instr] = {}
+        for instr in comp.instrs:
+            done[instr] = self._instruction(instr, done)
+        if all(old is new for old, new in done.items()):
+            return comp
+        return Computation(comp.name, tuple(done.values()), done[comp.root])
+
+    def _instruction(self, instr: Instr, done: Mapping[Instr, Instr]) -> Instr:
+        operands, control = (tuple(done[i] for i in listed) for listed in (instr.operands, instr.control))
+        shape = replaced(instr.shape, self._number)
+        linked = relinked(instr, self.called) if instr.called else instr.attrs
+        attrs = {name: replaced(value, self._number) for name, value in linked.items()}
+        same = shape is instr.shape and operands == instr.operands and control == instr.control
+        if same and all(value is instr.attrs[name] for name, value in attrs.items()):
+            return instr
+        return instr.replace(operands=operands, control=control, shape=shape, attrs=attrs)
+
+    def _number(self, dim: DimExpr) -> Dim:
+        return dims_.instantiate(dim, self.env)

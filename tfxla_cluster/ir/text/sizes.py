@@ -1,0 +1,138 @@
+"""Sizes in HLO text: the number they had in the trace, with the expression in a comment, which XLA skips.
+
+    HloModule m, frontend_attributes={tfxla_sizes="n=101>=1, k<=8"}
+    ... f32[101/*n*/,<=8/*k*/] ... slice={[0:100/*(n+-1)*/]} ... padding=0_101/*0;n;0*/
+
+The module's attribute says each size's sample and range; `k<=8` is one that an instruction produces.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from ...errors import InternalError
+from .. import dim as dims_
+from ..dim import Dim, DimExpr
+from ..node import Module
+from ..size_operators import OPERATORS
+from ..size_values import named_sizes
+from .scanner import Scanner
+
+SIZES_KEY = "tfxla_sizes"
+_NAME = r"[A-Za-z_][\w.\-]*"
+_DECLARED = re.compile(rf"({_NAME})(?:=(\d+))?(?:>=(\d+))?(?:<=(\d+))?")
+_TOKEN = re.compile(rf"\s*(<=\d+|-?\d+|{_NAME}|//|[()+*%,])")
+_INFIX = {row.infix: name for name, row in OPERATORS.items() if row.infix}
+_COMMENT = re.compile(r"/\*(.*?)\*/", re.S)
+
+
+def declare(module: Module) -> str:
+    """What `SIZES_KEY` says of a module; '' where it has no named size."""
+    return ", ".join(map(_declared, named_sizes(module).values()))
+
+
+def _declared(size: DimExpr) -> str:
+    if not re.fullmatch(_NAME, size.name) or size.name in OPERATORS:
+        raise InternalError(f"a size cannot be called '{size.name}'")
+    if dims_.is_produced(size):
+        return f"{size.name}<={size.number}"
+    low, high = f">={size.low}" if size.low else "", "" if size.high is None else f"<={size.high}"
+    return f"{size.name}={size.number}{low}{high}"
+
+
+def read_declared(text: str) -> dict[str, DimExpr]:
+    """The sizes by name; ValueError where the text is not what `declare` writes."""
+    found: dict[str, DimExpr] = {}
+    for part in filter(None, map(str.strip, text.split(","))):
+        row = _DECLARED.fullmatch(part)
+        if row is None or not (row[2] or row[4]):
+            raise ValueError(f"'{part}' declares no size")
+        low, high = int(row[3] or 0), None if row[4] is None else int(row[4])
+        found[row[1]] = dims_.sym(row[1], int(row[2]), low, high) if row[2] else dims_.bounded(row[1], high or 0)
+    return found
+
+
+def parse_size(text: str, sizes: Mapping[str, DimExpr]) -> Dim:
+    """The size that `str` of a Dim wrote; ValueError where it is none, or names a size that is not declared."""
+    tokens = _tokens(text)
+    dim = _expression(tokens, sizes)
+    if next(tokens) != "":
+        raise ValueError(f"'{text}' is not a size")
+    return dim
+
+
+def _tokens(text: str) -> Iterator[str]:
+    """The words of an expression, then '' for ever."""
+    at = 0
+    while at < len(text.rstrip()):
+        found = _TOKEN.match(text, at)
+        if found is None:
+            raise ValueError(f"'{text}' is not a size")
+        at = found.end()
+        yield found[1]
+    while True:
+        yield ""
+
+
+def _expression(tokens: Iterator[str], sizes: Mapping[str, DimExpr]) -> Dim:
+    token = next(tokens)
+    if token == "(":
+        left = _expression(tokens, sizes)
+        op = _INFIX.get(next(tokens))
+        right = _expression(tokens, sizes)
+    elif token in OPERATORS:
+        op = token if next(tokens) == "(" else None
+        left = _expression(tokens, sizes)
+        op = op if next(tokens) == "," else None
+        right = _expression(tokens, sizes)
+    else:
+        return _leaf(token, sizes)
+    if op is None or next(tokens) != ")":
+        raise ValueError("an expression of sizes has no operator, or is not closed")
+    return dims_.make(op, left, right)
+
+
+def _leaf(token: str, sizes: Mapping[str, DimExpr]) -> Dim:
+    if token in sizes:
+        return sizes[token]
+    if token.startswith("<="):
+        return dims_.bounded_only(int(token[2:]))
+    if token.lstrip("-").isdigit():
+        return int(token)
+    raise ValueError(f"no size '{token}' is declared" if token else "an expression of sizes ends too soon")
+
+
+def written(dim: Dim) -> str:
+    """A number; an expression as its sample with the expression in a comment."""
+    return str(dim) if isinstance(dim, int) else f"{dims_.sample(dim)}/*{dim}*/"
+
+
+def beside(dims: Sequence[Dim]) -> str:
+    """The comment behind numbers that cannot have one each; '' where all are numbers."""
+    return "" if all(isinstance(d, int) for d in dims) else f"/*{';'.join(map(str, dims))}*/"
+
+
+def read(scan: Scanner, number: str, comment: str | None) -> Dim:
+    """The number, or the expression that the comment behind it says."""
+    if comment is None or not scan.sizes:
+        return int(number)
+    try:
+        dim = parse_size(comment, scan.sizes)
+    except ValueError as error:
+        scan.fail(str(error))
+    if dims_.sample(dim) != int(number):
+        scan.fail(f"{number} stands beside {dim}, which is {dims_.sample(dim)} by its sizes' samples")
+    return dim
+
+
+def read_beside(scan: Scanner, numbers: Sequence[int]) -> Sequence[Dim]:
+    """The numbers just read, or what the comment that follows says of them."""
+    found = _COMMENT.match(scan.text, scan.pos) if scan.sizes else None
+    if found is None:
+        return numbers
+    parts = found[1].split(";")
+    if len(parts) != len(numbers):
+        scan.fail(f"a comment says {len(parts)} sizes of {len(numbers)}")
+    scan.pos = found.end()
+    return [read(scan, str(n), part) for n, part in zip(numbers, parts)]
