@@ -12,6 +12,7 @@ from tests.inspect import sample
 from tfxla_cluster.dump import buffer_text, cost, manifest, module_files, schema
 from tfxla_cluster.ir import proto, text
 from tfxla_cluster.ir.dim import sym
+from tfxla_cluster.ir.opcode import FUNCTION, SLOW
 from tfxla_inspect.parsers import kernels
 
 HLO = """\
@@ -93,6 +94,12 @@ def test_cost():
     assert cost.flops_of(by_name["conv"]) == 2 * (2 * 8 * 8 * 7) * 9 * 3
     assert cost.flops_of(by_name["x"]) == 0
     assert cost.bytes_of(by_name["dot"]) == 4 * (24 + 30 + 20)
+
+
+@pytest.mark.parametrize(("opcode", "operations"), [("tanh", FUNCTION), ("sqrt", SLOW), ("negate", 1), ("copy", 0)])
+def test_flops_follow_the_opcode_table(opcode, operations):
+    entry = text.parse(f"HloModule m\n\nENTRY e {{\n  x = f32[7] parameter(0)\n  ROOT r = f32[7] {opcode}(x)\n}}").entry
+    assert cost.flops_of(entry.root) == 7 * operations
 
 
 def test_plain_values():

@@ -6,7 +6,7 @@ import math
 
 from ..ir import dim as dims
 from ..ir.node import ConvDims, Instr, WindowDim
-from ..ir.opcode import OPCODES
+from ..ir.opcode import OPCODES, element_cost
 from ..ir.shape import Shape
 
 
@@ -23,7 +23,8 @@ def bytes_of(instr: Instr) -> int:
 
 
 def flops_of(instr: Instr) -> int:
-    """Scalar operations of one run: a fusion's are its body's; moves count none; loops one iteration."""
+    """Scalar operations of one run, by the opcode table: a fusion's are its body's; moves count none; loops one
+    iteration."""
     category = OPCODES[instr.opcode].category
     if instr.opcode == "dot":
         return 2 * _elements(instr.shape) * _contracted(instr)
@@ -32,7 +33,7 @@ def flops_of(instr: Instr) -> int:
     if category == "reduce" and instr.operands:
         return _elements(instr.operands[0].shape) * _window(instr)
     if category in ("elementwise", "sort", "random"):
-        return _elements(instr.shape)
+        return _elements(instr.shape) * element_cost(instr.opcode)
     return sum(flops_of(i) for comp in instr.called for i in comp.instrs)
 
 

@@ -7,46 +7,15 @@ from collections.abc import Sequence
 from ..decision import YES, Decision, no
 from ..ir.dim import sample
 from ..ir.node import Instr
+from ..ir.opcode import SLOW, element_cost
 from .index import Digit, flatten
 from .machine import Costs, Machine
 from .program import Program, extent_of
 
-_COSTLY = frozenset(
-    (
-        "exponential",
-        "log",
-        "tanh",
-        "logistic",
-        "erf",
-        "exponential-minus-one",
-        "log-plus-one",
-        "sine",
-        "cosine",
-        "power",
-        "tan",
-        "atan2",
-        "cbrt",
-        "acos",
-        "acosh",
-        "asin",
-        "asinh",
-        "atan",
-        "atanh",
-        "sinh",
-        "cosh",
-        "divide",
-        "sqrt",
-        "rsqrt",
-        "remainder",
-        "gather",
-        "dynamic-slice",
-    )
-)
-
 
 def costly(instr: Instr) -> bool:
-    """Some ten or more operations an element: not to be computed twice."""
-    return instr.opcode in _COSTLY
+    """Not to be computed twice."""
+    return element_cost(instr.opcode) >= SLOW
 
 
 def bytes_of(instr: Instr) -> int:

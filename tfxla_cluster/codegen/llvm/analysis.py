@@ -4,43 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ...ir.opcode import FUNCTION, element_cost
 from ..kernel.ir import Const, For, If, Kernel, Load, Op, Reduce, Size, Stmt, Store, Var, While
 from ..kernel.walk import walk
 from .formats import work_bits
-
-# Opcodes that expand to some tens of instructions; the others count as one.
-_HEAVY = frozenset(
-    (
-        "acos",
-        "acosh",
-        "asin",
-        "asinh",
-        "atan",
-        "atan2",
-        "atanh",
-        "cbrt",
-        "cosh",
-        "cosine",
-        "erf",
-        "exponential",
-        "exponential-minus-one",
-        "log",
-        "log-plus-one",
-        "logistic",
-        "power",
-        "remainder",
-        "sine",
-        "sinh",
-        "tan",
-        "tanh",
-    )
-)
 
 
 def weight(body: Iterable[Stmt]) -> int:
     """A rough number of instructions."""
     return sum(
-        20 if isinstance(s, Op) and s.opcode in _HEAVY else 1 for s in walk(body) if not isinstance(s, (Const, Size))
+        20 if isinstance(s, Op) and element_cost(s.opcode) >= FUNCTION else 1
+        for s in walk(body)
+        if not isinstance(s, (Const, Size))
     )
 
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from ....fusion.index import flatten
 from ....fusion.program import Group, Program
 from ....ir.dim import ceil_div, make, product, sample
+from ....ir.opcode import element_cost
 from ..builder import KernelBuilder
 from ..ir import Buffer, Kernel
-from .costs import weight
 from .emit import Emitter
 from .grid import BLOCK, Blocks, bind_rows, extent, outer_task, rows_per_task, task_rows
 from .segments import vector_loop
@@ -77,4 +77,4 @@ def _blocked(e: Emitter, groups: Sequence[Group], outputs: Sequence[Buffer]) -> 
 
 def work(program: Program) -> int:
     """Scalar operations an element, roughly."""
-    return 1 + sum(weight(i.opcode) for i in program.instrs)
+    return 1 + sum(element_cost(i.opcode) for i in program.instrs)

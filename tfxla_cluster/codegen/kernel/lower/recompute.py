@@ -7,8 +7,8 @@ from collections.abc import Callable
 from ....fusion.index import Access, Digit, Index, Splitter
 from ....fusion.moves import sources
 from ....fusion.program import Program, extent_of
+from ....ir.opcode import element_cost
 from ..ir import Buffer, Var
-from .costs import weight
 from .emit import Emitter
 
 MAX_ROW = 32 * 1024  # elements of a row kept in scratch
@@ -80,7 +80,7 @@ def _elements(program: Program, starts: list[Access]) -> tuple[list[Access], dic
             continue
         below = list(_below(program, access))
         if ready:
-            cost[access] = weight(access.instr.opcode) + sum(cost[s] for s in below)
+            cost[access] = element_cost(access.instr.opcode) + sum(cost[s] for s in below)
         else:
             stack.append((access, True))
             stack.extend((s, False) for s in below)
