@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ..errors import UsageError
-from . import cpu, interpreter
+from . import cpu, gpu, interpreter
 from .backend import Backend, Launcher
 
 BACKENDS: Mapping[str, Callable[[], Backend[Launcher]]] = {
     "cpu": cpu.this_machine,
+    "gpu": gpu.described,
     "interpreter": interpreter.this_machine,
 }
 

@@ -1,93 +1,78 @@
-"""Runs a module step by step by its GPU kernels, in Triton's interpreter."""
+"""Runs modules by the GPU backend's plans and kernels, the kernels in Triton's interpreter."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
 
 import numpy as np
 
-from tests.codegen.run_unit import flat_shapes
 from tests.codegen.triton import interpreter
-from tfxla_cluster.codegen.kernel.ir import Kernel
-from tfxla_cluster.codegen.kernel.lower import gpu
-from tfxla_cluster.codegen.kernel.unit import UnitCopy, UnitKernel
+from tfxla_cluster import compiler
+from tfxla_cluster.backends import gpu
+from tfxla_cluster.codegen.kernel.code import Code, Listing, Source
+from tfxla_cluster.codegen.kernel.ir import Buffer, Kernel
+from tfxla_cluster.codegen.kernel.unit import Unit
 from tfxla_cluster.codegen.triton.source import render
-from tfxla_cluster.codegen.triton.triton_source import TritonSource
-from tfxla_cluster.errors import UnsupportedError
-from tfxla_cluster.fusion import planner
-from tfxla_cluster.ir import dim
+from tfxla_cluster.fusion.machine import Machine
 from tfxla_cluster.ir.node import Instr, Module
+from tfxla_cluster.options import CompileOptions
+from tfxla_cluster.runtime.plan import LaunchPlan
+from tfxla_cluster.runtime.stepwise import Bytes, Stepwise
 from tfxla_cluster.target import Target
 
-SM90 = Target("gpu", "sm_90", cores=132)
-STEPS = ("while", "conditional", "call")  # of a launch plan, which this runner is not
-FREE = ("parameter", "constant", "tuple", "get-tuple-element", "reshape", "bitcast")
+
+@dataclass(frozen=True, slots=True)
+class Interpreted:
+    """A backend.Backend that plans and lowers as the GPU's."""
+
+    target: Target = gpu.described().target
+    name: ClassVar[str] = "triton-interpreter"
+    origin: ClassVar[str] = "evaluator"
+
+    @property
+    def machine(self) -> Machine:
+        return gpu.Gpu(self.target).machine
+
+    def lower(self, instr: Instr) -> Unit:
+        return gpu.Gpu(self.target).lower(instr)
+
+    def compile(self, sources: Sequence[Source], options: CompileOptions, listing: Listing | None) -> Code:
+        return Code(kernels={source.symbol: source.kernel for source in sources})
+
+    def load(self, plan: LaunchPlan, code: Code, options: CompileOptions) -> Stepwise:
+        return Stepwise(plan, partial(_launch, code.kernels))
 
 
-def _poisoned(count: int, dtype: np.dtype) -> np.ndarray:
-    array = np.empty(count, dtype)
-    array.view(np.uint8)[...] = 0x5A if dtype != np.bool_ else 1
-    return array
+def _launch(
+    kernels: Mapping[str, Kernel],
+    symbol: str,
+    inputs: Sequence[Bytes],
+    outputs: Sequence[Bytes],
+    sizes: Sequence[int],
+    tasks: range,
+) -> None:
+    kernel = kernels[symbol]
+    read = [_typed(b, m) for b, m in zip(kernel.inputs, inputs)]
+    written = [_typed(b, m) for b, m in zip(kernel.outputs, outputs)]
+    found = interpreter.run(render(kernel), read, written, sizes, len(tasks))
+    for place, array in zip(written, found):  # places may overlap beyond what is written
+        old, new = place.view(np.uint8), array.view(np.uint8)
+        old[old != new] = new[old != new]
 
 
-def unit(instr: Instr, operands: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The results of `instr` (flattened) on `operands` (flattened)."""
-    made = gpu.lower(instr, SM90)
-    shapes = flat_shapes(instr.shape)
-    places: dict[str, list[np.ndarray]] = {
-        "operand": [np.ascontiguousarray(o).reshape(-1) for o in operands],
-        "result": [_poisoned(dim.sample(s.element_count), s.element_type.numpy) for s in shapes],
-        "temp": [_poisoned(dim.sample(b), np.dtype(np.uint8)) for b in made.temps],
-    }
-    for result, operand in made.inplace:
-        places["result"][result] = places["operand"][operand].copy()
-    for step in made.steps:
-        if isinstance(step, UnitCopy):
-            places[step.target.kind][step.target.index] = places[step.source.kind][step.source.index].copy()
-            continue
-        inputs = [places[r.kind][r.index] for r in step.inputs]
-        outputs = [places[r.kind][r.index] for r in step.outputs]
-        for ref, array in zip(step.outputs, launch(step.kernel, inputs, outputs)):
-            places[ref.kind][ref.index] = array
-    return [r.reshape(s.sample_dims) for r, s in zip(places["result"], shapes)]
+def _typed(buffer: Buffer, memory: Bytes) -> np.ndarray:
+    kind = buffer.dtype.numpy
+    return memory[: len(memory) // kind.itemsize * kind.itemsize].view(kind)
 
 
-def launch(kernel: Kernel, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-    sizes = [dim.sample(d) for d in kernel.sizes]
-    return interpreter.run(render(kernel), inputs, outputs, sizes, dim.sample(kernel.tasks))
-
-
-def render_all(module: Module) -> list[TritonSource]:
-    """The source of every kernel of the fused module; UnsupportedError for what has no GPU form."""
-    found = []
-    for instr in planner.fuse(module, SM90, lambda record: None).entry.instrs:
-        if instr.opcode in STEPS:
-            raise UnsupportedError(f"{instr.opcode} is a step of the plan")
-        if instr.opcode not in FREE:
-            steps = gpu.lower(instr, SM90).steps
-            found += [render(s.kernel) for s in steps if isinstance(s, UnitKernel)]
-    return found
+def compiled(module: Module, fusion: bool = True) -> compiler.Compiled[Stepwise]:
+    """UnsupportedError for what has no GPU kernel."""
+    return compiler.compile_module(module, Interpreted(), CompileOptions(fusion=fusion))
 
 
 def run(module: Module, args: Sequence[np.ndarray], fusion: bool = True) -> list[np.ndarray]:
-    """The outputs (the root tuple flattened) on the entry's arguments; UnsupportedError for what has no GPU form."""
-    if fusion:
-        module = planner.fuse(module, SM90, lambda record: None)
-    values: dict[Instr, list[np.ndarray]] = {}
-    for instr in module.entry.instrs:
-        operands = [values[o] for o in instr.operands]
-        if instr.opcode == "parameter":
-            values[instr] = [args[instr.attrs["parameter_number"]]]
-        elif instr.opcode == "constant":
-            values[instr] = [np.asarray(instr.attrs["literal"])]
-        elif instr.opcode == "tuple":
-            values[instr] = [x for o in operands for x in o]
-        elif instr.opcode == "get-tuple-element":
-            values[instr] = [operands[0][instr.attrs["index"]]]
-        elif instr.opcode in ("reshape", "bitcast"):
-            values[instr] = [operands[0][0].reshape(instr.shape.dims)]
-        elif instr.opcode in STEPS:
-            raise UnsupportedError(f"{instr.opcode} is a step of the plan")
-        else:
-            values[instr] = unit(instr, [x for o in operands for x in o])
-    return values[module.entry.root]
+    """The outputs on the entry's arguments."""
+    return compiled(module, fusion).executable.run(args)

@@ -12,7 +12,7 @@ from ..emit import Emitter
 from ..grid import Blocks, bind_rows, extent
 from ..loops import open_kernel, store_roots, work
 from ..tiles import tile_group
-from .shapes import BLOCK, CROSSING, MULTIPLE, lanes
+from .shapes import BLOCK, CROSSING, CROSSING_WARPS, MULTIPLE, lanes
 
 
 def loop_kernel(program: Program, name: str) -> Kernel:
@@ -33,7 +33,7 @@ def loop_kernel(program: Program, name: str) -> Kernel:
     inner, crossing = groups[-1], tile_group(program, groups)
     if crossing is not None:
         outer = [g for g in groups[:-1] if g is not crossing]
-        return _block(e, outer, [crossing], inner, CROSSING, store)
+        return _block(e, outer, [crossing], inner, CROSSING, store, CROSSING_WARPS)
     width = lanes(extent(inner), BLOCK)
     rows = lanes(product(map(extent, groups[:-1])), BLOCK // width)
     return _block(e, [], groups[:-1], inner, (rows, width), store)
@@ -46,6 +46,7 @@ def _block(
     inner: Group,
     shape: tuple[int, int],
     store: Callable[[], None],
+    warps: int = 0,
 ) -> Kernel:
     """Programs that follow each other go along the innermost loop, then along the rows, then the others."""
     b = e.b
@@ -60,7 +61,7 @@ def _block(
         e.bind(inner, tiles.enter_context(b.tile(*across.bounds(b, column), across.size)))
         store()
     tasks = make("mul", product(map(extent, outer)), make("mul", down.count, across.count))
-    return b.finish(tasks, shape[0] * shape[1] * work(e.program))
+    return b.finish(tasks, shape[0] * shape[1] * work(e.program), warps)
 
 
 def _split(e: Emitter, number: Var, count: Dim) -> tuple[Var, Var]:

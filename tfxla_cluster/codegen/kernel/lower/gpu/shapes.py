@@ -14,7 +14,9 @@ from ..grid import extent
 
 MULTIPLE = 16  # of which fixed sizes are said to be multiples: accesses of 16 bytes follow from it
 BLOCK = 1024  # elements of a block of elementwise work
-CROSSING = (64, 64)  # lanes of a block that is read along the first loop and written along the second
+CROSSING = (128, 64)  # lanes of a block that is read along the first loop and written along the second
+CROSSING_WARPS = 16
+COMBINE_WARPS = 4  # at least, of the second kernel of a reduction: few programs run, each soon done
 RESIDENT = 16 * 1024  # elements of a row held in registers
 LOOPED = 4096  # lanes of a row that is passed over in blocks
 ROWS_BLOCK = 4096  # elements of a block of several short rows

@@ -13,7 +13,7 @@ from ..staged import accumulator_dtypes, open_parts
 from ..steps import operand_refs, result_refs, temp_refs
 from .level import Level
 from .rows import program_rows, programs
-from .shapes import BLOCK, LOOPED, MULTIPLE, PROGRAMS, ReductionShape, fits, lanes
+from .shapes import BLOCK, COMBINE_WARPS, LOOPED, MULTIPLE, PROGRAMS, ReductionShape, fits, lanes
 
 
 def staged_unit(program: Program, name: str, shape: ReductionShape) -> Unit:
@@ -71,4 +71,4 @@ def _combine(program: Program, name: str, parts: Dim) -> Kernel:
         values = b.reduce(b.index(0), b.size(parts), first, identity, element, combine, "vector", width)
         bind_results(e, reduces, values)
         store_roots(e, range(len(outputs)), outputs)
-    return b.finish(programs(kept, shape), make("mul", parts, shape.kept), shape.warps)
+    return b.finish(programs(kept, shape), make("mul", parts, shape.kept), max(shape.warps, COMBINE_WARPS))

@@ -1,0 +1,101 @@
+"""NVIDIA GPUs: Triton source and its binaries, made with no GPU present. Nothing launches them yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..codegen.kernel.code import Code, Listing, Params, Source
+from ..codegen.kernel.lower import gpu as lower
+from ..codegen.kernel.unit import Unit, UnitKernel
+from ..codegen.triton.artefacts import compile_source
+from ..codegen.triton.source import render
+from ..codegen.triton.support import triton_form
+from ..decision import YES, Decision
+from ..errors import UnsupportedError
+from ..fusion.machine import Costs, Machine
+from ..ir.node import Instr
+from ..options import CompileOptions
+from ..runtime.plan import LaunchPlan
+from ..target import Target
+
+COSTS = Costs(
+    max_instrs=120,
+    plain_instrs=30,
+    max_buffers=40,
+    max_prologue=4,
+    long_row=16 * 1024,  # beyond, a row is passed over once a level
+    rows_per_core=1,
+    long_column=512,
+    shared_bytes=16 * 1024,
+    max_readers=16,
+)
+MULTIPROCESSORS = 132  # of an H200, where the machine is not there to be asked
+TEXTS = ("ttir", "ttgir", "ptx")  # of what Triton makes, in order; the cubin is the object
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A backend.Backend for the GPU `target`, e.g. arch 'sm_90'."""
+
+    target: Target
+    name: ClassVar[str] = "gpu"
+    origin: ClassVar[str] = "generator"
+
+    @property
+    def machine(self) -> Machine:
+        return Machine(COSTS, self.target.cores, _holds)
+
+    def lower(self, instr: Instr) -> Unit:
+        """UnsupportedError also where a kernel has no Triton form."""
+        unit = lower.lower(instr, self.target)
+        for step in unit.steps:
+            if isinstance(step, UnitKernel):
+                render(step.kernel)
+        return unit
+
+    def compile(self, sources: Sequence[Source], options: CompileOptions, listing: Listing | None) -> Code:
+        """A cubin a kernel, in the order of `sources`."""
+        rendered = [render(source.kernel) for source in sources]
+        if listing is not None:
+            listing("triton.py", [(f"kernel {s.symbol}", r.text) for s, r in zip(sources, rendered)])
+        with ThreadPoolExecutor(options.compile_threads) as pool:
+            made = list(pool.map(partial(compile_source, target=self.target), rendered))
+        if listing is not None:
+            for language in TEXTS:
+                listing(language, [(f"kernel {s.symbol}", m[language]) for s, m in zip(sources, made)])
+        params = {source.symbol: _params(m["metadata"]) for source, m in zip(sources, made)}
+        return Code(tuple(m["cubin"] for m in made), params=params)
+
+    def load(self, plan: LaunchPlan, code: Code, options: CompileOptions) -> Generated:
+        return Generated(plan)
+
+
+def _holds(instrs: Sequence[Instr]) -> Decision:
+    """Whatever stands in a kernel by itself stands in one with others."""
+    return triton_form(instrs[0]) if len(instrs) == 1 else YES
+
+
+def _params(metadata: Any) -> Params:
+    """Of a launch: warps of a program, bytes of shared memory."""
+    return (("num_warps", int(metadata.num_warps)), ("shared_bytes", int(metadata.shared)))
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """A backend.Launcher that has the plan and refuses to run."""
+
+    plan: LaunchPlan
+
+    def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        raise UnsupportedError("GPU kernels are generated, but nothing launches them yet", "Read them in the dump")
+
+
+def described(arch: str = "sm_90") -> Gpu:
+    """The backend of a GPU that need not be there."""
+    return Gpu(Target("gpu", arch, cores=MULTIPROCESSORS))
