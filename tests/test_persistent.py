@@ -9,11 +9,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.programs_in_child import AUTO, environment, ours, run, start
+from tfxla_cluster.ir.guard import from_data
 from tfxla_cluster.runtime import store
 
 PROGRAM = """
@@ -83,8 +85,9 @@ def _rewritten(name: str, value: str) -> Callable[[bytes, int], bytes]:
 
     def spoil(data: bytes, k: int) -> bytes:
         header, at = store._header(data[len(store.MAGIC) + 32 :])
-        assert name in dict(header["key"])
-        key = tuple((n, value if n == name else v) for n, v in header["key"])
+        written = from_data(header["key"])
+        key = tuple(replace(g, wanted=value) if g.subject == name else g for g in written)
+        assert key != written
         sections, body = {}, data[len(store.MAGIC) + 32 + at :]
         for section, length in header["sections"]:
             sections[section], body = body[:length], body[length:]
@@ -141,9 +144,9 @@ def test_another_cpu_and_version_compile_anew_and_say_why(filled, tmp_path) -> N
     records = [json.loads(line) for line in next(dump.glob("trace.*.jsonl")).read_text().splitlines()]
     first_reason = next(r["reason"] for r in records if r["kind"] == "cache")
     assert "target: was" in first_reason
-    assert "now Target(backend='cpu', arch='x86-64'" in first_reason
+    assert "is Target(backend='cpu', arch='x86-64'" in first_reason
     assert "tfxla_cluster: was" in first_reason
-    assert "now 9.9" in first_reason
+    assert "is 9.9" in first_reason
 
 
 def test_read_only_directory_and_flag(filled, tmp_path) -> None:
@@ -174,7 +177,8 @@ from tfxla_cluster import compiler, flag_options, trace
 from tfxla_cluster.backends import cpu
 from tfxla_cluster.dump.sink import Sink
 from tfxla_cluster.ir.text import parse
-from tfxla_cluster.runtime import cache, persist, store
+from tfxla_cluster.ir.guard import facts
+from tfxla_cluster.runtime import persist, store
 options = flag_options.compile_options()
 print("ready", flush=True)
 for n in range(100_000):
@@ -183,7 +187,7 @@ for n in range(100_000):
     made = compiler.compile_module(parse(text), cpu.this_machine(), options, dump)
     trace.record("compile", module=f"m{n}", cluster=f"m{n}", what="must", hit="", phases=made.phases)
     sections = persist.to_sections(made.plan, made.code.objects)
-    store.opened(options.store).put(cache.key([("hlo", str(n))]), persist.KIND, sections)
+    store.opened(options.store).put(facts({"hlo": n}), persist.KIND, sections)
 """
 
 

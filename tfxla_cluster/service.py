@@ -18,7 +18,7 @@ from .backends.cpu import Cpu
 from .codegen.kernel.code import Code
 from .dump import module_files
 from .dump.sink import Sink
-from .ir import proto
+from .ir import guard, proto
 from .ir.node import Module
 from .ir.shape import Shape
 from .locks import ForkSafeLock
@@ -46,6 +46,7 @@ class Loaded:
     entry: int
     outputs: tuple[Shape, ...]
     sizes: tuple[SizeSource, ...]
+    guards: tuple[guard.Guard, ...]
 
 
 class Service:
@@ -58,7 +59,7 @@ class Service:
         )
         self.compile_seconds = 0.0
         # Function or cluster -> guards of its compilations; those of the functions compiled last.
-        self.compiled: dict[str, list[cache.Key]] = {}
+        self.compiled: dict[str, list[tuple[guard.Guard, ...]]] = {}
 
     def compile_hlo(self, data: bytes, request: CompileRequest) -> Loaded:
         """The executable of HloModuleProto bytes; UnsupportedError for what has no kernel yet."""
@@ -106,7 +107,7 @@ class Service:
 
     def _why(self, request: CompileRequest) -> str:
         """Why nothing compiled before serves: the guards that differ from the closest earlier compilation."""
-        wanted = cache.key((name, value) for name, _, value in (g.partition(": ") for g in request.guards))
+        wanted = request.guards
         with self.lock:
             earlier = self.compiled.setdefault(request.name, [])
             closest = max(earlier, key=lambda k: len(set(k) & set(wanted)), default=None)
@@ -115,7 +116,7 @@ class Service:
                 del self.compiled[next(iter(self.compiled))]
         if closest is None:
             return "first compilation of this function"
-        return "; ".join(cache.explain_difference(closest, wanted)) or "the function changed"
+        return "; ".join(guard.differences(closest, wanted, request.names)) or "the function changed"
 
     def _from_disk(
         self, key: cache.Key, request: CompileRequest, backend: Cpu, options: CompileOptions
@@ -154,7 +155,7 @@ class Service:
             cluster=request.name,
             what=request.kind,
             device=request.device,
-            guards=list(request.guards),
+            guards=[] if request.names is None else guard.by_input(request.guards, request.names),
             inputs=list(request.inputs),
             key=cache_key_text(key),
             **fields,
@@ -167,7 +168,7 @@ class Service:
 
 def _loaded(executable: Executable) -> Loaded:
     plan = executable.plan
-    return Loaded(executable, count_kernels(plan), executable.record, entry(), plan.outputs, plan.sizes)
+    return Loaded(executable, count_kernels(plan), executable.record, entry(), plan.outputs, plan.sizes, plan.guards)
 
 
 def _count(loaded: Loaded) -> None:
@@ -183,18 +184,16 @@ def cache_key(module: Module, backend: Cpu, options: CompileOptions) -> cache.Ke
     import tensorflow
 
     digest = hashlib.sha256(proto.write(module)).hexdigest()
-    return cache.key(
-        [
-            ("hlo", digest),
-            ("backend", backend.name),
-            ("target", str(backend.target)),
-            *options.key(),
-            ("tfxla_cluster", __version__),
-            ("code", _code_version()),
-            ("llvmlite", version("llvmlite")),
-            ("tensorflow", tensorflow.__version__),
-        ]
-    )
+    facts = {
+        "hlo": digest,
+        "backend": backend.name,
+        "target": backend.target,
+        "tfxla_cluster": __version__,
+        "code": _code_version(),
+        "llvmlite": version("llvmlite"),
+        "tensorflow": tensorflow.__version__,
+    }
+    return (*guard.facts(facts), *(guard.Guard("flag", name, str(value)) for name, value in options.key()))
 
 
 _code: list[str] = []
@@ -217,7 +216,7 @@ def _code_version() -> str:
 
 def cache_key_text(key: cache.Key) -> str:
     """The key in the words that name its file on disk."""
-    return "; ".join(f"{name}={value}" for name, value in key)
+    return "; ".join(map(guard.fact_text, key))
 
 
 def _nobody_runs_it(loaded: Loaded) -> None:

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tfxla_cluster.codegen.kernel.lower import lower
+from tfxla_cluster.codegen.kernel.unit import UnitKernel
+from tfxla_cluster.ir.builder import Builder
+from tfxla_cluster.ir.dim import sym
+from tfxla_cluster.ir.dtype import DTYPES
+from tfxla_cluster.ir.guard import Guard, divisible, in_range
+from tfxla_cluster.ir.shape import array
 from tfxla_cluster.ir.text import parse
-from tfxla_cluster.runtime import plan_json
+from tfxla_cluster.runtime import host, plan_builder, plan_json
 from tfxla_cluster.runtime.plan import (
     CopyStep,
     KernelCount,
     KernelStep,
+    Launch,
     LaunchPlan,
     LibraryStep,
     LoopStep,
@@ -46,3 +54,25 @@ def test_every_launch_of_a_shared_kernel_counts() -> None:
     planned, kernels = plan_of(parse(CALLED_TWICE))
     assert len(kernels) == 1
     assert count_kernels(planned.plan) == KernelCount(kernels=2, native=2)
+
+
+def test_guards_of_shapes_passes_and_kernels_are_one_list() -> None:
+    """Sizes that passes and kernels name are looked up in the inputs; each guard is there once, and survives JSON."""
+    n, f32 = sym("n", 8), DTYPES["f32"]
+    b = Builder("m")
+    x, y = b.parameter(array(f32, (n, 3))), b.parameter(array(f32, (3, n)))
+    module = b.module(b.sine(x), b.cosine(y)).replace(guards=(in_range("n", 1, 64),))
+    units = {i: lower(i, host.target()) for i in plan_builder.unit_instructions(module)}
+    units = {i: replace(unit, guards=(divisible("n", 8),)) for i, unit in units.items()}
+    kernels = [step.kernel for unit in units.values() for step in unit.steps if isinstance(step, UnitKernel)]
+    plan = plan_builder.build(module, units, {kernel: Launch(f"k{k}") for k, kernel in enumerate(kernels)}).plan
+    assert plan.guards == (
+        Guard("rank", 0, 2),
+        Guard("rank", 1, 2),
+        Guard("equal", (0, 1), 3),
+        Guard("equal", (1, 0), 3),
+        in_range((0, 0), 1, 64),
+        divisible((0, 0), 8),
+        Guard("same", (1, 1), (0, 0)),
+    )
+    assert plan_json.loads(plan_json.dumps(plan)) == plan

@@ -14,9 +14,10 @@ import pytest
 from tfxla_cluster.codegen.llvm.object_code import compile_kernels, object_files
 from tfxla_cluster.errors import InputFileError
 from tfxla_cluster.ir import dim as dims
+from tfxla_cluster.ir.guard import Guard, divisible, facts, in_range
 from tfxla_cluster.ir.text import parse
 from tfxla_cluster.runtime import host, persist, plan_json
-from tfxla_cluster.runtime.cache import Cache, key
+from tfxla_cluster.runtime.cache import Cache, Key
 from tfxla_cluster.runtime.executable import Executable
 from tfxla_cluster.runtime.plan import (
     BranchStep,
@@ -53,6 +54,7 @@ EVERY_STEP = LaunchPlan(
     (b"\x00\xff", b""),
     N * 8 + 64,
     ((1, 0),),
+    (Guard("rank", 0, 1), in_range((0, 0), 1, 99), divisible((0, 0), 4), Guard("same", (1, 0), (0, 0))),
 )
 
 
@@ -78,8 +80,8 @@ def test_a_plan_from_json_runs() -> None:
 
 
 # --- the cache in memory ---
-def guards(**changes: object) -> tuple[tuple[str, object], ...]:
-    return key({"module": "m", "shape": "f32[3]", "target": "znver3", **changes}.items())
+def guards(**changes: object) -> Key:
+    return facts({"module": "m", "shape": "f32[3]", "target": "znver3", **changes})
 
 
 def test_cache_evicts_the_least_recently_used() -> None:
@@ -102,8 +104,8 @@ def test_cache_explains_a_miss() -> None:
     assert cache.explain_miss(guards()) == ["nothing is in the cache yet"]
     cache.put(guards(shape="f32[9]", target="other"), 1)
     cache.put(guards(), 2)
-    assert cache.explain_miss(guards(shape="f32[4]")) == ["shape: was f32[3], now f32[4]"]
-    assert cache.explain_miss(guards()[:2]) == ["target: was znver3, now absent"]
+    assert cache.explain_miss(guards(shape="f32[4]")) == ["shape: was f32[3], is f32[4]"]
+    assert cache.explain_miss(guards()[:2]) == ["target: was znver3, is absent"]
 
 
 # --- the store on disk ---
@@ -116,7 +118,7 @@ def test_store_round_trip_and_miss(tmp_path: Path) -> None:
     assert store.put(guards(), "x", SECTIONS)
     assert store.get(guards(), "x").sections == SECTIONS
     assert store.get(guards(target="skylake"), "x").sections is None
-    assert store.explain_miss(guards(target="skylake"), "x") == ["target: was znver3, now skylake"]
+    assert store.explain_miss(guards(target="skylake"), "x") == ["target: was znver3, is skylake"]
     assert store.clear() == 1
     assert store.get(guards(), "x").sections is None
 
@@ -130,7 +132,7 @@ def _damage(data: bytes) -> dict[str, bytes]:
         "no header": data[: len(MAGIC) + 3],
         "flipped": data[:-3] + bytes([data[-3] ^ 1]) + data[-2:],
         "another key": other,
-        "version": data.replace(b"STORE-1", b"STORE-0"),
+        "version": data.replace(b"STORE-2", b"STORE-1"),
         "header": data[:60] + b"}" + data[61:],
         "noise": os.urandom(300),
         "longer": data + b"x",
@@ -192,10 +194,10 @@ _LOAD = """
 import sys, numpy as np
 from tfxla_cluster.codegen.llvm.loader import Library
 from tfxla_cluster.runtime import host, persist
-from tfxla_cluster.runtime.cache import key
+from tfxla_cluster.ir.guard import facts
 from tfxla_cluster.runtime.executable import Executable
 from tfxla_cluster.runtime.store import Store
-plan, objects = persist.from_sections(Store(sys.argv[1]).get(key([("m", 1)]), persist.KIND).sections)
+plan, objects = persist.from_sections(Store(sys.argv[1]).get(facts({"m": 1}), persist.KIND).sections)
 x, y, z = np.random.default_rng(0).normal(size=(3, 100, 37)).astype(np.float32)
 (out,) = Executable(plan, Library(objects, host.target())).run([x, y, z])
 np.testing.assert_allclose(out, (x + y * z).sum(1), rtol=1e-4, atol=1e-5)
@@ -207,7 +209,7 @@ def test_an_executable_runs_in_another_process(tmp_path: Path) -> None:
     planned, kernels = plan_of(parse(STRAIGHT))
     codes = compile_kernels([(k, s) for s, k in kernels.items()], host.target())
     sections = persist.to_sections(planned.plan, object_files(codes))
-    assert Store(str(tmp_path)).put(key([("m", 1)]), persist.KIND, sections)
+    assert Store(str(tmp_path)).put(facts({"m": 1}), persist.KIND, sections)
     subprocess.run([sys.executable, "-c", _LOAD, str(tmp_path)], check=True, timeout=60, cwd=Path(__file__).parents[2])
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from tests import oracle
 from tfxla_cluster.errors import UnsupportedError
 from tfxla_cluster.ir import dtype as dtypes
+from tfxla_cluster.ir.guard import Guard, of_shapes
 from tfxla_cluster.ir.shape import Shape, array
 from tfxla_cluster.tf import compiler_port
 from tfxla_cluster.tf2xla import wire
@@ -33,6 +34,7 @@ class Double:
     entry: int
     outputs: tuple[Shape, ...]
     sizes: tuple[Any, ...]
+    guards: tuple[Guard, ...]
     keep: object
 
 
@@ -85,7 +87,7 @@ def compile_hlo(proto: bytes, request: compiler_port.CompileRequest) -> Double:
         return 0
 
     entry = _ENTRY(run)
-    return Double(1, ctypes.cast(entry, ctypes.c_void_p).value or 0, outputs, (), entry)
+    return Double(1, ctypes.cast(entry, ctypes.c_void_p).value or 0, outputs, (), of_shapes(parameters), entry)
 
 
 def _view(address: int | None, shape: Shape) -> np.ndarray:

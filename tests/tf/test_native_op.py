@@ -16,9 +16,10 @@ from tensorflow.python.eager import context
 from tfxla_cluster.errors import UnsupportedError
 from tfxla_cluster.ir import dim as dims
 from tfxla_cluster.ir.dim import Dim, make, sym
+from tfxla_cluster.ir.guard import Guard, ordered
 from tfxla_cluster.tf.native_op import op as native_op
 from tfxla_cluster.tf.native_op.op import InputView, Program
-from tfxla_cluster.tf.native_op.records import ANY, UNREAD, Entry, Guard, Output, postfix
+from tfxla_cluster.tf.native_op.records import UNREAD, Entry, Output, postfix
 
 F32, I32 = tf.float32.as_datatype_enum, tf.int32.as_datatype_enum
 _ENTRY = ctypes.CFUNCTYPE(
@@ -48,10 +49,14 @@ def _program(compile: Callable[[list[InputView]], Entry], inputs: list[int], out
     return Program("test", inputs, outputs, compile)
 
 
+def _is_a(number: int, dtype: int, rank: int) -> list[Guard]:
+    return [Guard("dtype", number, dtype), Guard("rank", number, rank)]
+
+
 def _generic(views: list[InputView], record: int = 1) -> Entry:
     """Doubles a vector of any size; the second input's value is guarded; the third output is the second input."""
     n = sym("n", 5)
-    guards = (Guard(F32, (ANY,)), Guard(I32, (), views[1].bytes()))
+    guards = ordered([*_is_a(0, F32, 1), *_is_a(1, I32, 0), Guard("value", 1, views[1].bytes())])
     outputs = (Output(F32, 4, (n,), 0), Output(F32, 4, (make("add", n, 1), 2), 1), Output(I32, passes=1))
     return Entry(guards, record, ADDRESS, (0, UNREAD), outputs, 2, (("n", 0, 0),))
 
@@ -131,7 +136,7 @@ def test_what_no_record_holds_is_refused_once(dims: tuple[Dim, ...], calls: str)
 
     def compile(views: list[InputView]) -> Entry:
         asked.append(views[0].dims)
-        return Entry((Guard(F32, (ANY,)),), 1, ADDRESS, (0,), (Output(F32, 4, dims, 0),), 1, (("n", 0, 0),))
+        return Entry(tuple(_is_a(0, F32, 1)), 1, ADDRESS, (0,), (Output(F32, 4, dims, 0),), 1, (("n", 0, 0),))
 
     program = Program("test", [F32], [F32], compile, refused.append)
     for _ in range(2):
@@ -152,7 +157,7 @@ def test_long_sizes_that_need_little_room() -> None:
         total = make("max", total, make("mul", n, k))
     symbols = {"n": 0}
     assert len(postfix(total, symbols)) > 200
-    entry = Entry((Guard(F32, (ANY,)),), 1, ADDRESS, (0,), (Output(F32, 4, (total,), 0),), 1, (("n", 0, 0),))
+    entry = Entry(tuple(_is_a(0, F32, 1)), 1, ADDRESS, (0,), (Output(F32, 4, (total,), 0),), 1, (("n", 0, 0),))
     (out,) = _program(lambda views: entry, [F32], [F32])(tf.ones([3]))
     assert out.shape == (3 * 199,)
 
@@ -191,9 +196,13 @@ def test_failing_code_is_an_error() -> None:
 
 def test_guards_that_do_not_hold_are_a_refusal() -> None:
     program = _program(
-        lambda views: Entry((Guard(F32, (99,)),), 1, ADDRESS, (0,), (Output(F32, 4, (99,), 0),), 1), [F32], [F32]
+        lambda views: Entry(
+            (*_is_a(0, F32, 1), Guard("equal", (0, 0), 99)), 1, ADDRESS, (0,), (Output(F32, 4, (99,), 0),), 1
+        ),
+        [F32],
+        [F32],
     )
-    with pytest.raises(tf.errors.InvalidArgumentError, match="compiled for other inputs"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="guards of test do not hold"):
         program(tf.ones([2]))
 
 
@@ -202,7 +211,7 @@ def test_entries_are_bounded() -> None:
     for k in range(native_op.MAX_ENTRIES + 10):
         program(tf.ones([1]), tf.constant(k))
     assert len(program.entries) == native_op.MAX_ENTRIES
-    assert program.entries[0].guards[1].value == np.int32(native_op.MAX_ENTRIES + 9).tobytes()
+    assert program.entries[0].guards[-1] == Guard("value", 1, np.int32(native_op.MAX_ENTRIES + 9).tobytes())
 
 
 def test_threads_compile_once() -> None:
@@ -260,7 +269,7 @@ def test_dims_are_computed_as_ir_says(dim: Any, a: int, b: int) -> None:
     """Checked through an output of that size (negative sizes cannot be: 16 is added)."""
     padded = make("add", dim, 16)
     entry = Entry(
-        (Guard(F32, (ANY, ANY)),), 1, ADDRESS, (0,), (Output(F32, 4, (padded,), 0),), 1, (("a", 0, 0), ("b", 0, 1))
+        tuple(_is_a(0, F32, 2)), 1, ADDRESS, (0,), (Output(F32, 4, (padded,), 0),), 1, (("a", 0, 0), ("b", 0, 1))
     )
     program = _program(lambda views: entry, [F32], [F32])
     out = program(tf.ones([a, b]))[0]
@@ -285,7 +294,7 @@ def test_a_size_that_the_run_produces(in_function: bool) -> None:
     address = ctypes.cast(_positive, ctypes.c_void_p).value or 0
     result = Output(F32, 4, (dims.bounded("found", 4),), 0, produced=True)
     entry = Entry(
-        (Guard(F32, (ANY,)), Guard(I32, ())),
+        ordered([*_is_a(0, F32, 1), *_is_a(1, I32, 0)]),
         1,
         address,
         (0,),
@@ -318,7 +327,7 @@ def test_an_output_that_cannot_be_allocated_is_an_error(what: str, place: int) -
     """Not the end of the process, and no run with the outputs that could be."""
     outputs = [Output(F32, 4, (N,), 0), Output(F32, 4, (N,), 1)]
     outputs[place] = Output(F32, 4, TOO_LARGE[what], place)
-    entry = Entry((Guard(F32, (ANY,)),), 1, ADDRESS, (0,), tuple(outputs), 2, (("a", 0, 0),))
+    entry = Entry(tuple(_is_a(0, F32, 1)), 1, ADDRESS, (0,), tuple(outputs), 2, (("a", 0, 0),))
     program = _program(lambda views: entry, [F32], [F32, F32])
     with pytest.raises(tf.errors.ResourceExhaustedError):
         program(tf.ones([4]))

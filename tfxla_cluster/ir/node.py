@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+from .guard import Guard
 from .shape import Shape
 
 # Attributes that hold a Computation, or a tuple of them, in the order HLO protos list them.
@@ -181,12 +182,16 @@ class Alias:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Module:
-    """An HLO module: the entry computation (others hang from its instructions) and its aliases."""
+    """An HLO module: the entry computation (others hang from its instructions) and its aliases.
+
+    `guards`: sizes, by name, that passes made it right for; text and proto leave them out.
+    """
 
     name: str
     entry: Computation
     aliases: tuple[Alias, ...] = ()
     is_scheduled: bool = False
+    guards: tuple[Guard, ...] = ()
 
     def computations(self) -> Iterator[Computation]:
         """Every reachable computation once, callees before callers, the entry last."""

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
+from ..ir.guard import Guard, differences
 from ..locks import ForkSafeLock
 
 T = TypeVar("T")
-Guard = tuple[str, Hashable]
 Key = tuple[Guard, ...]
-
-
-def key(guards: Iterable[Guard]) -> Key:
-    """A cache key: (name, value) pairs, everything that can change the result."""
-    return tuple(guards)
+"""All that can change what is kept under it: flags and facts."""
 
 
 class Cache(Generic[T]):
@@ -94,20 +90,9 @@ class Cache(Generic[T]):
         if not present:
             return ["nothing is in the cache yet"]
         closest = max(reversed(present), key=lambda other: len(set(other) & set(wanted)))
-        return explain_difference(closest, wanted)
+        return differences(closest, wanted)
 
     def _tell(self, evicted: list[tuple[Key, T]]) -> None:
         if self._on_evict is not None:
             for old, value in evicted:
                 self._on_evict(old, value)
-
-
-def explain_difference(old: Key, new: Key) -> list[str]:
-    """`name: was X, now Y` for each guard that differs."""
-    before, after = dict(old), dict(new)
-    names = [*after, *(n for n in before if n not in after)]
-    return [
-        f"{n}: was {before.get(n, 'absent')}, now {after.get(n, 'absent')}"
-        for n in names
-        if n not in before or n not in after or before[n] != after[n]
-    ]

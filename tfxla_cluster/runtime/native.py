@@ -16,9 +16,10 @@ import llvmlite.binding as llvm
 
 from ..errors import InternalError, UnsupportedError
 from ..ir import size_operators
+from ..ir.guard import facts
 from ..locks import ForkSafeLock
 from ..target import Target
-from . import cache, host, random_state
+from . import host, random_state
 from .interpreter import build
 from .pool import DEFAULTS, FIELDS
 from .store import Store
@@ -87,7 +88,7 @@ def _object(target: Target, store: Store | None) -> bytes:
     """The runtime's object code: from the store on disk where there is one and it has it."""
     if store is None:
         return _compile(target)
-    key = cache.key([("sources", _source_digest()), ("target", str(target)), ("llvmlite", llvmlite.__version__)])
+    key = facts({"sources": _source_digest(), "target": target, "llvmlite": llvmlite.__version__})
     found = store.get(key, _KIND).sections
     if found is not None:
         return found["object"]

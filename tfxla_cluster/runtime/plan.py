@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Union
 
 from ..ir.dim import Dim
+from ..ir.guard import Guard
 from ..ir.shape import Shape
 
 # Where the code that a step runs comes from -> whether it is native: machine code from our code generators or a
@@ -148,7 +149,7 @@ class LaunchPlan:
     `sizes`: the order of the sizes array; a dim of an input that is one symbol names its source, the
     first input dim that holds it. A dim that is an expression is not checked.
     `aliases`: (output, input) pairs that may share a buffer. `constants`: bytes of each constant.
-    `arena_bytes`: size of the temporary arena of one execution.
+    `arena_bytes`: size of the temporary arena of one execution. `guards`: what it holds for, about the inputs.
     """
 
     name: str
@@ -159,6 +160,7 @@ class LaunchPlan:
     constants: tuple[bytes, ...]
     arena_bytes: Dim
     aliases: tuple[tuple[int, int], ...] = ()
+    guards: tuple[Guard, ...] = ()
 
 
 def walk(steps: tuple[Step, ...]) -> Iterator[Step]:

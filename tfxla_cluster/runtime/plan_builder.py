@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from ..codegen.kernel.ir import Kernel
 from ..codegen.kernel.unit import Unit
+from ..ir import guard
 from ..ir.dim import Dim, DimExpr
 from ..ir.node import Computation, Instr, Module
 from ..ir.shape import Shape
@@ -77,15 +78,17 @@ def build(module: Module, units: Mapping[Instr, Unit], launches: Mapping[Kernel,
     inputs, outputs = emitter.input_shapes, emitter.output_shapes
     live = Liveness(steps, emitter.effects, emitter.outputs)
     assignment = assign(emitter.buffers, live, emitter.affinities, emitter.effects)
+    sizes = _sizes(inputs, emitter.produced)
     plan = LaunchPlan(
         module.name,
         inputs,
         outputs,
-        _sizes(inputs, emitter.produced),
+        sizes,
         _place_steps(steps, assignment),
         tuple(emitter.constants),
         assignment.arena_bytes,
         _safe_aliases(module, emitter, live, assignment),
+        _guards(module, units, inputs, sizes),
     )
     placed = tuple(
         Placed(b.name, b.bytes, place, tuple(live.segments.get(n, ())))
@@ -104,6 +107,15 @@ def _sizes(inputs: Sequence[Shape], produced: Mapping[str, int]) -> tuple[SizeSo
     for symbol, bound in produced.items():
         found.setdefault(symbol, SizeSource(symbol, bound=bound))
     return tuple(found.values())
+
+
+def _guards(
+    module: Module, units: Mapping[Instr, Unit], inputs: Sequence[Shape], sizes: Sequence[SizeSource]
+) -> tuple[guard.Guard, ...]:
+    """What the shapes of the inputs say, and what passes and kernels hold for."""
+    places = {size.symbol: (size.input, size.axis) for size in sizes if not size.is_produced}
+    added = [*module.guards, *(g for unit in units.values() for g in unit.guards)]
+    return guard.ordered([*guard.of_shapes(inputs), *guard.placed(added, places)])
 
 
 def _place_steps(steps: Sequence[Step], assignment: Assignment) -> tuple[Step, ...]:

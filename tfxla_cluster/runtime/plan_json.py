@@ -1,7 +1,7 @@
 """Launch plans as JSON, and back. Constants go beside it (as blobs) or inside it (base64).
 
 step: {"step": "kernel", "symbol": ..., "inputs": [["temp", 0, 64], ...], ...}
-place: [kind, index, offset]      shape: ["f32", [dims]]
+place: [kind, index, offset]      shape: ["f32", [dims]]      guard: ["range", [input, axis], [least, most]]
 dim: 5 | ["sym", "n", 100, low, high] | ["bounded", "k", 64] | ["mul", dim, dim]
 """
 
@@ -15,6 +15,7 @@ from typing import Any
 
 from ..errors import InputFileError
 from ..ir import dtype as dtypes
+from ..ir import guard
 from ..ir.dim import Dim, DimExpr, bounded, sym
 from ..ir.shape import Shape, array
 from ..ir.size_operators import OPERATORS
@@ -73,6 +74,7 @@ def to_data(plan: LaunchPlan) -> dict[str, Any]:
         "constant_bytes": [len(c) for c in plan.constants],
         "arena_bytes": _dim(plan.arena_bytes),
         "aliases": [list(a) for a in plan.aliases],
+        "guards": guard.to_data(plan.guards),
     }
 
 
@@ -91,6 +93,7 @@ def from_data(data: dict[str, Any], constants: Sequence[bytes]) -> LaunchPlan:
         tuple(constants),
         _read_dim(data["arena_bytes"]),
         tuple((int(o), int(i)) for o, i in data["aliases"]),
+        guard.from_data(data["guards"]),
     )
 
 

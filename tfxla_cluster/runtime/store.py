@@ -19,10 +19,11 @@ from typing import Any
 import fsspec
 
 from .. import trace
+from ..ir.guard import differences, fact_text, from_data, to_data
 from ..options import StoreOptions
-from .cache import Key, explain_difference
+from .cache import Key
 
-MAGIC = b"TFXLA-STORE-1\n"
+MAGIC = b"TFXLA-STORE-2\n"
 _DIGEST, _LENGTH = 32, 8  # bytes of the checksum and of the header's length
 _EXPLAINED = 64  # entries that `explain_miss` looks at, at most
 
@@ -79,7 +80,6 @@ class Store:
 
     def explain_miss(self, key: Key, kind: str) -> list[str]:
         """Which guards differ from those of the entry that agrees in most of them."""
-        wanted = tuple((n, str(v)) for n, v in key)
         try:
             names = self._fs.glob(f"{self._root}/{self._prefix}_{kind}_*.bin")[:_EXPLAINED]
             present = [k for k in (self._key_of(name) for name in names) if k]
@@ -87,14 +87,14 @@ class Store:
             return [self._failed("listed", error).reason]
         if not present:
             return ["nothing of this kind is in the store"]
-        return explain_difference(max(present, key=lambda k: len(set(k) & set(wanted))), wanted)
+        return differences(max(present, key=lambda k: len(set(k) & set(key))), key)
 
     def _key_of(self, path: str) -> Key | None:
         """The key an entry was written for, None where it cannot be read."""
         data = self._fs.cat_file(path)
         try:
             header, _ = _header(data[len(MAGIC) + _DIGEST :])
-            return tuple((str(n), str(v)) for n, v in header["key"])
+            return from_data(header["key"])
         except (ValueError, KeyError, TypeError):
             return None
 
@@ -132,7 +132,7 @@ def opened(options: StoreOptions | None) -> Store | None:
 def pack(key: Key, sections: Mapping[str, bytes]) -> bytes:
     """An entry's bytes: magic, SHA-256 of the rest, header length, header (JSON), sections."""
     lengths = [[name, len(data)] for name, data in sections.items()]
-    header = json.dumps({"key": [[n, str(v)] for n, v in key], "sections": lengths}).encode()
+    header = json.dumps({"key": to_data(key), "sections": lengths}).encode()
     rest = len(header).to_bytes(_LENGTH, "little") + header + b"".join(sections.values())
     return MAGIC + hashlib.sha256(rest).digest() + rest
 
@@ -145,7 +145,7 @@ def unpack(data: bytes, key: Key) -> dict[str, bytes]:
     if hashlib.sha256(rest).digest() != data[len(MAGIC) : len(MAGIC) + _DIGEST]:
         raise ValueError("its checksum differs (cut short or corrupt)")
     header, at = _header(rest)
-    if header["key"] != [[n, str(v)] for n, v in key]:
+    if header["key"] != to_data(key):
         raise ValueError("it was written for another key")
     found = {}
     for name, length in header["sections"]:
@@ -162,7 +162,7 @@ def _header(rest: bytes) -> tuple[dict[str, Any], int]:
 
 def key_text(key: Key) -> str:
     """The key as text, the same in every process."""
-    return "\n".join(f"{name}={value}" for name, value in key)
+    return "\n".join(map(fact_text, key))
 
 
 def _digest(key: Key) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ..errors import InternalError
+from ..ir.guard import Guard, Names
 from ..ir.shape import Shape
 
 
@@ -16,15 +17,17 @@ class CompileRequest:
 
     name: of the TensorFlow function or cluster, for dumps and messages. kind: 'must' (a jit_compile
     function) or 'cluster'. inputs: what each HLO parameter is, in words ("argument 'x'", "variable 'w'").
-    lines: TF node -> the user's `file:line`. guards: named conditions of this compilation, for the trace.
-    device: the TensorFlow device type that the executable is for, one of tf.devices.BACKENDS.
+    lines: TF node -> the user's `file:line`. guards: what is asked for, about the inputs of the function or cluster;
+    names: how to speak of these. device: the TensorFlow device type that the executable is for, one of
+    tf.devices.BACKENDS.
     """
 
     name: str
     kind: str
     inputs: tuple[str, ...] = ()
     lines: Mapping[str, str] = field(default_factory=dict)
-    guards: tuple[str, ...] = ()
+    guards: tuple[Guard, ...] = ()
+    names: Names | None = None
     device: str = "CPU"
 
 
@@ -33,13 +36,14 @@ class Loaded(Protocol):
 
     outputs: array shapes of the results in order; their dims may be expressions over the symbols of
     `sizes`, whose items have `symbol`, `input` (HLO parameter) and `axis`, or are produced by the run (`is_produced`)
-    and at most `bound`. The object keeps the code alive.
+    and at most `bound`. guards: what it holds for, about the HLO parameters. The object keeps the code alive.
     """
 
     record: int
     entry: int
     outputs: tuple[Shape, ...]
     sizes: tuple[Any, ...]
+    guards: tuple[Guard, ...]
 
 
 def _not_set(proto: bytes, request: CompileRequest) -> Loaded:

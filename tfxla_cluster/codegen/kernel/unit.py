@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Union
 
 from ...ir.dim import Dim
+from ...ir.guard import Guard
 from .ir import Kernel
 
 
@@ -40,8 +41,9 @@ class UnitCopy:
 class Unit:
     """`steps` run in order. `temps`: bytes of each temporary. `inplace`: pairs (result, operand): when
     the steps begin the result's buffer holds that operand's data (the buffer assigner shares the
-    buffer where the operand dies here, and copies otherwise)."""
+    buffer where the operand dies here, and copies otherwise). `guards`: sizes, by name, that the kernels hold for."""
 
     steps: tuple[Union[UnitKernel, UnitCopy], ...]
     temps: tuple[Dim, ...] = ()
     inplace: tuple[tuple[int, int], ...] = ()
+    guards: tuple[Guard, ...] = ()

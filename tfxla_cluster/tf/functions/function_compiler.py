@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
@@ -11,11 +11,13 @@ import tensorflow as tf
 from ... import trace
 from ...counters import add as count
 from ...errors import LoweringError, UnsupportedError
+from ...ir import guard as guards
 from ...ir.dim import symbols
 from ...tf2xla import bridge, sources
 from .. import compiler_port, devices
+from ..native_op import op as native_op
 from ..native_op.op import InputView, Program
-from ..native_op.records import UNREAD, Entry, Guard, Output
+from ..native_op.records import UNREAD, Entry, Output
 from ..rewrites import rewritten_functions
 from .variables import Interface
 
@@ -47,31 +49,34 @@ def report_recompile(interface: Interface, entries: Sequence[Entry], inputs: Seq
     """Record which guards of the closest executable these inputs fail; nothing at the first compilation."""
     if not entries or not trace.wants("recompile"):
         return
-    failed = min((failed_guards(interface, entry, inputs) for entry in entries), key=len)
-    trace.record("recompile", function=name, executables=len(entries), failed=failed)
+    closest = min((guards.failed(entry.guards, inputs) for entry in entries), key=len)
+    names = InputNames(interface, inputs)
+    trace.record(
+        "recompile",
+        function=name,
+        executables=len(entries),
+        failed=[guards.explain(guard, inputs, names) for guard in closest],
+    )
 
 
-def failed_guards(interface: Interface, entry: Entry, inputs: Sequence[InputView]) -> list[str]:
-    """Each guard of `entry` that the inputs do not satisfy, in words: which input, what it was and is."""
-    failed = []
-    for arg, guard, view in zip(interface.inputs, entry.guards, inputs):
-        who = _words(interface, arg)
-        if guard.dtype != view.dtype:
-            was, now = (tf.dtypes.as_dtype(d).name for d in (guard.dtype, view.dtype))
-            failed.append(f"{who}: dtype was {was}, is {now}")
-        elif len(guard.dims) != len(view.dims):
-            failed.append(f"{who}: rank was {len(guard.dims)}, is {len(view.dims)}")
-        else:
-            failed += [
-                f"{who}: dim {axis} was {was}, is {now}"
-                for axis, (was, now) in enumerate(zip(guard.dims, view.dims))
-                if was not in (-1, now)
-            ]
-            if guard.value is not None and guard.value != view.bytes() and guard.dims == view.dims:
-                kind = tf.dtypes.as_dtype(guard.dtype).as_numpy_dtype
-                was_value = np.frombuffer(guard.value, kind).reshape(guard.dims).tolist()
-                failed.append(f"{who}: value was {was_value}, is {view.array().tolist()}")
-    return failed
+@dataclass(frozen=True)
+class InputNames:
+    """ir.guard.Names of the inputs of a function's op."""
+
+    interface: Interface
+    inputs: Sequence[InputView]
+
+    def input(self, number: int) -> str:
+        return _words(self.interface, self.interface.inputs[number])
+
+    def dtype(self, number: int) -> str:
+        return str(tf.dtypes.as_dtype(number).name)
+
+    def value(self, number: int, data: bytes) -> str:
+        """The value in Python's words; of another size than the input, flat."""
+        view = self.inputs[number]
+        array = np.frombuffer(data, tf.dtypes.as_dtype(view.dtype).as_numpy_dtype)
+        return str((array.reshape(view.dims) if array.size == np.prod(view.dims) else array).tolist())
 
 
 def compile_function(
@@ -104,7 +109,8 @@ def compile_function(
         kind,
         tuple(_words(interface, i) for i in lowered.parameters),
         lines,
-        tuple(f"{_words(interface, i)}: {_guard_text(v, lowered.constants.get(i))}" for i, v in seen.items()),
+        guards.ordered([*native_op.exact(inputs), *_values(interface, lowered)]),
+        InputNames(interface, tuple(inputs)),
         device,
     )
     loaded = compiler_port.compile_hlo(lowered.proto, request)
@@ -144,15 +150,32 @@ def _entry(
     sizes = tuple(
         (s.symbol, UNREAD, s.bound) if s.is_produced else (s.symbol, parameters[s.input], s.axis) for s in loaded.sizes
     )
-    values = {position[arg]: value for arg, value in lowered.constants.items()}
-    generic = {(source, axis) for _, source, axis in sizes}
-    guards = tuple(
-        Guard(view.dtype, tuple(-1 if (i, axis) in generic else d for axis, d in enumerate(view.dims)), values.get(i))
-        for i, view in enumerate(inputs)
-    )
     return Entry(
-        guards, loaded.record, loaded.entry, parameters, tuple(outputs), len(loaded.outputs), sizes, keep=loaded
+        _guards(interface, inputs, lowered, loaded),
+        loaded.record,
+        loaded.entry,
+        parameters,
+        tuple(outputs),
+        len(loaded.outputs),
+        sizes,
+        keep=loaded,
     )
+
+
+def _guards(
+    interface: Interface, inputs: Sequence[InputView], lowered: bridge.Lowered, loaded: compiler_port.Loaded
+) -> tuple[guards.Guard, ...]:
+    """What the executable holds for, about the op's inputs; of inputs that it does not get, what lowering saw."""
+    position = {arg: k for k, arg in enumerate(interface.inputs)}
+    parameters = [position.get(arg, UNREAD) for arg in lowered.parameters]
+    own = guards.moved(loaded.guards, parameters)
+    seen = [g for g in native_op.exact(inputs) if g.kind == "dtype" or g.place[0] not in parameters]
+    return guards.ordered([*seen, *own, *_values(interface, lowered)])
+
+
+def _values(interface: Interface, lowered: bridge.Lowered) -> list[guards.Guard]:
+    """The values that lowering used."""
+    return [guards.Guard("value", interface.inputs.index(arg), value) for arg, value in lowered.constants.items()]
 
 
 def _output(kind: int, loaded: compiler_port.Loaded, result: int) -> Output:
@@ -166,9 +189,3 @@ def _output(kind: int, loaded: compiler_port.Loaded, result: int) -> Output:
 def _words(interface: Interface, arg: int) -> str:
     name = interface.names[arg] if arg < len(interface.names) else str(arg)
     return f"{'variable' if arg in interface.resources else 'argument'} '{name}'"
-
-
-def _guard_text(view: InputView, value: Any) -> str:
-    kind = tf.dtypes.as_dtype(view.dtype).name
-    text = f"{kind}[{','.join(map(str, view.dims))}]"
-    return text if value is None else f"{text} = {view.array().tolist()}"

@@ -1,12 +1,12 @@
 """What the native ops' machine code is built from: record layouts, TensorFlow's C API, control flow.
 
-Records are arrays of 8-byte words (`native_records` writes them, `native_code` reads them):
+Records are arrays of 8-byte words (`records` writes them; `dispatch_code`, `guard_code` and `run_code` read them):
 
 Program: serial, references, in flight, list, inputs, outputs, executions
 List:    count, entry...                                     (immutable once published)
-Entry:   record, execute, guards, parameters, parameter count, outputs, result count, sizes, size count,
+Entry:   record, execute, guards, guard count, parameters, parameter count, outputs, result count, sizes, size count,
          executions
-Guards:  per input: dtype, rank, dim... (-1: any size), value bytes (-1: any value), value address
+Guards:  per guard: kind, input, axis, and what is wanted: a number; least, most; input, axis; bytes, their address
 Outputs: per op output: input that passes through or -1, result index, dtype, element bytes, 1 where the size is
          known only after the run, rank, then per dim a postfix program: word count, then (operator, operand) pairs
 Sizes:   per size: input, axis (-1 and its bound: one that the run produces)
@@ -21,6 +21,7 @@ from contextlib import contextmanager
 
 import llvmlite.ir as ll
 
+from ...ir.guard import KINDS
 from ...ir.size_operators import OPERATORS
 
 I1, I8, I32, I64 = (ll.IntType(bits) for bits in (1, 8, 32, 64))
@@ -34,6 +35,7 @@ ENTRY_WORDS = (
     "record",
     "execute",
     "guards",
+    "guard_count",
     "parameters",
     "parameter_count",
     "outputs",
@@ -42,6 +44,9 @@ ENTRY_WORDS = (
     "size_count",
     "executions",
 )
+# A guard's row, and what the number of its kind means.
+GUARD_WORDS = ("kind", "input", "axis", "first", "second")
+GUARD_KINDS = tuple(name for name, kind in KINDS.items() if kind.about != "process")
 # Operators of a dim's postfix program.
 DIM_OPERATORS = ("const", "size", *OPERATORS)
 STACK_SLOTS = 32

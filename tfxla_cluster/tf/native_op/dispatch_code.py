@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import llvmlite.ir as ll
 
-from . import run_code
+from . import guard_code, run_code
 from .builder import (
     CANCELLED,
     I1,
@@ -38,8 +38,8 @@ def build(addresses: Mapping[str, int], table: int, capacity: int, miss: int, st
     miss: address of the Python callback. stopped: address of a word that is 1 once Python shuts down.
     """
     module = ll.Module("tfxla_native_op")
-    matches = _matches(module, addresses)
-    find = _find(module, addresses, matches)
+    hold = guard_code.build(module, addresses)
+    find = _find(module, addresses, hold)
     run = run_code.build(module, addresses)
     _create(module, addresses, table, capacity)
     _delete(module, addresses)
@@ -93,58 +93,18 @@ def _delete(module: ll.Module, addresses: Mapping[str, int]) -> None:
     c.b.ret_void()
 
 
-def _matches(module: ll.Module, addresses: Mapping[str, int]) -> ll.Function:
-    """i1 matches(guards, tensors, inputs): every input has the guarded dtype, dims and value."""
-    c = Code(module, "matches", ll.FunctionType(I1, (P64, PPTR, I64)), addresses)
-    b = c.b
-    guards, tensors, inputs = c.args
-    cursor = b.alloca(P64)
-    b.store(guards, cursor)
-    no = c.function.append_basic_block("no")
-    with c.loop(inputs) as i:
-        guard, tensor = b.load(cursor), c.load(tensors, i)
-        dtype = b.sext(c.api("TF_TensorType", tensor), I64)
-        rank = b.sext(c.api("TF_NumDims", tensor), I64)
-        wrong = b.or_(b.icmp_signed("!=", dtype, c.load(guard, 0)), b.icmp_signed("!=", rank, c.load(guard, 1)))
-        _leave(c, wrong, no)
-        with c.loop(rank) as axis:
-            want = c.load(guard, b.add(axis, I64(2)))
-            have = c.api("TF_Dim", tensor, b.trunc(axis, I32))
-            _leave(c, b.and_(b.icmp_signed(">=", want, I64(0)), b.icmp_signed("!=", want, have)), no)
-        after = b.gep(guard, (b.add(rank, I64(2)),))
-        length = c.load(after, 0)
-        with b.if_then(b.icmp_signed(">=", length, I64(0))):
-            _leave(c, b.icmp_signed("!=", length, c.api("TF_TensorByteSize", tensor)), no)
-            want_bytes = b.inttoptr(c.load(after, 1), PTR)
-            have_bytes = c.api("TF_TensorData", tensor)
-            with c.loop(length) as k:
-                _leave(c, b.icmp_signed("!=", c.load(want_bytes, k), c.load(have_bytes, k)), no)
-        b.store(b.gep(after, (I64(2),)), cursor)
-    b.ret(I1(1))
-    b.position_at_end(no)
-    b.ret(I1(0))
-    return c.function
-
-
-def _leave(c: Code, condition: ll.Value, target: ll.Block) -> None:
-    """Branch to `target` when `condition`, else go on."""
-    go_on = c.function.append_basic_block("go_on")
-    c.b.cbranch(condition, target, go_on)
-    c.b.position_at_end(go_on)
-
-
-def _find(module: ll.Module, addresses: Mapping[str, int], matches: ll.Function) -> ll.Function:
+def _find(module: ll.Module, addresses: Mapping[str, int], hold: ll.Function) -> ll.Function:
     """Entry* find(program, tensors): the first published entry whose guards hold, or null."""
     c = Code(module, "find", ll.FunctionType(P64, (P64, PPTR)), addresses)
     b = c.b
     program, tensors = c.args
     head = b.gep(program, (I64(program_word("list")),))
     entries = b.inttoptr(b.load_atomic(head, "acquire", 8), P64)
-    inputs = c.load(program, program_word("inputs"))
     with c.loop(c.load(entries, 0)) as i:
         entry = b.inttoptr(c.load(entries, b.add(i, I64(1))), P64)
         guards = b.inttoptr(c.load(entry, entry_word("guards")), P64)
-        with b.if_then(b.call(matches, (guards, tensors, inputs))):
+        count = c.load(entry, entry_word("guard_count"))
+        with b.if_then(b.call(hold, (guards, count, tensors))):
             b.ret(entry)
     b.ret(P64(None))
     return c.function

@@ -21,9 +21,10 @@ from tensorflow.python.eager import context
 
 from ... import bugs, trace
 from ...errors import InternalError, UnsupportedError
+from ...ir import guard as guards
 from .builder import entry_word, program_word
 from .library import CAPACITY, READY, RUN, InputView, Library, describe
-from .records import Entry, Guard, Words, pack, publish
+from .records import Entry, Words, pack, publish
 
 __all__ = [
     "CAPACITY",
@@ -36,6 +37,7 @@ __all__ = [
     "clear",
     "describe",
     "ensure_registered",
+    "exact",
     "executions",
     "release",
     "usage",
@@ -138,8 +140,8 @@ class Program:
         record of what it compiled would not hold it, or where it has a bug."""
         try:
             entry = self.compile(inputs)
-            if not _holds(entry, inputs):
-                raise InternalError(f"{self.name} was compiled for other inputs than those it was compiled for")
+            if not guards.hold(entry.guards, inputs):
+                raise InternalError(f"guards of {self.name} do not hold for the inputs that it was compiled for")
             return pack(entry)
         except tf.errors.OpError:
             raise
@@ -150,11 +152,11 @@ class Program:
             refusal.__cause__ = error
         if self.on_refusal is not None:
             self.on_refusal(refusal)
-        return pack(Entry(tuple(Guard(i.dtype, i.dims) for i in inputs), keep=refusal))
+        return pack(Entry(exact(inputs), keep=refusal))
 
     def _lookup(self, inputs: list[InputView]) -> Entry | None:
         for entry in self.entries:
-            if _holds(entry, inputs):
+            if guards.hold(entry.guards, inputs):
                 return entry
         return None
 
@@ -209,8 +211,12 @@ class Program:
         Library.get().collect()
 
 
-def _holds(entry: Entry, inputs: Sequence[InputView]) -> bool:
-    return all(g.holds(i.dtype, i.dims, b"" if g.value is None else i.bytes()) for g, i in zip(entry.guards, inputs))
+def exact(inputs: Sequence[InputView]) -> tuple[guards.Guard, ...]:
+    """Dtypes and shapes are those of `inputs`."""
+    found = [guards.Guard("dtype", number, view.dtype) for number, view in enumerate(inputs)]
+    return guards.ordered(
+        [*found, *(g for number, view in enumerate(inputs) for g in guards.of_shape(number, view.dims))]
+    )
 
 
 def ensure_registered() -> None:

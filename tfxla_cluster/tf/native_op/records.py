@@ -12,28 +12,19 @@ from typing import Any
 
 from ...errors import UnsupportedError
 from ...ir.dim import Dim, DimExpr
-from .builder import DIM_OPERATORS, ENTRY_WORDS, MAX_RANK, PROGRAM_WORDS, STACK_SLOTS, entry_word, program_word
+from ...ir.guard import Guard
+from .builder import (
+    DIM_OPERATORS,
+    ENTRY_WORDS,
+    GUARD_KINDS,
+    MAX_RANK,
+    PROGRAM_WORDS,
+    STACK_SLOTS,
+    entry_word,
+    program_word,
+)
 
-ANY = -1
 UNREAD = -1
-
-
-@dataclass(frozen=True, slots=True)
-class Guard:
-    """What an entry asks of one input: TF `dtype` number, `dims` (ANY: every size), `value` its bytes or None."""
-
-    dtype: int
-    dims: tuple[int, ...]
-    value: bytes | None = None
-
-    def holds(self, dtype: int, dims: tuple[int, ...], value: bytes) -> bool:
-        """As the machine code decides it."""
-        return (
-            dtype == self.dtype
-            and len(dims) == len(self.dims)
-            and all(want in (ANY, have) for want, have in zip(self.dims, dims))
-            and self.value in (None, value)
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +45,8 @@ class Output:
 class Entry:
     """One executable and when it applies.
 
-    guards: one per op input. record, execute: the runtime's record and its entry point
-    `int32 execute(record, inputs, outputs, sizes)`; record 0 says "not compilable for such inputs".
+    guards: about the op inputs, in the order they are checked. record, execute: the runtime's record and its
+    entry point `int32 execute(record, inputs, outputs, sizes)`; record 0 says "not compilable for such inputs".
     parameters: which op input is the executable's k-th parameter (UNREAD: one it never reads). outputs: one
     per op output. results: how many results the executable writes. sizes: (symbol, op input, axis) of each
     size the executable takes, or (symbol, UNREAD, bound) of one it produces. keep: what must stay
@@ -107,13 +98,6 @@ def publish(program: Words, entries: Sequence[Words]) -> None:
 
 def pack(entry: Entry) -> Words:
     """The entry's record; UnsupportedError where it would not hold the entry."""
-    values = [
-        None if g.value is None else ctypes.create_string_buffer(g.value, max(len(g.value), 1)) for g in entry.guards
-    ]
-    guards: list[int] = []
-    for guard, value in zip(entry.guards, values):
-        guards += (guard.dtype, len(guard.dims), *guard.dims)
-        guards += (ANY, 0) if value is None or guard.value is None else (len(guard.value), ctypes.addressof(value))
     symbols = {name: k for k, (name, _, _) in enumerate(entry.sizes)}
     outputs: list[int] = []
     for out in entry.outputs:
@@ -124,7 +108,7 @@ def pack(entry: Entry) -> Words:
             code = postfix(dim, symbols)
             outputs += (len(code), *(word for pair in code for word in pair))
     parts = {
-        "guards": Words(guards, values),
+        "guards": guard_rows(entry.guards),
         "parameters": Words(entry.parameters),
         "outputs": Words(outputs),
         "sizes": Words([word for _, source, axis in entry.sizes for word in (source, axis)]),
@@ -133,10 +117,40 @@ def pack(entry: Entry) -> Words:
     for name, part in parts.items():
         words[entry_word(name)] = part.address
     words[entry_word("record")], words[entry_word("execute")] = entry.record, entry.execute
+    words[entry_word("guard_count")] = len(entry.guards)
     words[entry_word("parameter_count")] = len(entry.parameters)
     words[entry_word("result_count")] = entry.results
     words[entry_word("size_count")] = len(entry.sizes)
     return words
+
+
+def guard_rows(guards: Sequence[Guard]) -> Words:
+    """A row of GUARD_WORDS for each guard. ValueError for one about a dim of an input whose rank is not known."""
+    rows: list[int] = []
+    values: list[Any] = []
+    ranked: set[int] = set()
+    for guard in guards:
+        number, axis = guard.place
+        if guard.kind == "rank":
+            ranked.add(number)
+        first, second = _operands(guard, values)
+        inputs = (number, first) if guard.kind == "same" else (number,)
+        if axis >= 0 and not ranked.issuperset(inputs):
+            raise ValueError(f"guard {guard} comes before the rank is known")
+        rows += (GUARD_KINDS.index(guard.kind), number, axis, first, second)
+    return Words(rows, values)
+
+
+def _operands(guard: Guard, values: list[Any]) -> tuple[int, int]:
+    """The last two words of a guard's row; what they point at goes to `values`."""
+    wanted = guard.wanted
+    if isinstance(wanted, bytes):
+        values.append(ctypes.create_string_buffer(wanted, max(len(wanted), 1)))
+        return len(wanted), ctypes.addressof(values[-1])
+    if isinstance(wanted, tuple):
+        return wanted
+    assert isinstance(wanted, int), guard
+    return wanted, 0
 
 
 def postfix(dim: Dim, symbols: dict[str, int]) -> list[tuple[int, int]]:

@@ -1,0 +1,310 @@
+"""Guards: named conditions that an executable holds for, one language from the passes to the machine-code check.
+
+    about an input      dtype, rank, value (its bytes)
+    about a size        equal to a number, in a range (both ends in it), divisible by a number, the same as another
+    about the process   flag, fact (a digest of the module, the target, a version): what a cache key is made of
+
+A size is (input, axis), or the name of a size until `placed` puts the former for it. A list of guards is checked
+in the order of KINDS: sizes are read once the rank is known, values once the sizes are.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Union, cast
+
+from .dim import DimExpr
+from .shape import Shape
+
+LARGEST = 2**63 - 1
+"""Above every size: the upper end of an open range."""
+Place = tuple[int, int]
+Size = Union[Place, str]
+
+
+class Input(Protocol):
+    """What guards look at: `dtype` as the caller numbers them, `dims`, and the bytes in C order."""
+
+    @property
+    def dtype(self) -> int: ...
+
+    @property
+    def dims(self) -> tuple[int, ...]: ...
+
+    def bytes(self) -> bytes: ...
+
+
+class Names(Protocol):
+    """How to speak of inputs: what one is called, its dtype and its value."""
+
+    def input(self, number: int) -> str: ...
+
+    def dtype(self, number: int) -> str: ...
+
+    def value(self, number: int, data: bytes) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """`kind` is one of KINDS; `subject`: an input's number, a size, or what is so of the process; `wanted`: a number,
+    (least, most), another size, bytes or a text."""
+
+    kind: str
+    subject: int | Size
+    wanted: int | Size | bytes
+
+    @property
+    def place(self) -> Place:
+        """(input, axis) of what it is about; axis -1 where it is about a whole input."""
+        if isinstance(self.subject, int):
+            return self.subject, -1
+        assert not isinstance(self.subject, str), f"size {self.subject} has no place yet"
+        return self.subject
+
+    def holds(self, inputs: Sequence[Input]) -> bool:
+        """As the machine code of the native op decides it. Guards about the process are not for inputs."""
+        found = _read(self.kind, self.place, inputs)
+        wanted = _read("equal", cast("Place", self.wanted), inputs) if self.kind == "same" else self.wanted
+        return found is not None and wanted is not None and KINDS[self.kind].holds(found, wanted)
+
+
+def _read(kind: str, place: Place, inputs: Sequence[Input]) -> Any:
+    """What a guard of this kind looks at; None for a dim that is not there."""
+    number, axis = place
+    view = inputs[number]
+    if axis >= 0:
+        return view.dims[axis] if axis < len(view.dims) else None
+    return {"dtype": lambda: view.dtype, "rank": lambda: len(view.dims), "value": view.bytes}[kind]()
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """`holds(found, wanted)`; `text(wanted)`: what is wanted, in words ('' where Names has them)."""
+
+    about: str
+    holds: Callable[[Any, Any], bool]
+    text: Callable[[Any], str] = str
+
+
+def _is(found: Any, wanted: Any) -> bool:
+    return bool(found == wanted)
+
+
+def _range_text(ends: Place) -> str:
+    return f"at least {ends[0]}" if ends[1] == LARGEST else f"{ends[0]} to {ends[1]}"
+
+
+KINDS: Mapping[str, Kind] = {
+    "dtype": Kind("input", _is),
+    "rank": Kind("input", _is),
+    "equal": Kind("size", _is),
+    "range": Kind("size", lambda n, ends: ends[0] <= n <= ends[1], _range_text),
+    "divisible": Kind("size", lambda n, divisor: n % divisor == 0, lambda divisor: f"a multiple of {divisor}"),
+    "same": Kind("size", _is),
+    "value": Kind("input", _is),
+    "flag": Kind("process", _is),
+    "fact": Kind("process", _is),
+}
+_ORDER = {kind: number for number, kind in enumerate(KINDS)}
+
+
+def facts(of: Mapping[str, object]) -> tuple[Guard, ...]:
+    """What is so of the process or the module, by name: of keys of caches."""
+    return tuple(Guard("fact", name, str(value)) for name, value in of.items())
+
+
+def fact_text(fact: Guard) -> str:
+    """A guard about the process in a word."""
+    return f"{fact.subject}={fact.wanted!s}"
+
+
+def in_range(size: Size, least: int, most: int) -> Guard:
+    """ValueError for an empty range."""
+    if least > most:
+        raise ValueError(f"no size is in {least} to {most}")
+    return Guard("range", size, (least, most))
+
+
+def divisible(size: Size, divisor: int) -> Guard:
+    """ValueError for a divisor that is not positive."""
+    if divisor < 1:
+        raise ValueError(f"nothing is a multiple of {divisor} sizes")
+    return Guard("divisible", size, divisor)
+
+
+def of_shape(number: int, shape: Sequence[int]) -> list[Guard]:
+    """Rank and dims of one input are these."""
+    return [Guard("rank", number, len(shape)), *(Guard("equal", (number, a), d) for a, d in enumerate(shape))]
+
+
+def of_shapes(shapes: Sequence[Shape]) -> tuple[Guard, ...]:
+    """What the shapes of a module's inputs say: ranks, static dims, ranges of sizes, and sizes that come twice.
+
+    A size is read where it comes first. A dim that is an expression over sizes is not checked.
+    """
+    found: list[Guard] = []
+    first: dict[str, Place] = {}
+    for number, shape in enumerate(shapes):
+        found.append(Guard("rank", number, len(shape.dims)))
+        for axis, dim in enumerate(shape.dims):
+            place = number, axis
+            if not isinstance(dim, DimExpr):
+                found.append(Guard("equal", place, dim))
+            elif dim.op == "sym" and first.setdefault(dim.name, place) != place:
+                found.append(Guard("same", place, first[dim.name]))
+            elif dim.op == "sym" and (dim.low > 0 or dim.high is not None):
+                found.append(in_range(place, dim.low, LARGEST if dim.high is None else dim.high))
+    return ordered(found)
+
+
+def ordered(guards: Iterable[Guard]) -> tuple[Guard, ...]:
+    """Each once, in the order of KINDS."""
+    return tuple(sorted(dict.fromkeys(guards), key=lambda guard: _ORDER[guard.kind]))
+
+
+def placed(guards: Iterable[Guard], sizes: Mapping[str, Place]) -> tuple[Guard, ...]:
+    """The guards with places for names of sizes; KeyError for a size that no input gives."""
+
+    def place(value: Any) -> Any:
+        return sizes[value] if isinstance(value, str) else value
+
+    return tuple(
+        replace(g, subject=place(g.subject), wanted=place(g.wanted)) if KINDS[g.kind].about == "size" else g
+        for g in guards
+    )
+
+
+def moved(guards: Iterable[Guard], inputs: Sequence[int]) -> tuple[Guard, ...]:
+    """The guards of inputs under other numbers: input k becomes `inputs[k]`; below 0 it is left out."""
+    result = []
+    for guard in guards:
+        number, axis = guard.place
+        subject = inputs[number] if axis < 0 else (inputs[number], axis)
+        wanted = guard.wanted
+        if guard.kind == "same":
+            other, other_axis = cast("Place", wanted)
+            wanted = inputs[other], other_axis
+            if inputs[other] < 0:
+                continue
+        if inputs[number] >= 0:
+            result.append(Guard(guard.kind, subject, wanted))
+    return tuple(result)
+
+
+def hold(guards: Iterable[Guard], inputs: Sequence[Input]) -> bool:
+    """All of them hold."""
+    return all(guard.holds(inputs) for guard in guards)
+
+
+def failed(guards: Iterable[Guard], inputs: Sequence[Input]) -> list[Guard]:
+    """Those that do not hold; of an input of another dtype or rank not its sizes, of another size not its value."""
+    result: list[Guard] = []
+    wrong: dict[int, str] = {}
+    for guard in ordered(guards):
+        number, about = guard.place[0], KINDS[guard.kind].about
+        skipped = number in wrong and not wrong[number] == about == "size"
+        if not skipped and not guard.holds(inputs):
+            result.append(guard)
+            wrong[number] = about
+    return result
+
+
+def explain(guard: Guard, inputs: Sequence[Input], names: Names) -> str:
+    """A guard that fails, in words: `argument 'x': dim 0 was 32, is 33`."""
+    number = guard.place[0]
+    found = _read(guard.kind, guard.place, inputs)
+    if guard.kind == "value":
+        found = names.value(number, found)
+    elif guard.kind == "dtype":
+        found = names.dtype(found)
+    return f"{_subject(guard, names)} {_was(guard)} {_wanted(guard, names)}, is {found}"
+
+
+def differences(old: Iterable[Guard], new: Iterable[Guard], names: Names | None = None) -> list[str]:
+    """Where two lists of guards differ, in words: those of `new` first, then those that only `old` has.
+
+    `names` where there are guards about inputs; of an input of another rank its sizes are left out.
+    """
+    before, after = ({(g.kind, g.subject): g for g in guards} for guards in (old, new))
+    changed = [key for key in dict.fromkeys((*after, *before)) if before.get(key) != after.get(key)]
+    ranks = {subject for kind, subject in changed if kind == "rank"}
+    result = []
+    for key in changed:
+        was, now = before.get(key), after.get(key)
+        shown = now or was
+        assert shown is not None
+        if KINDS[shown.kind].about != "size" or shown.place[0] not in ranks:
+            words = ["absent" if g is None else _wanted(g, names) for g in (was, now)]
+            result.append(f"{_subject(shown, names)} was {words[0]}, is {words[1]}")
+    return result
+
+
+def _subject(guard: Guard, names: Names | None) -> str:
+    if names is None or KINDS[guard.kind].about == "process":
+        return f"{guard.subject}:"
+    number, axis = guard.place
+    return f"{names.input(number)}: {f'dim {axis}' if axis >= 0 else guard.kind}"
+
+
+def _was(guard: Guard) -> str:
+    return "has to be" if guard.kind in ("range", "divisible", "same") else "was"
+
+
+def _wanted(guard: Guard, names: Names | None) -> str:
+    if names is not None and guard.kind == "dtype":
+        return names.dtype(cast("int", guard.wanted))
+    if names is not None and guard.kind == "value":
+        return names.value(guard.place[0], cast("bytes", guard.wanted))
+    if names is not None and guard.kind == "same":
+        other, axis = cast("Place", guard.wanted)
+        return f"dim {axis} of {names.input(other)}"
+    return KINDS[guard.kind].text(guard.wanted)
+
+
+def by_input(guards: Sequence[Guard], names: Names) -> list[str]:
+    """A line an input: `argument 'x': float32[32, 1 to 100] = value`; `*` for a dim of any size."""
+    ranks = {g.place[0]: cast("int", g.wanted) for g in guards if g.kind == "rank"}
+    lines = []
+    for number, rank in sorted(ranks.items()):
+        own = [g for g in guards if g.place[0] == number]
+        dtype = "".join(_wanted(g, names) for g in own if g.kind == "dtype")
+        dims = [" and ".join(_wanted(g, names) for g in own if g.place[1] == axis) or "*" for axis in range(rank)]
+        value = "".join(f" = {_wanted(g, names)}" for g in own if g.kind == "value")
+        lines.append(f"{names.input(number)}: {dtype}[{','.join(dims)}]{value}")
+    return lines
+
+
+def to_data(guards: Iterable[Guard]) -> list[list[Any]]:
+    """JSON values: [kind, subject, wanted] each; bytes in base64."""
+
+    def value(part: Any) -> Any:
+        return base64.b64encode(part).decode() if isinstance(part, bytes) else part
+
+    return [[g.kind, _listed(g.subject), _listed(value(g.wanted))] for g in guards]
+
+
+def _listed(part: Any) -> Any:
+    return list(part) if isinstance(part, tuple) else part
+
+
+def from_data(data: Iterable[Any]) -> tuple[Guard, ...]:
+    """As `to_data` wrote them; ValueError or TypeError for anything else."""
+    return tuple(_guard(*row) for row in data)
+
+
+def _guard(kind: Any, subject: Any, wanted: Any) -> Guard:
+    if kind not in KINDS:
+        raise ValueError(f"unknown kind of guard {kind!r}")
+    if kind == "value":
+        wanted = base64.b64decode(wanted, validate=True)
+    subject, wanted = (_pair(part) if isinstance(part, list) else part for part in (subject, wanted))
+    if not isinstance(subject, (int, str, tuple)) or not isinstance(wanted, (int, str, tuple, bytes)):
+        raise TypeError(f"not a guard: {kind!r}, {subject!r}, {wanted!r}")
+    return Guard(kind, subject, wanted)
+
+
+def _pair(part: list[Any]) -> tuple[int, int]:
+    first, second = part
+    return int(first), int(second)
