@@ -237,7 +237,7 @@ def _add_call(
     checks: Checks | None,
 ) -> None:
     """The ready and call nodes, and the two branch functions. Data inputs still name the original producers."""
-    data = [f"{graph.nodes[s].name}:{port}" if port else graph.nodes[s].name for s, port in edges.inputs]
+    data = [_value(result, graph, cluster, s, port) for s, port in edges.inputs]
     if checks is not None:
         data = [checks.input(result, cluster.name, k, value, function.input_types[k]) for k, value in enumerate(data)]
     control = [f"^{name}" for name in edges.control]
@@ -255,6 +255,24 @@ def _add_call(
     result.node.add().CopyFrom(ready)
     result.library.function.add().CopyFrom(native)
     result.library.function.add().CopyFrom(function.fdef)
+
+
+def _value(result: graph_pb2.GraphDef, graph: Graph, cluster: Cluster, source: int, port: int) -> str:
+    """The name of a cluster's input. One that a Switch sends down another side than the first goes through a node.
+
+    Grappler's control-flow sink turns the If into regions and back; an op of a branch that only waits for an argument
+    then makes the first output of the argument's node an input too, of a Switch the dead one, and the call never runs.
+    """
+    node = graph.nodes[source]
+    if not port or node.op not in graphs.SWITCHES:
+        return f"{node.name}:{port}" if port else node.name
+    gate = result.node.add(
+        name=f"{cluster.name}/{node.name}_{port}", op=graphs.KEPT_IDENTITY, input=[f"{node.name}:{port}"]
+    )
+    gate.attr["dtype"].type = graph.output_types(source)[port]
+    gate.attr["shape"].shape.unknown_rank = True
+    gate.attr[CLUSTERED_ATTR].b = True
+    return gate.name
 
 
 def _native_branch(function: ClusterFunction, program: Program) -> function_pb2.FunctionDef:

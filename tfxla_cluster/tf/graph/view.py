@@ -19,6 +19,8 @@ MERGES = frozenset({"Merge", "RefMerge", "_XlaMerge"})
 ENTERS = frozenset({"Enter", "RefEnter"})
 EXITS = frozenset({"Exit", "RefExit"})
 NEXT_ITERATIONS = frozenset({"NextIteration", "RefNextIteration"})
+KEPT_IDENTITY = "PlaceholderWithDefault"
+"""An Identity that grappler does not take away."""
 CONTROL_FLOW = SWITCHES | MERGES | ENTERS | EXITS | NEXT_ITERATIONS | {"LoopCond"}
 """Ops of TensorFlow's lowered (v1) control flow: they route dead tensors and frames, nothing can move past them."""
 

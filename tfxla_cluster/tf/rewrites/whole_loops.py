@@ -14,7 +14,7 @@ from typing import Any
 from tensorflow.core.framework import graph_pb2, types_pb2
 from tensorflow.python.ops import control_flow_util_v2
 
-from ..graph.view import NodeDef, attr, split_input, type_list
+from ..graph.view import KEPT_IDENTITY, NodeDef, attr, split_input, type_list
 
 CONTROL_OPS = frozenset({"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"})
 LOWER_ATTR = "_lower_using_switch_merge"
@@ -74,9 +74,8 @@ def _wait_for_inputs(graph_def: graph_pb2.GraphDef, node: NodeDef, producers: Ma
     )
     if not late:
         return
-    # An Identity that grappler does not take away.
     gate = graph_def.node.add(
-        name=f"{node.name}/tfxla_inputs", op="PlaceholderWithDefault", device=node.device, input=[node.input[0], *late]
+        name=f"{node.name}/tfxla_inputs", op=KEPT_IDENTITY, device=node.device, input=[node.input[0], *late]
     )
     gate.attr["dtype"].type = attr(node, "Tcond", types_pb2.DT_INT32)
     gate.attr["shape"].shape.unknown_rank = True
