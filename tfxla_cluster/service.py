@@ -13,8 +13,8 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from . import __version__, compiler, counters, flag_options, flags, trace
-from .backends import cpu
-from .backends.cpu import Cpu
+from .backends import registry
+from .backends.backend import Backend
 from .codegen.kernel.code import Code
 from .dump import module_files
 from .dump.sink import Sink
@@ -63,7 +63,7 @@ class Service:
 
     def compile_hlo(self, data: bytes, request: CompileRequest) -> Loaded:
         """The executable of HloModuleProto bytes; UnsupportedError for what has no kernel yet."""
-        backend, options = cpu.this_machine(), flag_options.compile_options()
+        backend, options = registry.for_device(request.device), flag_options.compile_options()
         module = proto.read(data)
         key = cache_key(module, backend, options)
         found = self.memory.get(key)
@@ -80,7 +80,12 @@ class Service:
         return self.memory.put(key, loaded)
 
     def _compile(
-        self, module: Module, key: cache.Key, request: CompileRequest, backend: Cpu, options: CompileOptions
+        self,
+        module: Module,
+        key: cache.Key,
+        request: CompileRequest,
+        backend: Backend[Executable],
+        options: CompileOptions,
     ) -> Loaded:
         dump = Sink(flag_options.dump_options()).module(request.name)
         module_files.sources(dump, module, request.lines)
@@ -119,7 +124,7 @@ class Service:
         return "; ".join(guard.differences(closest, wanted, request.names)) or "the function changed"
 
     def _from_disk(
-        self, key: cache.Key, request: CompileRequest, backend: Cpu, options: CompileOptions
+        self, key: cache.Key, request: CompileRequest, backend: Backend[Executable], options: CompileOptions
     ) -> Loaded | None:
         store = opened(options.store)
         if store is None:
@@ -176,7 +181,7 @@ def _count(loaded: Loaded) -> None:
     counters.add("native_kernels", loaded.count.native)
 
 
-def cache_key(module: Module, backend: Cpu, options: CompileOptions) -> cache.Key:
+def cache_key(module: Module, backend: Backend[Executable], options: CompileOptions) -> cache.Key:
     """Named guards: all that can change the machine code of a module.
 
     The module as we write it: the bridge's bytes differ from process to process in the order of things.

@@ -10,7 +10,7 @@ class Target:
     """`backend` 'cpu' or 'gpu'; `arch` an LLVM CPU name ('znver3') or 'sm_90'; `features` LLVM's string.
 
     `vector_bits`: width of the widest vector register used; `cores`: threads a launch may use;
-    `l2_bytes`, `l3_bytes`: cache sizes that tile choices read.
+    `l2_bytes`: of the cache that the blocks of a contraction stay in.
     """
 
     backend: str
@@ -19,7 +19,6 @@ class Target:
     vector_bits: int = 256
     cores: int = 2
     l2_bytes: int = 512 * 1024
-    l3_bytes: int = 32 * 1024 * 1024
 
     @property
     def dump_name(self) -> str:

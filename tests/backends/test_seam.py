@@ -16,15 +16,18 @@ from tests.hlo_cases import CASES
 from tests.hlo_linear import linear
 from tfxla_cluster import compiler
 from tfxla_cluster.backends import cpu, interpreter, registry
+from tfxla_cluster.codegen.kernel import contraction
 from tfxla_cluster.errors import UnsupportedError, UsageError
 from tfxla_cluster.fusion.planner import fuse
 from tfxla_cluster.ir import text
+from tfxla_cluster.ir.dtype import F32
 from tfxla_cluster.ir.evaluator import evaluate
 from tfxla_cluster.ir.node import Instr, Module
 from tfxla_cluster.options import CompileOptions
 from tfxla_cluster.runtime import plan_json, random_state
 from tfxla_cluster.runtime.plan import BranchStep, KernelStep, LoopStep, Step, TfOpStep, count_kernels, walk
 from tfxla_cluster.runtime.stepwise import Stepwise
+from tfxla_cluster.tf import devices
 
 SAMPLE = [c for c in [*CASES, *linear()][::4] if "fft" not in c.text and " rng(" not in c.text]
 
@@ -65,6 +68,11 @@ ENTRY e { x = f32[7,5] parameter(0)
 """
 
 
+PRODUCT = """HloModule product
+ENTRY e { x = f32[301,301] parameter(0)
+  y = f32[301,301] parameter(1)
+  ROOT d = f32[301,301] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0} }
+"""
 DRAWS = """HloModule draws
 ENTRY e { low = s32[] constant(-1000)
   high = s32[] constant(1000)
@@ -140,6 +148,27 @@ def test_steps_that_cannot_run_are_refused_at_loading() -> None:
 def test_no_backend_of_that_name() -> None:
     with pytest.raises(UsageError, match="'tpu'"):
         registry.named("tpu")
+
+
+def test_device_types_have_the_backends_that_the_graph_pass_counts_on() -> None:
+    assert {kind: make().name for kind, make in registry.FOR_DEVICES.items()} == devices.BACKENDS
+    with pytest.raises(UnsupportedError, match="type GPU"):
+        registry.for_device("GPU")
+
+
+def test_blocks_of_a_product_fit_the_cache_and_change_no_sum() -> None:
+    """The blocks follow the size of L2; results are the same to the last bit."""
+    here = cpu.this_machine().target
+    sizes = [contraction.blocks(F32, replace(here, l2_bytes=size)) for size in (1 << 14, 1 << 18, 1 << 19, 1 << 24)]
+    assert [found.rows for found in sizes] == [24, 96, 144, 144]
+    assert len({found.depth for found in sizes}) == 1
+    module = text.parse(PRODUCT)
+    args = [np.random.default_rng(n).normal(size=(301, 301)).astype(np.float32) for n in range(2)]
+    small, large = (
+        compiler.compile_module(module, cpu.Cpu(replace(here, l2_bytes=size))).executable.run(args)[0]
+        for size in (1 << 14, 1 << 24)
+    )
+    np.testing.assert_array_equal(small, large)
 
 
 # --- constructs that fall out before fusion groups them ---

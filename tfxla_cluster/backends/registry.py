@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ..errors import UsageError
+from ..errors import UnsupportedError, UsageError
+from ..runtime.executable import Executable
 from . import cpu, gpu, interpreter
 from .backend import Backend, Launcher
 
@@ -13,6 +14,8 @@ BACKENDS: Mapping[str, Callable[[], Backend[Launcher]]] = {
     "gpu": gpu.described,
     "interpreter": interpreter.this_machine,
 }
+# TensorFlow's device type -> the backend whose executables the native op runs there.
+FOR_DEVICES: Mapping[str, Callable[[], Backend[Executable]]] = {"CPU": cpu.this_machine}
 
 
 def named(name: str) -> Backend[Launcher]:
@@ -20,3 +23,10 @@ def named(name: str) -> Backend[Launcher]:
     if name not in BACKENDS:
         raise UsageError(f"no backend is called '{name}'", f"Known: {', '.join(BACKENDS)}")
     return BACKENDS[name]()
+
+
+def for_device(device_type: str) -> Backend[Executable]:
+    """The backend of a TensorFlow device type; UnsupportedError where there is none."""
+    if device_type not in FOR_DEVICES:
+        raise UnsupportedError(f"no backend compiles for devices of type {device_type}")
+    return FOR_DEVICES[device_type]()

@@ -12,22 +12,15 @@ from ..target import Target
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
-_DEFAULT_L2, _DEFAULT_L3 = 512 << 10, 32 << 20
+_DEFAULT_L2 = 512 << 10
 
 
 @functools.cache
 def target() -> Target:
     """The CPU this process runs on; `cores` are those that the process may use."""
     features = llvm.get_host_cpu_features()
-    caches = _cache_sizes()
     return Target(
-        "cpu",
-        llvm.get_host_cpu_name(),
-        features.flatten(),
-        _vector_bits(features),
-        usable_cores(),
-        caches.get(2, _DEFAULT_L2),
-        caches.get(3, _DEFAULT_L3),
+        "cpu", llvm.get_host_cpu_name(), features.flatten(), _vector_bits(features), usable_cores(), _l2_bytes()
     )
 
 
@@ -47,14 +40,13 @@ def _vector_bits(features: dict[str, bool]) -> int:
     return 256 if features.get("avx") else 128
 
 
-def _cache_sizes() -> dict[int, int]:
-    """Cache level -> bytes of the data or unified cache, as far as the system says."""
-    sizes: dict[int, int] = {}
+def _l2_bytes() -> int:
+    """Of a core's second-level cache, as far as the system says."""
     for index in sorted(_CACHES.glob("index*")):
         try:
-            kind, level, size = ((index / n).read_text().strip() for n in ("type", "level", "size"))
-            if kind != "Instruction":
-                sizes[int(level)] = int(size.removesuffix("K")) << 10
+            level, size = ((index / name).read_text().strip() for name in ("level", "size"))
+            if int(level) == 2:
+                return int(size.removesuffix("K")) << 10
         except (OSError, ValueError):
             continue  # an entry this kernel fills differently
-    return sizes
+    return _DEFAULT_L2

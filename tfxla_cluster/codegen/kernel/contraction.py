@@ -103,6 +103,8 @@ def tile(dtype: DType, target: Target) -> Tile:
 
 
 PANEL_DEPTH = 256  # the most depth of one product that reads its right operand in place
+_L2_SHARE = 7 / 8  # the rest is for the operands that pass by
+_MOST_ROWS, _ROW_UNIT = 144, 24  # more rows gain nothing; multiples of every height of a register tile
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +117,12 @@ class Blocks:
 
 
 def blocks(dtype: DType, target: Target) -> Blocks:
-    """Blocks whose packed left operand, result and a panel of the right one stay in L2 and L1."""
-    return Blocks(rows=144, cols=1024 // dtype.itemsize, depth=PANEL_DEPTH)
+    """Blocks whose packed left operand and result stay in L2, and a panel of the right one in L1. Depth, and with it
+    the order of sums, depends on no cache."""
+    cols = 1024 // dtype.itemsize
+    fitting = int(_L2_SHARE * target.l2_bytes) // (dtype.itemsize * (PANEL_DEPTH + cols))
+    rows = min(_MOST_ROWS, max(fitting // _ROW_UNIT, 1) * _ROW_UNIT)
+    return Blocks(rows, cols, PANEL_DEPTH)
 
 
 def even_block(extent: Dim, most: int, unit: int) -> Dim:

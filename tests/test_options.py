@@ -1,0 +1,62 @@
+"""Options: what can change a compilation is in its key, and the flags reach it."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+
+from tfxla_cluster import flag_options, flags
+from tfxla_cluster.options import DEFAULT, CompileOptions, StoreOptions
+
+# Field -> another value than the default; None: it changes no code.
+OTHER = {
+    "passes": False,
+    "passes_off": frozenset(["cse", "dce"]),
+    "fusion": False,
+    "threads": 3,
+    "compile_threads": 7,
+    "step_times": True,
+    "store": StoreOptions("somewhere"),
+}
+NO_CODE = {"compile_threads", "store"}
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(CompileOptions)])
+def test_the_key_holds_what_changes_a_compilation(name: str) -> None:
+    changed = replace(DEFAULT, **{name: OTHER[name]})
+    assert changed != DEFAULT
+    assert (changed.key() == DEFAULT.key()) == (name in NO_CODE)
+
+
+def test_the_key_is_the_same_text_in_every_process() -> None:
+    """Sets are in no order that hashes of strings could change."""
+    names = [f"pass-{n}" for n in range(50)]
+    one, other = (replace(DEFAULT, passes_off=frozenset(found)) for found in (names, reversed(names)))
+    assert str(one.key()) == str(other.key())
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "changes"),
+    [
+        ("xla_disable_all_hlo_passes", True, {"passes": False}),
+        ("xla_disable_hlo_passes", "cse,,dce", {"passes_off": frozenset(["cse", "dce"])}),
+        ("tf_xla_disable_constant_folding", True, {"passes_off": frozenset(["constant-folding"])}),
+        ("tfxla_threads", 3, {"threads": 3}),
+        ("tfxla_compile_threads", 7, {"compile_threads": 7}),
+        ("tfxla_timings", True, {"step_times": True}),
+        ("tf_xla_persistent_cache_directory", "d", {"store": StoreOptions("d", "xla_compile_cache")}),
+    ],
+)
+def test_flags_become_options(flag: str, value: Any, changes: dict[str, Any]) -> None:
+    assert flag_options.compile_options() == DEFAULT
+    with flags.patch(**{flag: value}):
+        assert flag_options.compile_options() == replace(DEFAULT, **changes)
+
+
+def test_a_store_for_other_devices_is_none() -> None:
+    with flags.patch(tf_xla_persistent_cache_directory="d", tf_xla_persistent_cache_device_types="GPU"):
+        assert flag_options.compile_options().store is None
+    with flags.patch(tf_xla_persistent_cache_directory="d", tf_xla_persistent_cache_device_types="GPU,CPU"):
+        assert flag_options.compile_options().store is not None
