@@ -55,7 +55,9 @@ class Service:
     def __init__(self) -> None:
         self.lock = ForkSafeLock()
         self.memory: cache.Cache[Loaded] = cache.Cache(
-            lambda: int(flags.get("tfxla_cache_capacity")), lambda key, loaded: on_evict(loaded), usage
+            lambda: int(flags.get("tfxla_cache_capacity")),
+            lambda key, loaded: on_evict(loaded),
+            lambda: usage(),  # noqa: PLW0108 - looked up at each call: api sets it, perhaps later
         )
         self.compile_seconds = 0.0
         # Function or cluster -> guards of its compilations; those of the functions compiled last.
