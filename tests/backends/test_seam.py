@@ -27,7 +27,6 @@ from tfxla_cluster.options import CompileOptions
 from tfxla_cluster.runtime import plan_json, random_state
 from tfxla_cluster.runtime.plan import BranchStep, KernelStep, LoopStep, Step, TfOpStep, count_kernels, walk
 from tfxla_cluster.runtime.stepwise import Stepwise
-from tfxla_cluster.tf import devices
 
 SAMPLE = [c for c in [*CASES, *linear()][::4] if "fft" not in c.text and " rng(" not in c.text]
 
@@ -150,8 +149,7 @@ def test_no_backend_of_that_name() -> None:
         registry.named("tpu")
 
 
-def test_device_types_have_the_backends_that_the_graph_pass_counts_on() -> None:
-    assert {kind: make().name for kind, make in registry.FOR_DEVICES.items()} == devices.BACKENDS
+def test_a_device_type_without_a_backend_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="type GPU"):
         registry.for_device("GPU")
 

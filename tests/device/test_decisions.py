@@ -10,6 +10,7 @@ from tensorflow.core.framework import function_pb2, graph_pb2
 
 from tests.tf.calls import CallProgram
 from tests.tf.test_clustering import drawn
+from tfxla_cluster.backends import registry
 from tfxla_cluster.tf import devices
 from tfxla_cluster.tf.clustering.encapsulate import encapsulate
 from tfxla_cluster.tf.clustering.mark_for_compilation import CLUSTERED_ATTR, Options, find_clusters
@@ -68,6 +69,10 @@ def test_names_with_a_gpu(with_gpu: devices.Machine, name: str, rule: str) -> No
 def test_where_all_devices_have_a_backend_names_do_not_count(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(devices, "machine", lambda: devices.Machine((), ("localhost", 0)))
     assert devices.decide(name)
+
+
+def test_each_type_has_the_backend_that_is_named_for_it() -> None:
+    assert {kind: make().name for kind, make in registry.FOR_DEVICES.items()} == devices.BACKENDS
 
 
 def test_own_task_of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
