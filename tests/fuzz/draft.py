@@ -72,20 +72,11 @@ class Draft:
         return self.parameter(dtype.name, dims)
 
     def number(self, dtype: DType, low: int = -3, high: int = 3) -> Instr:
-        return self.b.constant(self._array(dtype.name, (), low, high), dtype)
+        return self.b.constant(drawn_array(self.rng, dtype.name, (), low, high), dtype)
 
     def parameter(self, name: str, dims: Sequence[int], low: int = -4, high: int = 4, hostile: bool = True) -> Instr:
-        self.args.append(self._array(name, dims, low, high, hostile))
+        self.args.append(drawn_array(self.rng, name, dims, low, high, hostile))
         return self.keep(self.b.parameter(array(DTYPES[name], tuple(dims))))
-
-    def _array(self, name: str, dims: Sequence[int], low: int, high: int, hostile: bool = True) -> np.ndarray:
-        dtype, seed = DTYPES[name], np.random.RandomState(self.rng.randrange(1 << 30))
-        low = max(low, 0) if dtype.kind in ("uint", "pred") else low
-        values = seed.randint(low, high + 1, tuple(dims)).astype(np.float64)
-        if dtype.is_float and self.rng.random() < 0.5 and hostile:
-            values = np.where(seed.rand(*dims) < 0.1, seed.choice(HOSTILE, tuple(dims)), values)
-        with np.errstate(all="ignore"):
-            return np.asarray(values).astype(dtype.numpy)
 
     def limit(self, x: Instr) -> Instr:
         """Back to small numbers."""
@@ -94,3 +85,16 @@ class Draft:
             return x
         low, high = (self.b.constant(np.array(v).astype(dtype.numpy), dtype) for v in (-8, 8))
         return self.b.clamp(low, x, high)
+
+
+def drawn_array(
+    rng: random.Random, name: str, dims: Sequence[int], low: int, high: int, hostile: bool = True
+) -> np.ndarray:
+    """Integers from `low` to `high` as the dtype called `name`; some arrays of floats with NaN, infinities, -0.0."""
+    dtype, seed = DTYPES[name], np.random.RandomState(rng.randrange(1 << 30))
+    low = max(low, 0) if dtype.kind in ("uint", "pred") else low
+    values = seed.randint(low, high + 1, tuple(dims)).astype(np.float64)
+    if dtype.is_float and rng.random() < 0.5 and hostile:
+        values = np.where(seed.rand(*dims) < 0.1, seed.choice(HOSTILE, tuple(dims)), values)
+    with np.errstate(all="ignore"):
+        return np.asarray(values).astype(dtype.numpy)

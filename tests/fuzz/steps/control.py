@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.fuzz.draft import Draft
+from tests.fuzz.draft import Draft, drawn_array
 from tfxla_cluster.ir.builder import Builder
 from tfxla_cluster.ir.dtype import DTYPES
 from tfxla_cluster.ir.node import Instr
@@ -45,7 +45,7 @@ def _inner(d: Draft, name: str, state: Sequence[Instr], steps: int) -> tuple[Dra
 
 class _Body(Draft):
     def parameter(self, name: str, dims: Sequence[int], low: int = -4, high: int = 4, hostile: bool = True) -> Instr:
-        return self.keep(self.b.constant(self._array(name, dims, low, high, hostile), DTYPES[name]))
+        return self.keep(self.b.constant(drawn_array(self.rng, name, dims, low, high, hostile), DTYPES[name]))
 
 
 def _like_state(inner: Draft, old: Instr) -> Instr:

@@ -1,0 +1,72 @@
+"""Fuzz modules with sizes: the verifier passes them exactly when it passes their instances; code made once is right
+at all sizes.
+
+`TFXLA_FUZZ=COUNT[:FIRST]` runs that many programs, from number FIRST.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.fuzz import symbolic
+from tests.fuzz.test_fuzz import NUMBERS, check
+from tfxla_cluster import compiler
+from tfxla_cluster.dump import sink
+from tfxla_cluster.errors import VerifierError
+from tfxla_cluster.ir import text
+from tfxla_cluster.ir.evaluator import evaluate
+from tfxla_cluster.ir.node import Module
+from tfxla_cluster.ir.size_values import instantiate
+from tfxla_cluster.ir.verifier import verify
+from tfxla_cluster.runtime import host
+
+
+def environments(drawn: symbolic.Drawn, seed: int, most: int = 1000) -> list[dict[str, int]]:
+    """Five: the sizes that were drawn, none, one, a few, and many (up to `most`)."""
+    rng = random.Random(seed)
+    found = [dict(drawn.sizes), dict.fromkeys(drawn.sizes, 0), dict.fromkeys(drawn.sizes, 1)]
+    few, many = ({name: rng.randint(low, high) for name in drawn.sizes} for low, high in ((2, 5), (most // 2, most)))
+    return [*found, few, many]
+
+
+def broken(module: Module) -> str:
+    """The rule that the verifier says is broken; '' where none is."""
+    try:
+        verify(module)
+    except VerifierError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("first", range(0, 400, 50))
+def test_verifier(first: int) -> None:
+    right = wrong = 0
+    for number in range(first, first + 50):
+        drawn = symbolic.draw(number, 4)
+        if drawn is None:
+            continue
+        found = broken(drawn.module)
+        instances = [broken(instantiate(drawn.module, env)) for env in environments(drawn, number)]
+        assert bool(found) == any(instances), (
+            f"{number}: {found or 'right'}, but {instances}\n{text.render(drawn.module)}"
+        )
+        right, wrong = right + (not found), wrong + bool(found)
+    assert right > 10 < wrong
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_compiled_once(number: int) -> None:
+    drawn = symbolic.draw(number)
+    if drawn is None or broken(drawn.module):
+        pytest.skip("wrong at some size")
+    try:
+        executable = compiler.compile_module(drawn.module, host.target(), sink.current().module("fuzz")).executable
+        for env in environments(drawn, number, most=37):
+            instance = instantiate(drawn.module, env)
+            args = symbolic.arguments(random.Random(number), instance, drawn.program)
+            check(executable.run(args), evaluate(instance, args), drawn.program, f"at {env}")
+    except Exception:
+        print(text.render(drawn.module))
+        raise
