@@ -36,7 +36,7 @@ class Drawn:
 
 
 def draw(seed: int, length: int = 0) -> Drawn | None:
-    """Two sizes at most; None where the program of that number has no dimension for one."""
+    """Two sizes at most; None where the program of that number has no dimensions for them."""
     made, rng = program(seed, length), random.Random(seed)
     numbers = sorted({d for p in made.module.entry.params for d in p.shape.dims if d > 1})
     if not numbers:
@@ -44,6 +44,8 @@ def draw(seed: int, length: int = 0) -> Drawn | None:
     chosen = rng.sample(numbers, min(len(numbers), rng.randint(1, 2)))
     sizes = {number: dims.sym(name, number) for name, number in zip("nm", chosen)}
     entry = _Rewriter(rng, sizes).entry(made.module.entry)
+    if not set(sizes.values()) <= {d for p in entry.params for d in p.shape.dims}:
+        return None  # a size that no argument tells
     return Drawn(made, made.module.replace(entry=entry), {size.name: number for number, size in sizes.items()})
 
 
@@ -59,6 +61,8 @@ class _Rewriter:
         """A size for a number, a multiple of one, or the number."""
         if self.rng.random() > LIKELY:
             return number
+        if number in self.sizes:
+            return self.sizes[number]
         for sample, size in self.sizes.items():
             if number and number % sample == 0:
                 return size * (number // sample)

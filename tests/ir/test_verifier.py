@@ -10,9 +10,11 @@ import pytest
 from tfxla_cluster.errors import VerifierError
 from tfxla_cluster.ir import text, verifier
 from tfxla_cluster.ir.builder import Builder, scalar_computation
+from tfxla_cluster.ir.dim import Dim, sym
+from tfxla_cluster.ir.dtype import F32
 from tfxla_cluster.ir.node import Alias, Computation, Instr, Module
 from tfxla_cluster.ir.rules import RULES
-from tfxla_cluster.ir.shape import TOKEN, tuple_of
+from tfxla_cluster.ir.shape import TOKEN, array, tuple_of
 
 ADD = scalar_computation("add", "f32", "sum")
 
@@ -55,6 +57,14 @@ def _less_than_nothing() -> Module:
     return b.module(b.pad(b.parameter("f32[2]"), b.constant(0.0), [(-3, 0, 0)]))
 
 
+def _sized(*dims: Dim) -> Callable[[], Module]:
+    def make() -> Module:
+        b = Builder("e")
+        return b.module(*[b.negate(b.parameter(array(F32, (dim,)))) for dim in dims])
+
+    return make
+
+
 STATE = "x = (s32[], f32[2]) parameter(0)\n"
 ONE = "f {\n a = f32[] parameter(0)\n ROOT r = f32[] negate(a)\n}\n"
 PAIR = "g {\n a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] add(a, b)\n}\n"
@@ -68,6 +78,8 @@ BROKEN: dict[str, Callable[[], Module]] = {
     "S7": _edited(lambda b, x, n: (lambda y: ([x, y], y))(n.replace(opcode="conjure"))),
     "S8": _edited(lambda b, x, n: (lambda y: ([x, y], y))(n.replace(operands=(x, x)))),
     "S9": _bad_alias,
+    "S10": _sized(sym("n", 2), sym("n", 2, low=1)),
+    "S11": _sized(sym("n", 2) * 2, sym("n", 2) * 2),
     "A1": _edited(lambda b, x, n: (lambda y: ([x, y], y))(n.replace(attrs={"direction": "LT"}))),
     "A2": _edited(lambda b, x, n: (lambda y: ([x, y], y))(n.replace(opcode="transpose"))),
     "A3": _module("x = f32[2] parameter(0)\n ROOT r = f32[3] negate(x)"),

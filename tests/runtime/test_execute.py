@@ -15,7 +15,7 @@ from tfxla_cluster.errors import InternalError, TfxlaError, UsageError
 from tfxla_cluster.ir import dim as dims
 from tfxla_cluster.ir.dtype import F32, S32, S64, from_numpy
 from tfxla_cluster.ir.shape import array
-from tfxla_cluster.runtime import native
+from tfxla_cluster.runtime import native, plan_json
 from tfxla_cluster.runtime.executable import Executable, trim_memory
 from tfxla_cluster.runtime.plan import BranchStep, CopyStep, KernelStep, LaunchPlan, LoopStep, Ref, SizeSource, SizeStep
 
@@ -93,6 +93,17 @@ def test_symbolic_sizes(code: HandCode) -> None:
         np.testing.assert_array_equal(executable.run([a, b])[0], (a + b) * b)
     with pytest.raises(UsageError, match="input 1"):
         executable.run([random(3), random(4)])
+
+
+def test_a_size_out_of_its_range_is_refused(code: HandCode) -> None:
+    n = dims.sym("n", 100, 2, 64)
+    steps = (kernel("twice", [Ref("input", 0)], [Ref("output", 0)], n, 1),)
+    plan = LaunchPlan("r", (vector(n),), (vector(n),), (SizeSource("n", 0, 0),), steps, (), 0)
+    for executable in (Executable(plan, code), Executable(plan_json.loads(plan_json.dumps(plan)), code)):
+        assert executable.run([random(64)])[0].shape == (64,)
+        for size in (1, 65):
+            with pytest.raises(UsageError, match=f"the size n is {size}, but must be at least 2 and at most 64"):
+                executable.run([random(size)])
 
 
 @pytest.mark.parametrize(

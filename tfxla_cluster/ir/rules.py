@@ -22,6 +22,8 @@ RULES: dict[str, str] = {
     "S7": "the opcode is in the table",
     "S8": "the number of operands fits the opcode",
     "S9": "an alias names an output and a parameter that exist and agree in shape",
+    "S10": "a size has one sample, and one bound or range, in the whole module",
+    "S11": "a size of an input is a dimension, by itself, of a parameter of the entry",
     "A1": "an instruction has only attributes of its opcode",
     "A2": "an instruction has all required attributes of its opcode",
     "A3": "the result's shape is what the operands and attributes imply",

@@ -15,6 +15,9 @@ from .node import Computation, Instr, Module
 from .rewrite import relinked
 from .shape import Shape
 
+# The attributes that may hold sizes.
+SIZED = ("slice", "padding", "dynamic_slice_sizes", "slice_sizes", "fft_length")
+
 
 def replaced(value: Any, size: Callable[[DimExpr], Dim]) -> Any:
     """A Shape, a Dim or (nested) tuples of Dims with `size` of every expression; itself where none is in it."""
@@ -23,7 +26,9 @@ def replaced(value: Any, size: Callable[[DimExpr], Dim]) -> Any:
     if isinstance(value, Shape):
         if value.is_static:
             return value
-        return replace(value, dims=replaced(value.dims, size), elements=replaced(value.elements, size))
+        dims, elements = replaced(value.dims, size), replaced(value.elements, size)
+        same = dims is value.dims and elements is value.elements
+        return value if same else replace(value, dims=dims, elements=elements)
     if type(value) is not tuple:
         return value
     new = tuple(replaced(part, size) for part in value)
@@ -48,15 +53,21 @@ def sampled(value: Any) -> Any:
     return replaced(value, dims_.sample)
 
 
+def sizes_of(instr: Instr) -> Iterator[DimExpr]:
+    """The named sizes in an instruction's shape and attributes, as often as they come."""
+    held = [instr.shape, *(instr.attrs[name] for name in SIZED if name in instr.attrs)]
+    for value in held:
+        for expression in expressions(value):
+            yield from (size for size in dims_.leaves(expression) if not dims_.is_bounded_only(size))
+
+
 def named_sizes(module: Module) -> dict[str, DimExpr]:
     """The named sizes of a module in the order in which they come."""
     found: dict[str, DimExpr] = {}
     for comp in module.computations():
         for instr in comp.instrs:
-            for expression in expressions((instr.shape, *instr.attrs.values())):
-                for size in dims_.leaves(expression):
-                    if not dims_.is_bounded_only(size):
-                        found.setdefault(size.name, size)
+            for size in sizes_of(instr):
+                found.setdefault(size.name, size)
     return found
 
 
@@ -90,7 +101,7 @@ class _Instance:
         operands, control = (tuple(done[i] for i in listed) for listed in (instr.operands, instr.control))
         shape = replaced(instr.shape, self._number)
         linked = relinked(instr, self.called) if instr.called else instr.attrs
-        attrs = {name: replaced(value, self._number) for name, value in linked.items()}
+        attrs = {n: replaced(value, self._number) if n in SIZED else value for n, value in linked.items()}
         same = shape is instr.shape and operands == instr.operands and control == instr.control
         if same and all(value is instr.attrs[name] for name, value in attrs.items()):
             return instr

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from ..errors import VerifierError
 from . import attributes
+from . import dim as dims_
+from .dim import DimExpr
 from .infer import infer
 from .infer.common import same_shape
 from .node import Computation, Instr, Module
@@ -11,6 +15,7 @@ from .opcode import OPCODES
 from .rules import broken, check
 from .shape import Shape
 from .size_proofs import at_most
+from .size_values import sizes_of
 
 _TEXT_ONLY = attributes.COMMON
 
@@ -25,23 +30,32 @@ class Verifier:
 
     def __init__(self) -> None:
         self._right: set[Instr] = set()
-        self._right_computations: set[Computation] = set()
+        self._right_computations: dict[Computation, tuple[DimExpr, ...]] = {}  # with their sizes
 
     def verify(self, module: Module) -> None:
         """Raise VerifierError, naming the rule and the instruction, when `module` breaks a rule."""
         names: set[str] = set()
+        sizes: dict[str, DimExpr] = {}
         for comp in module.computations():
             check(comp.name not in names, "S5", f"two computations are called {comp.name}")
             names.add(comp.name)
-            if comp in self._right_computations:
-                continue
-            for instr in comp.instrs:
-                if instr not in self._right:
-                    verify_instruction(instr)
-                    self._right.add(instr)
-            _verify_structure(comp)
-            self._right_computations.add(comp)
+            if comp not in self._right_computations:
+                self._right_computations[comp] = self._computation(comp)
+            _join_sizes(sizes, self._right_computations[comp])
+        _verify_sources(module, sizes)
         _verify_aliases(module)
+
+    def _computation(self, comp: Computation) -> tuple[DimExpr, ...]:
+        """The sizes of a computation that is right."""
+        for instr in comp.instrs:
+            if instr not in self._right:
+                verify_instruction(instr)
+                self._right.add(instr)
+        _verify_structure(comp)
+        sizes: dict[str, DimExpr] = {}
+        for instr in comp.instrs:
+            _join_sizes(sizes, sizes_of(instr))
+        return tuple(sizes.values())
 
 
 def verify_computation(comp: Computation) -> None:
@@ -49,6 +63,19 @@ def verify_computation(comp: Computation) -> None:
     _verify_structure(comp)
     for instr in comp.instrs:
         verify_instruction(instr)
+
+
+def _join_sizes(known: dict[str, DimExpr], sizes: Iterable[DimExpr]) -> None:
+    for size in sizes:
+        first = known.setdefault(size.name, size)
+        if (size.op, size.args) != (first.op, first.args):
+            broken("S10", f"the size {size.name} is {size.op} {size.args[1:]} and {first.op} {first.args[1:]}")
+
+
+def _verify_sources(module: Module, sizes: Mapping[str, DimExpr]) -> None:
+    read = {d.name for p in module.entry.params for d in p.shape.dims if isinstance(d, DimExpr) and d.is_size}
+    for name, size in sizes.items():
+        check(dims_.is_produced(size) or name in read, "S11", f"the size {name} of {module.name}")
 
 
 def _verify_structure(comp: Computation) -> None:

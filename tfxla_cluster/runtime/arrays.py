@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ..errors import UsageError
-from ..ir.dim import evaluate
+from ..ir.dim import DimExpr, check_range, evaluate
 from ..ir.shape import Shape
 from .plan import LaunchPlan
 
@@ -25,6 +25,9 @@ def bind_sizes(plan: LaunchPlan, inputs: Sequence[np.ndarray]) -> np.ndarray:
     sizes = [0 if s.is_produced else inputs[s.input].shape[s.axis] for s in plan.sizes]
     env = {s.symbol: n for s, n in zip(plan.sizes, sizes)}
     for number, (given, shape) in enumerate(zip(inputs, plan.inputs)):
+        for dim, size in zip(shape.dims, given.shape):
+            if isinstance(dim, DimExpr) and dim.is_size:
+                check_range(dim, size)
         wanted = tuple(evaluate(d, env) for d in shape.dims)
         if given.shape != wanted:
             raise UsageError(f"input {number} of {plan.name} must have shape {list(wanted)}, got {list(given.shape)}")

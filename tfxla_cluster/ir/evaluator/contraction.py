@@ -83,7 +83,7 @@ def _grouped(x: Array, kernel: Array, features: int, batches: int) -> tuple[Arra
 def _ungrouped(total: Array, batches: int, n: Any) -> Array:
     """[group, batch, out, ...] as the result's dimensions; features run through the groups."""
     joined = np.moveaxis(total, 0, 1)
-    joined = joined.reshape(joined.shape[0], -1, *joined.shape[3:])
+    joined = joined.reshape(joined.shape[0], joined.shape[1] * joined.shape[2], *joined.shape[3:])
     return np.asarray(joined.transpose(np.argsort([n.out_batch, n.out_feature, *n.out_spatial])))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import UnsupportedError, UsageError
-from ..dim import DimExpr
+from ..dim import DimExpr, check_range
 from ..node import Instr, Module
 from ..shape import Shape
 from .core import Array, Evaluator
@@ -39,6 +39,7 @@ def _bind(shapes: Sequence[Shape], arrays: Sequence[Array]) -> dict[str, int]:
     for shape, array in zip(shapes, arrays):
         for dim, size in zip(shape.dims, array.shape):
             if isinstance(dim, DimExpr) and dim.is_size:
+                check_range(dim, size)
                 env[dim.name] = size
     return env
 
