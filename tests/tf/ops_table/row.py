@@ -49,6 +49,11 @@ def hostile(dtype: str, dims: tuple[int, ...] = (5, 7), seed: int = 0) -> tf.Ten
         return tf.constant(values.reshape(dims).astype(kind.as_numpy_dtype))
 
 
+def no_nan(values: tf.Tensor) -> tf.Tensor:
+    """1 for NaN."""
+    return tf.where(tf.math.is_nan(values), tf.ones_like(values), values)
+
+
 def normal(dtype: str, *dims: int, seed: int = 1, shift: float = 0.0) -> tf.Tensor:
     """Ordinary numbers."""
     kind = tf.as_dtype(dtype)
