@@ -48,4 +48,5 @@ def dump_options() -> DumpOptions:
         timestamp=flags.get("xla_dump_include_timestamp"),
         metadata=not flags.get("xla_dump_disable_metadata"),
         large_constants=flags.get("xla_dump_large_constants"),
+        gpu_target=flags.get("tfxla_gpu_target"),
     )

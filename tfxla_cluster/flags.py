@@ -130,6 +130,14 @@ FLAGS: dict[str, Flag] = {
         Flag("tfxla_cache_capacity", "int", 256, "Executables kept in memory; the least recently used goes first."),
         Flag("tfxla_compile_threads", "int", 2, "Threads that compile the kernels of a module."),
         Flag("tfxla_timings", "bool", False, "Time every step of every execution, for the dump."),
+        Flag(
+            "tfxla_gpu_target",
+            "enum",
+            "",
+            "With --xla_dump_to: dump each module's kernels for this GPU too (Triton source, its IR, PTX, cubins). "
+            "No GPU needs to be there, and nothing runs on one.",
+            ("", "sm_80", "sm_90"),
+        ),
         Flag("tfxla_fast_path", "bool", True, "Call compiled functions directly where the guards hold."),
     )
 }

@@ -53,7 +53,7 @@ class DumpOptions:
 
     directory: '' nowhere, '-' to standard output. module_re, pass_re, pipeline_re: what names must match somewhere
     (pass_re '': no pass). max_modules: of this process, -1 all. large_constants: literals of more than 10 elements
-    in full.
+    in full. gpu_target: kernels for this GPU too, '' for none.
     """
 
     directory: str = ""
@@ -67,6 +67,7 @@ class DumpOptions:
     timestamp: bool = False
     metadata: bool = True
     large_constants: bool = True
+    gpu_target: str = ""
 
 
 # Nothing is dumped.

@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from . import __version__, compiler, counters, flag_options, flags, trace
-from .backends import registry
+from . import __version__, bugs, compiler, counters, cross_compile, flag_options, flags, trace
+from .backends import gpu, registry
 from .backends.backend import Backend
 from .codegen.kernel.code import Code
 from .dump import module_files
@@ -89,10 +89,12 @@ class Service:
         backend: Backend[Executable],
         options: CompileOptions,
     ) -> Loaded:
-        dump = Sink(flag_options.dump_options()).module(request.name)
+        sink = Sink(flag_options.dump_options())
+        dump = sink.module(request.name)
         module_files.sources(dump, module, request.lines)
         made = compiler.compile_module(module, backend, options, dump)
         loaded = _loaded(made.executable)
+        _dump_for_gpu(module, sink, request, options)
         counters.add("compilations")
         _count(loaded)
         self._record(
@@ -181,6 +183,19 @@ def _loaded(executable: Executable) -> Loaded:
 def _count(loaded: Loaded) -> None:
     counters.add("kernels", loaded.count.kernels)
     counters.add("native_kernels", loaded.count.native)
+
+
+def _dump_for_gpu(module: Module, sink: Sink, request: CompileRequest, options: CompileOptions) -> None:
+    """The kernels for the GPU that --tfxla_gpu_target names, where something is dumped. Failing costs only them."""
+    arch = sink.options.gpu_target
+    dump = sink.module(f"{request.name}.{arch}") if arch else None
+    if not dump:
+        return
+    module_files.sources(dump, module, request.lines)
+    try:
+        cross_compile.write(module, gpu.described(arch), options, dump)
+    except Exception as error:  # noqa: BLE001 - said, and costs the program nothing
+        bugs.failed(f"generating {request.name} for {arch}", error)
 
 
 def cache_key(module: Module, backend: Backend[Executable], options: CompileOptions) -> cache.Key:

@@ -60,6 +60,7 @@ KINDS: tuple[Kind, ...] = (
     _module("ttir", r"(?:(?P<kernel>.+)\.)?ttir", "Triton IR"),
     _module("ttgir", r"(?:(?P<kernel>.+)\.)?ttgir", "Triton GPU IR"),
     _module("ptx", r"(?:(?P<kernel>.+)\.)?ptx", "PTX"),
+    _module("cubin", r"(?P<kernel>.+)\.cubin", "GPU machine code"),
     _module("thunks", r"thunk_sequence\.txt", "Thunk sequence"),
     _module("object", r"obj-file\.(?P<kernel>.+)\.o", "Object file"),
     _module("mlir", r"(?P<kernel>.+)-(?:pre-optimization|post-optimization|post-lowering)\.mlir", "Emitter MLIR"),

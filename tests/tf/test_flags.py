@@ -13,6 +13,7 @@ import tensorflow as tf
 
 import tfxla_cluster
 from tfxla_cluster import compiler, counters, flag_options, flags
+from tfxla_cluster.codegen.triton import workers
 from tfxla_cluster.ir.text import parse, render
 from tfxla_cluster.runtime import host
 from tfxla_cluster.tf.clustering import mark_for_compilation
@@ -146,6 +147,14 @@ def test_metadata_is_left_out(tmp_path: Path) -> None:
         text = "".join(p.read_text() for p in directory.glob("*.txt"))
         assert text
         assert ("metadata=" in text) != on
+
+
+@pytest.mark.skipif(not workers.installed(), reason="Triton is not installed")
+def test_kernels_for_a_gpu_in_the_dump(tmp_path: Path) -> None:
+    run((7.0, 8.0, 9.0), tfxla_gpu_target="sm_90", xla_dump_to=str(tmp_path))
+    (ptx,) = tmp_path.glob("*.sm_90.ptx")
+    assert ".target sm_90" in ptx.read_text()
+    assert len(list(tmp_path.glob("*.sm_90.*.cubin"))) == ptx.read_text().count(".visible .entry")
 
 
 @pytest.mark.parametrize("off", [False, True])

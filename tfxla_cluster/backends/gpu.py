@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from ..codegen.kernel.code import Code, Listing, Params, Source
 from ..codegen.kernel.lower import gpu as lower
 from ..codegen.kernel.unit import Unit, UnitKernel
-from ..codegen.triton.artefacts import compile_source
 from ..codegen.triton.source import render
 from ..codegen.triton.support import triton_form
+from ..codegen.triton.triton_source import LANGUAGES, Artefacts
+from ..codegen.triton.workers import compile_sources
 from ..decision import YES, Decision
 from ..errors import UnsupportedError
 from ..fusion.machine import Costs, Machine
@@ -36,7 +35,6 @@ COSTS = Costs(
     max_readers=16,
 )
 MULTIPROCESSORS = 132  # of an H200, where the machine is not there to be asked
-TEXTS = ("ttir", "ttgir", "ptx")  # of what Triton makes, in order; the cubin is the object
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +62,11 @@ class Gpu:
         rendered = [render(source.kernel) for source in sources]
         if listing is not None:
             listing("triton.py", [(f"kernel {s.symbol}", r.text) for s, r in zip(sources, rendered)])
-        with ThreadPoolExecutor(options.compile_threads) as pool:
-            made = list(pool.map(partial(compile_source, target=self.target), rendered))
+        made = compile_sources(rendered, self.target, options.compile_threads)
         if listing is not None:
-            for language in TEXTS:
-                listing(language, [(f"kernel {s.symbol}", m[language]) for s, m in zip(sources, made)])
-        params = {source.symbol: _params(m["metadata"]) for source, m in zip(sources, made)}
-        return Code(tuple(m["cubin"] for m in made), params=params)
+            for language in LANGUAGES:
+                listing(language, [(f"kernel {s.symbol}", m.texts[language]) for s, m in zip(sources, made)])
+        return Code(tuple(m.cubin for m in made), params={s.symbol: _params(m) for s, m in zip(sources, made)})
 
     def load(self, plan: LaunchPlan, code: Code, options: CompileOptions) -> Generated:
         return Generated(plan)
@@ -81,9 +77,9 @@ def _holds(instrs: Sequence[Instr]) -> Decision:
     return triton_form(instrs[0]) if len(instrs) == 1 else YES
 
 
-def _params(metadata: Any) -> Params:
+def _params(made: Artefacts) -> Params:
     """Of a launch: warps of a program, bytes of shared memory."""
-    return (("num_warps", int(metadata.num_warps)), ("shared_bytes", int(metadata.shared)))
+    return (("num_warps", made.num_warps), ("shared_bytes", made.shared_bytes))
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,7 @@ FILE_KINDS: tuple[FileKind, ...] = (
     FileKind("ttir", "Triton IR."),
     FileKind("ttgir", "Triton GPU IR."),
     FileKind("ptx", "PTX."),
+    FileKind("*.cubin", "A kernel's machine code for a GPU."),
     FileKind("before_mark_for_compilation*.pbtxt", "GraphDef before clustering.", False),
     FileKind("mark_for_compilation*.pbtxt", "GraphDef with attribute _XlaCluster on clustered nodes.", False),
     FileKind("mark_for_compilation_annotated*.pbtxt", "The same, node names prefixed with their cluster.", False),

@@ -15,11 +15,12 @@ from tests.fuzz.test_fuzz import check
 from tests.hlo_case import Case, assert_close
 from tests.hlo_cases import CASES
 from tests.hlo_linear import linear
+from tfxla_cluster.codegen.triton import workers
 from tfxla_cluster.errors import UnsupportedError
 from tfxla_cluster.ir import text
 from tfxla_cluster.ir.evaluator import evaluate
 
-pytest.importorskip("triton", reason="Triton is not installed")
+pytestmark = pytest.mark.skipif(not workers.installed(), reason="Triton is not installed")
 ALL = [*CASES, *linear()]
 # Cases that are refused, by the first word of the reason: an opcode with no kernel, or a type with no form.
 REFUSED = {

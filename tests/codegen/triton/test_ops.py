@@ -8,13 +8,14 @@ import pytest
 from tests.codegen.triton import interpreter
 from tfxla_cluster.codegen.kernel.builder import KernelBuilder
 from tfxla_cluster.codegen.kernel.ir import Op, Var
+from tfxla_cluster.codegen.triton import workers
 from tfxla_cluster.codegen.triton.ops import expression, support
 from tfxla_cluster.codegen.triton.source import render
 from tfxla_cluster.errors import UnsupportedError
 from tfxla_cluster.ir.dtype import DTYPES, PRED, S64
 from tfxla_cluster.ir.opcode import OPCODES
 
-pytest.importorskip("triton", reason="Triton is not installed")
+pytestmark = pytest.mark.skipif(not workers.installed(), reason="Triton is not installed")
 ELEMENTWISE = sorted(name for name, row in OPCODES.items() if row.category == "elementwise" and name != "map")
 ATTRS = {"direction": "LT", "exponent_bits": 5, "mantissa_bits": 2}
 ARITY = {"select": 3, "clamp": 3, "compare": 2}

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tests.codegen.triton import interpreter
 from tfxla_cluster.codegen.kernel.builder import KernelBuilder
-from tfxla_cluster.codegen.triton import artefacts as triton_compile
+from tfxla_cluster.codegen.triton import workers
 from tfxla_cluster.codegen.triton.source import render
-from tfxla_cluster.errors import UnsupportedError
+from tfxla_cluster.errors import InternalError, UnsupportedError
 from tfxla_cluster.ir.dim import sym
 from tfxla_cluster.ir.dtype import F32, PRED, S32
 from tfxla_cluster.target import Target
 
-pytest.importorskip("triton", reason="Triton is not installed")
+pytestmark = pytest.mark.skipif(not workers.installed(), reason="Triton is not installed")
 SM90 = Target("gpu", "sm_90")
 WIDTH = 64  # lanes of vector loops
 ROWS, COLUMNS = sym("rows", 5), sym("columns", 37)
@@ -111,6 +113,18 @@ def test_right_in_the_interpreter(make, arity, dtype, reference, shape):
     np.testing.assert_allclose(found, expected, rtol=2e-6, atol=1e-6)
 
 
+def artefacts(make):
+    (made,) = workers.compile_sources([render(make())], SM90, 1)
+    return made
+
+
+def test_what_triton_does_not_compile_is_our_bug():
+    text = "import triton\n@triton.jit\ndef tfxla_elementwise(): nothing\n"
+    wrong = replace(render(elementwise()), text=text, pointers=(), sizes=0)
+    with pytest.raises(InternalError, match="tfxla_elementwise"):
+        workers.compile_sources([wrong], SM90, 1)
+
+
 def _sizes(kernel, shape):
     from tfxla_cluster.ir.dim import evaluate
 
@@ -128,15 +142,15 @@ def test_maximum_keeps_nan_in_the_interpreter():
 
 @pytest.mark.parametrize("make", [elementwise, softmax, argmax], ids=lambda m: m.__name__)
 def test_compiles_to_ptx_without_a_gpu(make):
-    made = triton_compile.compile_source(render(make()), SM90)
-    assert ".target sm_90" in made["ptx"]
-    assert len(made["cubin"]) > 100
-    assert "tt.load" in made["ttir"]
+    made = artefacts(make)
+    assert ".target sm_90" in made.texts["ptx"]
+    assert len(made.cubin) > 100
+    assert "tt.load" in made.texts["ttir"]
 
 
 def test_maximum_is_one_nan_propagating_instruction():
-    made = triton_compile.compile_source(render(elementwise()), SM90)
-    assert "max.NaN.f32" in made["ptx"]
+    made = artefacts(elementwise)
+    assert "max.NaN.f32" in made.texts["ptx"]
 
 
 def test_what_has_no_triton_form_says_so():

@@ -1,25 +1,16 @@
-"""Triton source to ttir, ttgir, ptx and cubin, with no GPU; and the source's function for the interpreter."""
+"""Triton source to ttir, ttgir, ptx and cubin, with no GPU; and the source's function for the interpreter.
+
+For processes of their own (`workers`): where TensorFlow is, importing Triton ends the process, for both bring an LLVM
+whose options are registered by name.
+"""
 
 from __future__ import annotations
 
 import hashlib
-import importlib
 import linecache
-from types import ModuleType
 from typing import Any
 
-from ...errors import UnsupportedError
-from ...target import Target
-from .triton_source import TritonSource
-
-STAGES = ("ttir", "ttgir", "ptx", "cubin")
-
-
-def _triton() -> ModuleType:
-    try:
-        return importlib.import_module("triton")
-    except ImportError:
-        raise UnsupportedError("Triton is not installed", "pip install 'triton>=3.9'") from None
+from .triton_source import LANGUAGES, Artefacts, TritonSource
 
 
 def load(source: TritonSource) -> dict[str, Any]:
@@ -36,12 +27,9 @@ def load(source: TritonSource) -> dict[str, Any]:
     return namespace
 
 
-def compile_source(source: TritonSource, target: Target, warps: int = 0) -> dict[str, Any]:
-    """Every stage of STAGES (text, cubin as bytes) for `target`, e.g. arch 'sm_90'; and 'metadata'.
-
-    `warps`: 0 for those of `source`. Pointers are taken to be multiples of 16 bytes.
-    """
-    triton = _triton()
+def compile_source(source: TritonSource, arch: str) -> Artefacts:
+    """What Triton makes of `source` for `arch`, e.g. 'sm_90'. Pointers are taken to be multiples of 16 bytes."""
+    import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
@@ -53,7 +41,8 @@ def compile_source(source: TritonSource, target: Target, warps: int = 0) -> dict
         ASTSource(
             function, dict(zip(function.arg_names, types)), {}, {(n,): [["tt.divisibility", 16]] for n in aligned}
         ),
-        target=GPUTarget("cuda", int(target.arch.removeprefix("sm_")), 32),
-        options={"num_warps": warps or source.warps, "enable_fp_fusion": False},
+        target=GPUTarget("cuda", int(arch.removeprefix("sm_")), 32),
+        options={"num_warps": source.warps, "enable_fp_fusion": False},
     )
-    return {**{stage: made.asm[stage] for stage in STAGES}, "metadata": made.metadata}
+    texts = {language: str(made.asm[language]) for language in LANGUAGES}
+    return Artefacts(texts, made.asm["cubin"], made.metadata.name, made.metadata.num_warps, made.metadata.shared)

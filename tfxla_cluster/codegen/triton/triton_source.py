@@ -1,7 +1,8 @@
-"""The Triton text of a kernel, and what compiling and launching it must know."""
+"""The Triton text of a kernel with what compiling it must know, and what was made of it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -17,3 +18,17 @@ class TritonSource:
     sizes: int
     sixteens: tuple[int, ...]
     warps: int
+
+
+LANGUAGES = ("ttir", "ttgir", "ptx")  # texts that Triton makes, in order
+
+
+@dataclass(frozen=True, slots=True)
+class Artefacts:
+    """What Triton made: `texts` by language, `cubin` with the function `entry`, and what a launch needs to know."""
+
+    texts: Mapping[str, str]
+    cubin: bytes
+    entry: str
+    num_warps: int
+    shared_bytes: int

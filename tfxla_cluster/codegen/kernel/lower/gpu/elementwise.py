@@ -33,7 +33,8 @@ def loop_kernel(program: Program, name: str) -> Kernel:
     inner, crossing = groups[-1], tile_group(program, groups)
     if crossing is not None:
         outer = [g for g in groups[:-1] if g is not crossing]
-        return _block(e, outer, [crossing], inner, CROSSING, store, CROSSING_WARPS)
+        shape = (lanes(extent(crossing), CROSSING[0]), lanes(extent(inner), CROSSING[1]))
+        return _block(e, outer, [crossing], inner, shape, store, CROSSING_WARPS if shape == CROSSING else 0)
     width = lanes(extent(inner), BLOCK)
     rows = lanes(product(map(extent, groups[:-1])), BLOCK // width)
     return _block(e, [], groups[:-1], inner, (rows, width), store)

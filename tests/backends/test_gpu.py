@@ -1,0 +1,86 @@
+"""The GPU backend: what it generates with no GPU, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.backends.test_seam import MIXED, fusions, opcodes_in
+from tfxla_cluster import compiler, cross_compile
+from tfxla_cluster.backends import gpu
+from tfxla_cluster.codegen.triton import workers
+from tfxla_cluster.dump.sink import Sink
+from tfxla_cluster.errors import UnsupportedError
+from tfxla_cluster.fusion.planner import fuse
+from tfxla_cluster.ir import text
+from tfxla_cluster.ir.dim import sample
+from tfxla_cluster.options import DEFAULT, DumpOptions
+from tfxla_cluster.runtime.plan import KernelStep, walk
+
+pytestmark = pytest.mark.skipif(not workers.installed(), reason="Triton is not installed")
+# A row of 700 numbers minus its maximum, whose exponentials are summed: one kernel, the row in registers.
+ROWS = """HloModule rows
+larger { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT m = f32[] maximum(a, b) }
+plus { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b) }
+ENTRY e { x = f32[64,700] parameter(0)
+  low = f32[] constant(-inf)
+  zero = f32[] constant(0)
+  top = f32[64] reduce(x, low), dimensions={1}, to_apply=larger
+  tops = f32[64,700] broadcast(top), dimensions={0}
+  less = f32[64,700] subtract(x, tops)
+  power = f32[64,700] exponential(less)
+  total = f32[64] reduce(power, zero), dimensions={1}, to_apply=plus
+  totals = f32[64,700] broadcast(total), dimensions={0}
+  ROOT r = f32[64,700] divide(power, totals) }
+"""
+
+
+def test_softmax_is_one_kernel_that_reads_its_rows_once() -> None:
+    made = compiler.compile_module(text.parse(ROWS), gpu.described())
+    (step,) = [s for s in walk(made.plan.steps) if isinstance(s, KernelStep)]
+    # Four rows of 1024 lanes a program, a warp each.
+    assert (sample(step.tasks), dict(step.params)["num_warps"], step.scratch_bytes) == (16, 4, 0)
+    assert made.code.objects[0][:4] == b"\x7fELF"
+    with pytest.raises(UnsupportedError, match="nothing launches"):
+        made.executable.run([])
+
+
+def test_each_language_is_listed_before_the_plan() -> None:
+    listed: dict[str, str] = {}
+    backend = gpu.described("sm_80")
+    fused = fuse(text.parse(ROWS), backend.machine, lambda record: None)
+    (fusion,) = fusions(fused)
+    units = {fusion: backend.lower(fusion)}
+    sources = compiler.sources(fused, units, compiler.share_kernels(units))
+    backend.compile(sources, DEFAULT, lambda language, parts: listed.update({language: parts[0][1]}))
+    assert list(listed) == ["triton.py", "ttir", "ttgir", "ptx"]
+    assert listed["triton.py"].count("tl.load(") == 1
+    assert ".target sm_80" in listed["ptx"]
+
+
+def test_refused_before_grouping() -> None:
+    decisions: list[dict[str, object]] = []
+    fused = fuse(text.parse(MIXED), gpu.described().machine, decisions.append)
+    refused = {d["a"]: d["rule"] for d in decisions if not d["ok"] and d["b"] == ""}
+    assert refused == {"c": "triton-type", "d": "triton-type", "r": "triton-type", "dot": "gpu-kernel"}
+    assert not opcodes_in(fusions(fused)) & {"complex", "real", "dot"}
+
+
+def test_a_dump_for_a_gpu_that_is_not_there(tmp_path: Path) -> None:
+    """Of a module with a product: the other kernels, and why there is no plan."""
+    dump = Sink(DumpOptions(str(tmp_path))).module("mixed")
+    cross_compile.write(text.parse(MIXED), gpu.described(), DEFAULT, dump)
+    suffixes = {p.name.removeprefix("module_0000.mixed.") for p in tmp_path.iterdir()}
+    assert suffixes >= {"kernels.json", "kernel_ir.txt", "triton.py", "ttir", "ttgir", "ptx", "fusion_decisions.json"}
+    assert "sm_9.0_gpu_after_optimizations.txt" in suffixes
+    assert "launch_plan.json" not in suffixes
+    kernels = json.loads((tmp_path / "module_0000.mixed.kernels.json").read_text())
+    assert {f"{k['symbol']}.cubin" for k in kernels} == {s for s in suffixes if s.endswith(".cubin")}
+    decisions = json.loads((tmp_path / "module_0000.mixed.fusion_decisions.json").read_text())
+    assert "dot" in {d["a"] for d in decisions if d["rule"] == "no-kernel"}
