@@ -74,10 +74,10 @@ INTERRUPTED = """
 import signal, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background inherits "ignore"
 import tensorflow as tf
-from tfxla_cluster.tf import graph_pass, grappler
+from tfxla_cluster.tf import grappler_plugin
 def interrupted(*arguments):
     raise KeyboardInterrupt
-grappler.enable(interrupted)
+grappler_plugin.enable(interrupted)
 try:
     tf.function(lambda a: tf.sin(a) * 2.0)(tf.ones([3]))
     time.sleep(20)

@@ -11,10 +11,9 @@ import pytest
 import tensorflow as tf
 
 import tfxla_cluster
-from tfxla_cluster import service
+from tfxla_cluster import api
 from tfxla_cluster.runtime import executable
-from tfxla_cluster.tf.clustering import cluster_program, coverage
-from tfxla_cluster.tf.must_compile import hook, nested
+from tfxla_cluster.tf.clustering import coverage
 from tfxla_cluster.tf.native_op import library
 
 FLAGS = {"tf_xla_auto_jit": "2", "tf_xla_cpu_global_jit": True, "tf_xla_min_cluster_size": 2}
@@ -127,7 +126,7 @@ def test_a_cache_of_two_executables(enabled) -> None:
         tfxla_cluster.clear_cache()
         assert not _work(4, 12, 3)
         gc.collect()
-        assert len(service.current().memory) <= 2
+        assert len(api.connect().hook.compiler.memory) <= 2
 
 
 def test_clear_cache_frees_the_executables(enabled) -> None:
@@ -137,7 +136,7 @@ def test_clear_cache_frees_the_executables(enabled) -> None:
     assert tfxla_cluster.clear_cache() >= 3
     gc.collect()
     tfxla_cluster.clear_cache()  # sweeps what ran at the first
-    assert not service.current().memory.clear()
+    assert not api.connect().hook.compiler.memory.clear()
     assert len(executable._bodies) <= 1
     assert float(f(tf.ones([2]))) == 10.0
 
@@ -154,7 +153,7 @@ def test_many_shapes_of_one_function(enabled, capfd) -> None:
     assert rss() - middle < 40
     lines = [line for line in capfd.readouterr().err.splitlines() if "combinations of sizes" in line]
     assert len(lines) == 1
-    assert len(service.current().memory) <= tfxla_cluster.config.get("tfxla_cache_capacity")
+    assert len(api.connect().hook.compiler.memory) <= tfxla_cluster.config.get("tfxla_cache_capacity")
 
 
 @pytest.mark.parametrize("must", [True, False])
@@ -166,14 +165,14 @@ def test_functions_that_are_dropped_leave_nothing(enabled, must) -> None:
     def sizes() -> list[int]:
         gc.collect()
         once(0)
-        native = library.Library.get()
+        native, ours = library.Library.get(), api.connect()
         context = __import__("tensorflow.python.eager.context", fromlist=["context"]).context()
         return [
             len(native.programs),
             len(native.spare),
-            len(hook.HOOK.routes),
-            len(nested._made),
-            len(cluster_program._programs),
+            len(ours.hook.routes),
+            len(ours.nested._made),
+            len(ours.clusters._programs),
             len(coverage._graphs),
             len(context.list_function_names()),
         ]

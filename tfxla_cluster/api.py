@@ -11,14 +11,19 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import __version__, counters, flags, trace
 from .errors import VersionError
 
+if TYPE_CHECKING:  # they import tensorflow, which this module does not
+    from .service import Service
+    from .tf.frontend import Frontend
+
 TENSORFLOW = ("2.21",)
 _lock = threading.RLock()
 _enabled: list[bool] = []
+_connected: list[tuple[Service, Frontend]] = []
 
 
 def check_tensorflow() -> str:
@@ -51,21 +56,21 @@ class Enabled:
         disable()
 
 
-def connect() -> None:
-    """Give the TensorFlow side its compiler; what `enable` and `jit` share."""
+def connect() -> Frontend:
+    """The TensorFlow side with its compiler, made once a process; what `enable` and `jit` share."""
     check_tensorflow()
-    from . import service
-    from .runtime import random_state
-    from .tf import compiler_port
-    from .tf.native_op import op as native_op
+    with _lock:
+        if not _connected:
+            from .service import Service
+            from .tf.frontend import Frontend
+            from .tf.native_op import op as native_op
 
-    if compiler_port.compile_hlo is not service.compile_hlo:
-        compiler_port.compile_hlo = service.compile_hlo
-        compiler_port.seed_random = random_state.seed
-        service.on_evict, service.usage = native_op.release, native_op.usage
-        counters.provide(_native_counts)
-        atexit.register(_at_exit)
-        record_run()
+            service = Service(native_op.release, native_op.usage)
+            _connected.append((service, Frontend(service)))
+            counters.provide(_native_counts)
+            atexit.register(_at_exit)
+            record_run()
+        return _connected[0][1]
 
 
 def enable(**changes: Any) -> Enabled:
@@ -78,12 +83,7 @@ def enable(**changes: Any) -> Enabled:
     with _lock:
         flags.read_environment()
         flags.set_values(changes)
-        connect()
-        from .tf import graph_pass
-        from .tf.must_compile import hooks
-
-        hooks.install()
-        graph_pass.enable()
+        connect().enable()
         _enabled[:] = [True]
         if flags.get("tf_xla_auto_jit") not in ("", "0", "-1") and not flags.get("tf_xla_cpu_global_jit"):
             trace.once("cpu_global_jit", "--tf_xla_auto_jit clusters nothing on CPUs without --tf_xla_cpu_global_jit")
@@ -95,11 +95,7 @@ def disable() -> None:
     with _lock:
         if not _enabled:
             return
-        from .tf import graph_pass
-        from .tf.must_compile import hooks
-
-        graph_pass.disable()
-        hooks.remove()
+        connect().disable()
         _enabled.clear()
 
 
@@ -112,25 +108,21 @@ def jit(
     """
     if fn is None:
         return lambda f: jit(f, input_signature, dynamic)
-    connect()
-    from .tf.must_compile.jit import jit as make
-
-    return make(fn, input_signature, dynamic)
+    return connect().jit(fn, input_signature, dynamic)
 
 
 def stats() -> dict[str, Any]:
     """What was done so far in this process: counters (counters.COUNTERS), their reasons, compile seconds."""
-    from . import service
-
-    return {**counters.snapshot(), "compile_s": service.current().compile_seconds}
+    return {**counters.snapshot(), "compile_s": sum(service.compile_seconds for service, _ in _connected)}
 
 
 def clear_cache() -> int:
     """Free the executables in memory; how many there were. Functions compile again when they are called."""
-    from . import service
+    if not _connected:
+        return 0
     from .tf.native_op import op as native_op
 
-    count = service.current().clear()
+    count = _connected[0][0].clear()
     native_op.clear()
     return count
 

@@ -67,6 +67,14 @@ class LoweringError(TfxlaError):
         super().__init__(message, remedy, where)
 
 
+class NoConstantError(LoweringError):
+    """A value that lowering needs is computed at run time."""
+
+
+class UninitializedError(TfxlaError):
+    """A variable that a compiled function takes has no value yet."""
+
+
 class OutputError(TfxlaError):
     """A directory or file could not be written (permissions, full disk)."""
 

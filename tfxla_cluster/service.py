@@ -18,12 +18,13 @@ from .backends.backend import Backend
 from .codegen.kernel.code import Code
 from .dump import module_files
 from .dump.sink import Sink
-from .ir import guard, proto
+from .ir import guard
+from .ir import proto as hlo_proto
 from .ir.node import Module
 from .ir.shape import Shape
 from .locks import ForkSafeLock
 from .options import CompileOptions
-from .runtime import cache, persist
+from .runtime import cache, persist, random_state
 from .runtime.executable import Executable, entry
 from .runtime.plan import KernelCount, SizeSource, count_kernels
 from .runtime.store import opened
@@ -50,23 +51,24 @@ class Loaded:
 
 
 class Service:
-    """One a process: `compile_hlo` is what tf.compiler_port calls, on any thread."""
+    """A tf.compiler_port.Compiler, one a process.
 
-    def __init__(self) -> None:
+    on_evict: makes those who run an executable forget it. usage(): how often they ran each (by id).
+    """
+
+    def __init__(self, on_evict: Callable[[Loaded], None], usage: Callable[[], Mapping[int, int]]) -> None:
         self.lock = ForkSafeLock()
         self.memory: cache.Cache[Loaded] = cache.Cache(
-            lambda: int(flags.get("tfxla_cache_capacity")),
-            lambda key, loaded: on_evict(loaded),
-            lambda: usage(),  # noqa: PLW0108 - looked up at each call: api sets it, perhaps later
+            lambda: int(flags.get("tfxla_cache_capacity")), lambda key, loaded: on_evict(loaded), usage
         )
         self.compile_seconds = 0.0
         # Function or cluster -> guards of its compilations; those of the functions compiled last.
         self.compiled: dict[str, list[tuple[guard.Guard, ...]]] = {}
 
-    def compile_hlo(self, data: bytes, request: CompileRequest) -> Loaded:
+    def compile_hlo(self, proto: bytes, request: CompileRequest) -> Loaded:
         """The executable of HloModuleProto bytes; UnsupportedError for what has no kernel yet."""
         backend, options = registry.for_device(request.device), flag_options.compile_options()
-        module = proto.read(data)
+        module = hlo_proto.read(proto)
         key = cache_key(module, backend, options)
         found = self.memory.get(key)
         if found is not None:
@@ -170,6 +172,10 @@ class Service:
             **fields,
         )
 
+    def seed_random(self, seed: int | None) -> None:
+        """As the port says."""
+        random_state.seed(seed)
+
     def clear(self) -> int:
         """Forget the executables in memory; how many there were. Those in use stay until their last call."""
         return self.memory.clear()
@@ -205,7 +211,7 @@ def cache_key(module: Module, backend: Backend[Executable], options: CompileOpti
     """
     import tensorflow
 
-    digest = hashlib.sha256(proto.write(module)).hexdigest()
+    digest = hashlib.sha256(hlo_proto.write(module)).hexdigest()
     facts = {
         "hlo": digest,
         "backend": backend.name,
@@ -239,24 +245,3 @@ def _code_version() -> str:
 def cache_key_text(key: cache.Key) -> str:
     """The key in the words that name its file on disk."""
     return "; ".join(map(guard.fact_text, key))
-
-
-def _nobody_runs_it(loaded: Loaded) -> None:
-    """What `on_evict` does without a TensorFlow side."""
-
-
-# Set by api: make the TensorFlow side forget an executable; how often it ran each (by id).
-on_evict: Callable[[Loaded], None] = _nobody_runs_it
-usage: Callable[[], Mapping[int, int]] = dict
-_service: list[Service] = []
-
-
-def current() -> Service:
-    """The process's service."""
-    if not _service:
-        _service.append(Service())
-    return _service[0]
-
-
-def compile_hlo(data: bytes, request: CompileRequest) -> Any:
-    return current().compile_hlo(data, request)

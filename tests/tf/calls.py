@@ -6,9 +6,12 @@ from contextlib import contextmanager
 
 import tensorflow as tf
 
+from tests.tf import double
 from tfxla_cluster import flags
 from tfxla_cluster.tf import graph_pass
 from tfxla_cluster.tf.clustering import encapsulate
+from tfxla_cluster.tf.must_compile.hook import Hook
+from tfxla_cluster.tf.must_compile.nested import NestedCalls
 
 
 class CallProgram:
@@ -50,6 +53,12 @@ class Seen:
         return {g.nodes[i].name: d.rule for g, c in self.clusterings for i, d in c.decisions.items()}
 
 
+def graph_pass_of(make_program) -> graph_pass.GraphPass:
+    """The pass with these programs for clusters."""
+    compiler = double.Compiler()
+    return graph_pass.GraphPass(Hook(compiler), NestedCalls(compiler), make_program)
+
+
 @contextmanager
 def clustering(monkeypatch, ready: bool = True, **changes):
     """Auto-clustering with calls in place of native code."""
@@ -65,12 +74,12 @@ def clustering(monkeypatch, ready: bool = True, **changes):
         seen.clusterings.append((graph, found))
         original(before, graph_def, graph, found)
 
-    monkeypatch.setattr(graph_pass, "make_program", make)
+    ours = graph_pass_of(make)
     monkeypatch.setattr(graph_pass, "report", report)
     settings = {"tf_xla_auto_jit": "2", "tf_xla_cpu_global_jit": True, **changes}
     with flags.patch(**settings):
-        graph_pass.enable()
+        ours.enable()
         try:
             yield seen
         finally:
-            graph_pass.disable()
+            ours.disable()

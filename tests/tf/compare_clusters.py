@@ -92,11 +92,10 @@ def child(ours: bool, directory: str) -> None:
     if ours:
         from tests.tf import calls
         from tfxla_cluster import flags, trace
-        from tfxla_cluster.tf import graph_pass, grappler_plugin
+        from tfxla_cluster.tf import grappler_plugin
 
         flags.set_values({**flags.parse(os.environ["TFXLA_TEST_FLAGS"]), "xla_dump_to": directory})
-        graph_pass.make_program = lambda function: calls.CallProgram(function, True)
-        grappler_plugin.enable(graph_pass.transform)
+        grappler_plugin.enable(calls.graph_pass_of(lambda function: calls.CallProgram(function, True)).transform)
         assert trace.directory() == directory
     else:
         off = ("remapping", "layout_optimizer", "arithmetic_optimization", "shape_optimization", "constant_folding")

@@ -1,7 +1,4 @@
-"""A stand-in for the compiler in tests of the TensorFlow side: XLA itself, behind the runtime's calling convention.
-
-Test code only: `install()` sets `session.compile_hlo` to it.
-"""
+"""A stand-in for the compiler in tests of the TensorFlow side: XLA itself, behind the runtime's calling convention."""
 
 from __future__ import annotations
 
@@ -17,6 +14,7 @@ from tfxla_cluster.ir import dtype as dtypes
 from tfxla_cluster.ir.guard import Guard, of_shapes
 from tfxla_cluster.ir.shape import Shape, array
 from tfxla_cluster.tf import compiler_port
+from tfxla_cluster.tf.frontend import Frontend
 from tfxla_cluster.tf2xla import wire
 
 _ENTRY = ctypes.CFUNCTYPE(
@@ -65,29 +63,39 @@ def _program_shape(proto: bytes) -> tuple[list[Shape], Shape]:
     raise AssertionError("no program shape")
 
 
-compiled: list[compiler_port.CompileRequest] = []
-_runs = [0]
+class Compiler:
+    """A compiler_port.Compiler. `runs`: how many executions it made; `refusal`: what it raises, where not None."""
+
+    def __init__(self, refusal: Exception | None = None) -> None:
+        self.runs, self.refusal = 0, refusal
+
+    def compile_hlo(self, proto: bytes, request: compiler_port.CompileRequest) -> Double:
+        if self.refusal is not None:
+            raise self.refusal
+        parameters, result = _program_shape(proto)
+        outputs = result.elements if result.is_tuple else (result,)
+
+        def run(record: int, inputs: Any, results: Any, sizes: Any) -> int:
+            args = [_view(inputs[k], shape).copy() for k, shape in enumerate(parameters)]
+            self.runs += 1
+            for k, value in enumerate(oracle.run(proto, args)):
+                _view(results[k], outputs[k])[...] = value
+            return 0
+
+        entry = _ENTRY(run)
+        address = ctypes.cast(entry, ctypes.c_void_p).value or 0
+        return Double(1, address, outputs, (), of_shapes(parameters), entry)
+
+    def seed_random(self, seed: int | None) -> None:
+        """XLA draws no numbers from a state of ours."""
 
 
-def runs() -> int:
-    """How many executions the stand-in made."""
-    return _runs[0]
+class Ours(Frontend):
+    """A TensorFlow side of a test's own, with its stand-in."""
 
-
-def compile_hlo(proto: bytes, request: compiler_port.CompileRequest) -> Double:
-    parameters, result = _program_shape(proto)
-    outputs = result.elements if result.is_tuple else (result,)
-    compiled.append(request)
-
-    def run(record: int, inputs: Any, results: Any, sizes: Any) -> int:
-        args = [_view(inputs[k], shape).copy() for k, shape in enumerate(parameters)]
-        _runs[0] += 1
-        for k, value in enumerate(oracle.run(proto, args)):
-            _view(results[k], outputs[k])[...] = value
-        return 0
-
-    entry = _ENTRY(run)
-    return Double(1, ctypes.cast(entry, ctypes.c_void_p).value or 0, outputs, (), of_shapes(parameters), entry)
+    def __init__(self, refusal: Exception | None = None) -> None:
+        self.compiler = Compiler(refusal)
+        super().__init__(self.compiler)
 
 
 def _view(address: int | None, shape: Shape) -> np.ndarray:
@@ -97,8 +105,3 @@ def _view(address: int | None, shape: Shape) -> np.ndarray:
         return np.zeros(shape.dims, shape.dtype.numpy)
     raw = (ctypes.c_char * size).from_address(address)
     return np.frombuffer(raw, shape.dtype.numpy).reshape(shape.dims)
-
-
-def install(monkeypatch: Any) -> None:
-    """Until the test ends, compile with the stand-in."""
-    monkeypatch.setattr(compiler_port, "compile_hlo", compile_hlo)

@@ -12,17 +12,15 @@ import tensorflow as tf
 
 from tests.tf import double
 from tfxla_cluster import flags
-from tfxla_cluster.tf.must_compile import fast_path, hooks
-from tfxla_cluster.tf.must_compile.hook import HOOK
-from tfxla_cluster.tf.must_compile.jit import jit
+from tfxla_cluster.tf.must_compile import fast_path
 
 
 @pytest.fixture
-def ours(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    double.install(monkeypatch)
-    hooks.install()
-    yield
-    hooks.remove()
+def ours() -> Iterator[double.Ours]:
+    made = double.Ours()
+    made.install_hooks()
+    yield made
+    made.remove_hooks()
 
 
 def _plans(f: Any) -> fast_path.Plans:
@@ -33,7 +31,7 @@ def _plans(f: Any) -> fast_path.Plans:
 X = tf.constant([1.0, 2.0])
 
 
-def test_second_call_is_direct(ours: None) -> None:
+def test_second_call_is_direct(ours: double.Ours) -> None:
     v = tf.Variable([1.0, 1.0])
     f = tf.function(lambda x, k: {"y": v.assign_add(x) * k, "z": (x,)}, jit_compile=True)
     for n in range(1, 4):
@@ -70,7 +68,7 @@ def _blocked(name: str, f: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["tape", "device", "keywords", "strategy", "eager"])
-def test_guard_sends_the_call_to_tensorflow(ours: None, name: str) -> None:
+def test_guard_sends_the_call_to_tensorflow(ours: double.Ours, name: str) -> None:
     f = tf.function(lambda x: x * 2, jit_compile=True)
     f(X)
     f(X)
@@ -83,7 +81,7 @@ def test_guard_sends_the_call_to_tensorflow(ours: None, name: str) -> None:
     assert _plans(f).calls == calls + 1
 
 
-def test_other_arguments_go_to_tensorflow(ours: None) -> None:
+def test_other_arguments_go_to_tensorflow(ours: double.Ours) -> None:
     f = tf.function(lambda x: x * 2.0, jit_compile=True)
     for _ in range(2):
         assert f(tf.Variable(3.0)).numpy() == 6.0
@@ -91,7 +89,7 @@ def test_other_arguments_go_to_tensorflow(ours: None) -> None:
     assert _plans(f).calls == 0
 
 
-def test_error_is_tensorflows(ours: None) -> None:
+def test_error_is_tensorflows(ours: double.Ours) -> None:
     handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[], shared_name="tests_fast_path")
     tf.raw_ops.AssignVariableOp(resource=handle, value=1.0)
     g = tf.function(lambda: tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32), jit_compile=True)
@@ -102,7 +100,7 @@ def test_error_is_tensorflows(ours: None) -> None:
     assert _plans(g).misses["failed"] == 1
 
 
-def test_flag_turns_it_off(ours: None) -> None:
+def test_flag_turns_it_off(ours: double.Ours) -> None:
     f = tf.function(lambda x: x * 2, jit_compile=True)
     with flags.patch(tfxla_fast_path=False):
         for _ in range(3):
@@ -110,23 +108,23 @@ def test_flag_turns_it_off(ours: None) -> None:
     assert _plans(f).calls == 0
 
 
-def test_plain_functions_pass_by(ours: None) -> None:
+def test_plain_functions_pass_by(ours: double.Ours) -> None:
     f = tf.function(lambda x: x * 2)
     f(X)
     assert "_tfxla_plans" not in f.__dict__
 
 
-def test_after_removal_no_plan_is_used(ours: None) -> None:
+def test_after_removal_no_plan_is_used(ours: double.Ours) -> None:
     f = tf.function(lambda x: x * 2, jit_compile=True)
     f(X)
     f(X)
-    hooks.remove()
-    before = double.runs()
+    ours.remove_hooks()
+    before = ours.compiler.runs
     assert f(X).numpy().tolist() == [2, 4]
-    assert double.runs() == before
-    hooks.install()
+    assert ours.compiler.runs == before
+    ours.install_hooks()
     assert f(X).numpy().tolist() == [2, 4]
-    assert double.runs() == before + 1
+    assert ours.compiler.runs == before + 1
 
 
 def test_plans_copy_and_pickle_as_empty() -> None:
@@ -159,34 +157,34 @@ def test_arguments_without_key(arg: Any) -> None:
     assert fast_path.argument_key((arg,), []) is None
 
 
-def test_jit_without_enable_runs_only_its_functions(monkeypatch: pytest.MonkeyPatch) -> None:
-    double.install(monkeypatch)
+def test_jit_without_enable_runs_only_its_functions() -> None:
+    ours = double.Ours()
     try:
-        f = jit(lambda x, y: tf.reduce_sum(x * y))
+        f = ours.jit(lambda x, y: tf.reduce_sum(x * y))
         other = tf.function(lambda x: x + 1, jit_compile=True)
-        before = double.runs()
+        before = ours.compiler.runs
         for _ in range(3):
             assert f(X, X).numpy() == 5.0
-        assert double.runs() == before + 3
+        assert ours.compiler.runs == before + 3
         assert f.misses == {"signature": 1}
         other(X)
-        assert double.runs() == before + 3
+        assert ours.compiler.runs == before + 3
         with tf.GradientTape() as tape:
             tape.watch(X)
             y = f(X, X)
         assert tape.gradient(y, X).numpy().tolist() == [2, 4]
-        assert double.runs() > before + 3, "forward and backward are ours too"
+        assert ours.compiler.runs > before + 3, "forward and backward are ours too"
     finally:
-        HOOK.remove()
+        ours.remove_hooks()
 
 
-def test_jit_as_method_decorator(monkeypatch: pytest.MonkeyPatch) -> None:
-    double.install(monkeypatch)
+def test_jit_as_method_decorator() -> None:
+    ours = double.Ours()
 
     class Scale:
         factor = 3.0
 
-        @jit
+        @ours.jit
         def apply(self, x: Any) -> Any:
             """Multiply."""
             return x * self.factor
@@ -196,4 +194,4 @@ def test_jit_as_method_decorator(monkeypatch: pytest.MonkeyPatch) -> None:
         assert [scale.apply(X).numpy().tolist() for _ in range(2)] == [[3, 6]] * 2
         assert scale.apply.__doc__ == "Multiply."
     finally:
-        HOOK.remove()
+        ours.remove_hooks()

@@ -13,19 +13,14 @@ import tensorflow as tf
 from tests.tf import double
 from tests.tf.programs import PROGRAMS
 from tfxla_cluster import counters, flags
-from tfxla_cluster.tf import graph_pass
-from tfxla_cluster.tf.must_compile import hooks
-from tfxla_cluster.tf.must_compile.hook import HOOK
 
 
 @pytest.fixture
-def ours(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    double.install(monkeypatch)
-    hooks.install()
-    graph_pass.enable()
-    yield
-    graph_pass.disable()
-    hooks.remove()
+def ours() -> Iterator[double.Ours]:
+    made = double.Ours()
+    made.enable()
+    yield made
+    made.disable()
 
 
 def _run(name: str) -> list[Any]:
@@ -34,19 +29,16 @@ def _run(name: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", list(PROGRAMS))
-def test_program_is_as_stock(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_program_is_as_stock(name: str) -> None:
     want = _run(name)
-    double.install(monkeypatch)
-    before, stock_before = double.runs(), len(_fallbacks())
+    ours, stock_before = double.Ours(), len(_fallbacks())
     with flags.patch(tfxla_must_compile_fallback="raise"):
-        hooks.install()
-        graph_pass.enable()
+        ours.enable()
         try:
             have = _run(name)
         finally:
-            graph_pass.disable()
-            hooks.remove()
-    assert double.runs() > before, "nothing ran natively"
+            ours.disable()
+    assert ours.compiler.runs > 0, "nothing ran natively"
     assert len(_fallbacks()) == stock_before
     assert len(have) == len(want)
     for a, b in zip(have, want):
@@ -60,19 +52,18 @@ def _fallbacks() -> dict[str, int]:
     return dict(counters.snapshot()["fallback_reasons"])
 
 
-def test_functions_traced_before_are_covered_and_restored(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_functions_traced_before_are_covered_and_restored() -> None:
     f = tf.function(lambda x: x * 3, jit_compile=True)
     x = tf.ones([2])
     f(x)
-    double.install(monkeypatch)
-    hooks.install()
-    before = double.runs()
+    ours = double.Ours()
+    ours.install_hooks()
     f(x)
-    assert double.runs() == before + 1
-    hooks.remove()
+    assert ours.compiler.runs == 1
+    ours.remove_hooks()
     f(x)
-    assert double.runs() == before + 1
-    assert not hooks.installed()
+    assert ours.compiler.runs == 1
+    assert not ours.hook.everything
 
 
 def _line_of(marker: str) -> int:
@@ -80,7 +71,7 @@ def _line_of(marker: str) -> int:
         return next(n for n, line in enumerate(file, 1) if line.rstrip().endswith(marker))
 
 
-def test_py_function_is_refused_with_line_and_remedy(ours: None) -> None:
+def test_py_function_is_refused_with_line_and_remedy(ours: double.Ours) -> None:
     @tf.function(jit_compile=True)
     def f(x: Any) -> Any:
         return tf.py_function(lambda y: y, [x], tf.float32)  # MARK 1
@@ -95,7 +86,7 @@ def test_py_function_is_refused_with_line_and_remedy(ours: None) -> None:
     assert "tfxla_0" not in text
 
 
-def test_shape_from_a_loop_is_refused(ours: None) -> None:
+def test_shape_from_a_loop_is_refused(ours: double.Ours) -> None:
     @tf.function(jit_compile=True)
     def f(x: Any) -> Any:
         while tf.reduce_sum(x) < 9.0:
@@ -107,13 +98,13 @@ def test_shape_from_a_loop_is_refused(ours: None) -> None:
         f(tf.ones([2]))
 
 
-def test_string_argument_is_refused(ours: None) -> None:
+def test_string_argument_is_refused(ours: double.Ours) -> None:
     f = tf.function(lambda x, s: x + 1, jit_compile=True)
     with pytest.raises(tf.errors.InvalidArgumentError, match="dtype string"):
         f(tf.ones([2]), tf.constant("a"))
 
 
-def test_shape_change_of_variable_is_refused_and_changes_nothing(ours: None) -> None:
+def test_shape_change_of_variable_is_refused_and_changes_nothing(ours: double.Ours) -> None:
     v, w = tf.Variable([1.0], shape=tf.TensorShape(None)), tf.Variable(1.0)
 
     @tf.function(jit_compile=True)
@@ -127,7 +118,7 @@ def test_shape_change_of_variable_is_refused_and_changes_nothing(ours: None) -> 
     assert v.numpy().tolist() == [1.0]
 
 
-def test_uninitialised_variable(ours: None) -> None:
+def test_uninitialised_variable(ours: double.Ours) -> None:
     handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[2], shared_name="tests_uninitialised")
     read = tf.function(lambda x: tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32) + x, jit_compile=True)
 
@@ -142,7 +133,7 @@ def test_uninitialised_variable(ours: None) -> None:
     assert read(tf.ones([2])).numpy().tolist() == [2, 2]
 
 
-def test_unsupported_falls_back_once_or_raises(ours: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unsupported_falls_back_once_or_raises(ours: double.Ours, capsys: pytest.CaptureFixture[str]) -> None:
     """Sizes that depend on data: stock XLA ends the process on such a cumsum, so the ops run uncompiled."""
     f = tf.function(lambda x: tf.cumsum(tf.unique(x).y), jit_compile=True)
     x = tf.constant([1, 2, 1])
@@ -155,20 +146,15 @@ def test_unsupported_falls_back_once_or_raises(ours: None, capsys: pytest.Captur
         g(x)
 
 
-def test_internal_error_falls_back(ours: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tfxla_cluster.tf import compiler_port
-
-    def broken(proto: bytes, request: Any) -> Any:
-        raise ZeroDivisionError("bug")
-
-    monkeypatch.setattr(compiler_port, "compile_hlo", broken)
+def test_internal_error_falls_back(ours: double.Ours) -> None:
+    ours.compiler.refusal = ZeroDivisionError("bug")
     v = tf.Variable(1.0)
     f = tf.function(v.assign_add, jit_compile=True)
     assert f(tf.constant(2.0)).numpy() == 3.0
     assert v.numpy() == 3.0
 
 
-def test_dropped_functions_leave_nothing(ours: None) -> None:
+def test_dropped_functions_leave_nothing(ours: double.Ours) -> None:
     from tensorflow.python.eager import context
 
     def once() -> None:
@@ -187,10 +173,10 @@ def test_dropped_functions_leave_nothing(ours: None) -> None:
     keep(tf.ones([2]))  # a new trace frees what was dropped
     after = len([n for n in context.context().list_function_names() if b"tfxla" in n.encode()])
     assert after <= names + 1
-    assert len([r for r in HOOK.routes.values() if r]) <= 2
+    assert len([r for r in ours.hook.routes.values() if r]) <= 2
 
 
-def test_variable_count_of_reads(ours: None) -> None:
+def test_variable_count_of_reads(ours: double.Ours) -> None:
     """Only what is used is read, only what is written is assigned."""
     a, b, c = (tf.Variable(float(i)) for i in range(3))
 
@@ -202,13 +188,13 @@ def test_variable_count_of_reads(ours: None) -> None:
     handle, value = f()
     assert handle.dtype == tf.resource
     assert value.numpy() == 1.0
-    route = next(r for r in HOOK.routes.values() if r)
+    route = next(r for r in ours.hook.routes.values() if r)
     assert len(route.interface.resources) == 3
     assert len(route.interface.inputs) == 2
     assert len(route.interface.updated) == 1
 
 
-def test_nested_call_falls_back_where_it_is_not_compiled(ours: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nested_call_falls_back_where_it_is_not_compiled(ours: double.Ours, capsys: pytest.CaptureFixture[str]) -> None:
     v = tf.Variable(1)
     inner = tf.function(lambda x: (tf.cumsum(tf.unique(x).y), v.assign_add(1)), jit_compile=True)
     outer = tf.function(lambda x: inner(x + 0)[0] * 2)
@@ -218,16 +204,10 @@ def test_nested_call_falls_back_where_it_is_not_compiled(ours: None, capsys: pyt
     assert capsys.readouterr().err.count("runs uncompiled") == 1
 
 
-def test_stock_compiles_what_only_the_compiler_refuses(
-    ours: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_stock_compiles_what_only_the_compiler_refuses(ours: double.Ours, capsys: pytest.CaptureFixture[str]) -> None:
     from tfxla_cluster.errors import UnsupportedError
-    from tfxla_cluster.tf import compiler_port
 
-    def refuse(proto: bytes, request: Any) -> Any:
-        raise UnsupportedError("opcode x is not compiled yet")
-
-    monkeypatch.setattr(compiler_port, "compile_hlo", refuse)
+    ours.compiler.refusal = UnsupportedError("opcode x is not compiled yet")
     v = tf.Variable(1.0)
     f = tf.function(v.assign_add, jit_compile=True)
     outer = tf.function(lambda x: f(x) + 1.0)
@@ -237,7 +217,7 @@ def test_stock_compiles_what_only_the_compiler_refuses(
     assert capsys.readouterr().err.count("is compiled by stock XLA: opcode x is not compiled yet") == 1
 
 
-def test_eager_tape_around_a_loop(ours: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_eager_tape_around_a_loop(ours: double.Ours, capsys: pytest.CaptureFixture[str]) -> None:
     """Stock XLA refuses it: a tensor list crosses from the forward to the backward function."""
 
     @tf.function(jit_compile=True)
@@ -256,7 +236,7 @@ def test_eager_tape_around_a_loop(ours: None, capsys: pytest.CaptureFixture[str]
     assert "runs uncompiled: a tensor list crosses its border" in capsys.readouterr().err
 
 
-def test_nested_call_is_refused_with_line(ours: None) -> None:
+def test_nested_call_is_refused_with_line(ours: double.Ours) -> None:
     @tf.function(jit_compile=True)
     def inner(x: Any) -> Any:
         return tf.py_function(lambda y: y, [x], tf.float32)  # MARK 3
@@ -267,7 +247,7 @@ def test_nested_call_is_refused_with_line(ours: None) -> None:
         outer(tf.ones([2]))
 
 
-def test_nested_call_assigns_in_order(ours: None) -> None:
+def test_nested_call_assigns_in_order(ours: double.Ours) -> None:
     v = tf.Variable([1.0, 1.0])
 
     @tf.function(jit_compile=True)
@@ -282,8 +262,8 @@ def test_nested_call_assigns_in_order(ours: None) -> None:
         v.assign_add(first)
         return inner(x), v.read_value()
 
-    before = double.runs()
+    before = ours.compiler.runs
     a, b = outer(tf.constant([2.0, 3.0]))
     assert a.numpy().tolist() == [16.0, 36.0]
     assert b.numpy().tolist() == [16.0, 36.0]
-    assert double.runs() == before + 2
+    assert ours.compiler.runs == before + 2

@@ -10,6 +10,8 @@ import tensorflow as tf
 from tensorflow.python.ops.resource_variable_ops import UninitializedVariable
 
 import tfxla_cluster
+from tests.tf import double
+from tfxla_cluster.errors import UnsupportedError
 
 ONES = [1.0, 1.0]
 
@@ -112,20 +114,15 @@ def test_nested_strict_says_what_stock_says() -> None:
             _nested(_gather)(v, tf.constant(ONES))
 
 
-def test_a_nested_function_with_variables_that_falls_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_nested_function_with_variables_that_falls_back() -> None:
     """The graph branches to stock XLA; that branch is not made native again, without end."""
-    from tfxla_cluster.errors import UnsupportedError
-    from tfxla_cluster.tf import compiler_port
-
-    v = tf.Variable([3.0, 4.0])
-    with tfxla_cluster.enable():
-
-        def refuse(data: bytes, request: Any) -> Any:
-            raise UnsupportedError("not today")
-
-        monkeypatch.setattr(compiler_port, "compile_hlo", refuse)
+    v, ours = tf.Variable([3.0, 4.0]), double.Ours(UnsupportedError("not today"))
+    ours.enable()
+    try:
         f = _nested(_first_write)
         for _ in range(2):
             assert f(v, tf.constant(ONES)).numpy().tolist() == [4.0, 4.0]
             assert v.numpy().tolist() == ONES
+    finally:
+        ours.disable()
     assert tfxla_cluster.stats()["fallback_reasons"]["not today"] == 1

@@ -1,12 +1,11 @@
-"""The seam to the compiler: what the TensorFlow side asks for and what it gets. `api` sets `compile_hlo`."""
+"""The seam to the compiler: what the TensorFlow side asks for and what it gets."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ..errors import InternalError
 from ..ir.guard import Guard, Names
 from ..ir.shape import Shape
 
@@ -39,22 +38,30 @@ class Loaded(Protocol):
     and at most `bound`. guards: what it holds for, about the HLO parameters. The object keeps the code alive.
     """
 
-    record: int
-    entry: int
-    outputs: tuple[Shape, ...]
-    sizes: tuple[Any, ...]
-    guards: tuple[Guard, ...]
+    @property
+    def record(self) -> int: ...
+
+    @property
+    def entry(self) -> int: ...
+
+    @property
+    def outputs(self) -> tuple[Shape, ...]: ...
+
+    @property
+    def sizes(self) -> tuple[Any, ...]: ...
+
+    @property
+    def guards(self) -> tuple[Guard, ...]: ...
 
 
-def _not_set(proto: bytes, request: CompileRequest) -> Loaded:
-    raise InternalError("tfxla_cluster is not enabled: no compiler is installed")
+class Compiler(Protocol):
+    """What the TensorFlow side is made with; called on any thread."""
 
+    def compile_hlo(self, proto: bytes, request: CompileRequest) -> Loaded:
+        """The executable of HloModuleProto bytes; UnsupportedError for what the compiler does not do yet."""
+        ...
 
-def _no_seed(seed: int | None) -> None:
-    """Nothing compiled draws random numbers yet."""
-
-
-# The global seed (None: there is none) -> the state that compiled stateful random ops draw from starts over.
-seed_random: Callable[[int | None], None] = _no_seed
-# HloModuleProto bytes, request -> Loaded; raises UnsupportedError for what the compiler does not do yet.
-compile_hlo: Callable[[bytes, CompileRequest], Loaded] = _not_set
+    def seed_random(self, seed: int | None) -> None:
+        """TensorFlow's global seed was set (None: there is none): the state that compiled stateful random ops draw
+        from starts over."""
+        ...

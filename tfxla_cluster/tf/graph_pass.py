@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from tensorflow.core.framework import graph_pb2
 
@@ -17,13 +17,13 @@ from ..counters import add as count
 from ..decision import Decision
 from ..tf2xla import sources
 from . import devices, grappler_plugin
-from .clustering import cluster_checks, cluster_program, coverage, graph_dumps, support
-from .clustering.cluster_program import fallen_back, make_program
+from .clustering import cluster_checks, coverage, graph_dumps, support
+from .clustering.cluster_program import fallen_back
 from .clustering.encapsulate import ClusterFunction, encapsulate
 from .clustering.mark_for_compilation import CLUSTERED_ATTR, Clustering, Options, find_clusters
 from .graph.view import Graph, NodeDef
 from .must_compile import nested
-from .must_compile.hook import HOOK
+from .must_compile.hook import Hook
 from .native_op.op import Program, ensure_registered
 from .rewrites import effects, forwarding, random_ops, whole_loops
 
@@ -31,100 +31,97 @@ _PLUMBING_RULES = frozenset({"argument", "control_flow", "variable", "effect", "
 _PLUMBING_OPS = frozenset({"Const", "Identity", "NoOp"})
 
 
-def enable() -> None:
-    """Cluster what TensorFlow instantiates from now on; functions that ran before are instantiated anew."""
-    ensure_registered()
-    HOOK.on_removed = _forget
-    whole_loops.install(lambda device: Options.from_flags().global_jit and bool(devices.decide(device)))
-    grappler_plugin.enable(transform)
+class GraphPass:
+    """The pass, on or off. `make_program`: the program of a new cluster."""
 
+    def __init__(
+        self, hook: Hook, calls: nested.NestedCalls, make_program: Callable[[ClusterFunction], Program]
+    ) -> None:
+        self.hook, self.nested, self.make_program = hook, calls, make_program
 
-def _forget(names: list[str]) -> None:
-    """TensorFlow removed these functions."""
-    nested.forget(names)
-    cluster_program.forget(names)
+    def enable(self) -> None:
+        """Cluster what TensorFlow instantiates from now on; functions that ran before are instantiated anew."""
+        ensure_registered()
+        whole_loops.install(lambda device: Options.from_flags().global_jit and bool(devices.decide(device)))
+        grappler_plugin.enable(self.transform)
 
+    def disable(self) -> None:
+        """Graphs and traces are TensorFlow's again."""
+        grappler_plugin.disable()
+        whole_loops.remove()
 
-def disable() -> None:
-    """Graphs and traces are TensorFlow's again."""
-    grappler_plugin.disable()
-    whole_loops.remove()
+    def transform(
+        self, graph_def: graph_pb2.GraphDef, preserve: frozenset[str], fetched: frozenset[str] = frozenset()
+    ) -> graph_pb2.GraphDef | None:
+        """One graph, its library included; None when nothing changes. `preserve`, `fetched`: as grappler gives them."""
+        if any(CLUSTERED_ATTR in node.attr for node in graph_def.node):
+            return None
+        self.hook.sweep()
+        replaced = self.replace_must_compile_calls(graph_def)
+        return self._cluster(replaced or graph_def, preserve, fetched) or replaced
 
+    def replace_must_compile_calls(self, graph_def: graph_pb2.GraphDef) -> graph_pb2.GraphDef | None:
+        """A copy in which calls of must-compile functions run natively; None where there is none."""
+        library = {f.signature.name: f for f in graph_def.library.function}
+        calls = [i for i, node in enumerate(graph_def.node) if nested.is_must_compile_call(node, library.get)]
+        placed = {i: nested.placed(graph_def.node[i], graph_def) for i in calls}
+        calls = [i for i in calls if placed[i] or not self.nested.leave(graph_def.node[i], placed[i].reason)]
+        if not calls:
+            return None
+        copy = graph_pb2.GraphDef()
+        copy.CopyFrom(graph_def)
+        for i in calls:
+            for function in self.nested.rewrite(copy.node[i], library.get, placed[i]):
+                if function.signature.name not in library:
+                    library[function.signature.name] = function
+                    copy.library.function.append(function)
+        return copy
 
-def transform(
-    graph_def: graph_pb2.GraphDef, preserve: frozenset[str], fetched: frozenset[str] = frozenset()
-) -> graph_pb2.GraphDef | None:
-    """One graph, its library included; None when nothing changes. `preserve`, `fetched`: as grappler gives them."""
-    if any(CLUSTERED_ATTR in node.attr for node in graph_def.node):
-        return None
-    HOOK.sweep()
-    replaced = replace_must_compile_calls(graph_def)
-    return _cluster(replaced or graph_def, preserve, fetched) or replaced
+    def _cluster(
+        self, graph_def: graph_pb2.GraphDef, preserve: frozenset[str], fetched: frozenset[str]
+    ) -> graph_pb2.GraphDef | None:
+        """Automatic clustering of one graph; None when nothing changes."""
+        options = Options.from_flags()
+        if not options.global_jit and not any("_XlaCompile" in node.attr for node in graph_def.node):
+            return None
+        functions = {f.signature.name: f for f in graph_def.library.function}
+        checker = support.Checker(functions, True, options.only, options.excluded)
+        lowered = whole_loops.lower_others(graph_def, lambda node: bool(checker.node(node)))
+        if lowered is not None:
+            return lowered  # grappler takes them apart and asks again
+        expanded = random_ops.expand_graph(graph_def)
+        forwarded = forwarding.forward(expanded, lambda node: bool(checker.node(node)), preserve)
+        deferred = effects.defer(forwarded, lambda node: bool(checker.node(node)), preserve)
+        graph = Graph.of_graph_def(deferred)
+        clustering = find_clusters(graph, checker, options, preserve - fetched)
+        first_time = not _asked_again(graph, clustering)
+        if first_time:
+            report(graph_def, deferred, graph, clustering)
+        programs: dict[str, Program] = {}
 
+        def make(function: ClusterFunction) -> Program:
+            programs[function.name] = self.make_program(function)
+            return programs[function.name]
 
-def replace_must_compile_calls(graph_def: graph_pb2.GraphDef) -> graph_pb2.GraphDef | None:
-    """A copy in which calls of must-compile functions run natively; None where there is none."""
-    library = {f.signature.name: f for f in graph_def.library.function}
-    calls = [i for i, node in enumerate(graph_def.node) if nested.is_must_compile_call(node, library.get)]
-    placed = {i: nested.placed(graph_def.node[i], graph_def) for i in calls}
-    calls = [i for i in calls if placed[i] or not nested.leave(graph_def.node[i], placed[i].reason)]
-    if not calls:
-        return None
-    copy = graph_pb2.GraphDef()
-    copy.CopyFrom(graph_def)
-    for i in calls:
-        for function in nested.rewrite(copy.node[i], library.get, placed[i]):
-            if function.signature.name not in library:
-                library[function.signature.name] = function
-                copy.library.function.append(function)
-    return copy
-
-
-def _cluster(
-    graph_def: graph_pb2.GraphDef, preserve: frozenset[str], fetched: frozenset[str]
-) -> graph_pb2.GraphDef | None:
-    """Automatic clustering of one graph; None when nothing changes."""
-    options = Options.from_flags()
-    if not options.global_jit and not any("_XlaCompile" in node.attr for node in graph_def.node):
-        return None
-    functions = {f.signature.name: f for f in graph_def.library.function}
-    checker = support.Checker(functions, True, options.only, options.excluded)
-    lowered = whole_loops.lower_others(graph_def, lambda node: bool(checker.node(node)))
-    if lowered is not None:
-        return lowered  # grappler takes them apart and asks again
-    expanded = random_ops.expand_graph(graph_def)
-    forwarded = forwarding.forward(expanded, lambda node: bool(checker.node(node)), preserve)
-    deferred = effects.defer(forwarded, lambda node: bool(checker.node(node)), preserve)
-    graph = Graph.of_graph_def(deferred)
-    clustering = find_clusters(graph, checker, options, preserve - fetched)
-    first_time = not _asked_again(graph, clustering)
-    if first_time:
-        report(graph_def, deferred, graph, clustering)
-    programs: dict[str, Program] = {}
-
-    def make(function: ClusterFunction) -> Program:
-        programs[function.name] = make_program(function)
-        return programs[function.name]
-
-    result, made = (
-        encapsulate(deferred, graph, clustering, make, fetched, cluster_checks.from_flags())
-        if clustering.clusters
-        else (None, [])
-    )
-    if result is not None and not sortable(result):
-        for function in made:
-            fallen_back(function.name, "the graph with its clusters would have a cycle")
-            programs[function.name].close()
-        if first_time:  # what was to be clustered counts as left out
-            members = frozenset(name for function in made for name in function.nodes)
-            coverage.add([], left_out(graph, clustering) + _op_count(graph, members))
-        return None
-    if first_time:
-        coverage.add(
-            [(_op_count(graph, names), programs[f.name]) for f in made for names in [frozenset(f.nodes)]],
-            left_out(graph, clustering),
+        result, made = (
+            encapsulate(deferred, graph, clustering, make, fetched, cluster_checks.from_flags())
+            if clustering.clusters
+            else (None, [])
         )
-    return result if made else None
+        if result is not None and not sortable(result):
+            for function in made:
+                fallen_back(function.name, "the graph with its clusters would have a cycle")
+                programs[function.name].close()
+            if first_time:  # what was to be clustered counts as left out
+                members = frozenset(name for function in made for name in function.nodes)
+                coverage.add([], left_out(graph, clustering) + _op_count(graph, members))
+            return None
+        if first_time:
+            coverage.add(
+                [(_op_count(graph, names), programs[f.name]) for f in made for names in [frozenset(f.nodes)]],
+                left_out(graph, clustering),
+            )
+        return result if made else None
 
 
 def sortable(graph_def: graph_pb2.GraphDef) -> bool:

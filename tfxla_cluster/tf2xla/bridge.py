@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from ..errors import LoweringError
+from ..errors import LoweringError, NoConstantError
 from . import function_tree, must_be_constant, refusal, tensor_lists, wire
 from .function_def import library as library
 from .function_def import specialise
@@ -98,9 +98,9 @@ def _lower_function(name: str, args: Sequence[Arg]) -> Lowered:
     needed = [i for i in sorted(must_be_constant.constant_args(definition, library)) if args[i].value is not None]
     try:
         return _lower(definition, args, needed)
-    except LoweringError as error:
+    except NoConstantError:
         wider = sorted({*needed, *(i for i, a in enumerate(args) if _may_be_shape(a))})
-        if not refusal.wants_constant(error) or wider == needed:
+        if wider == needed:
             raise
         return _lower(definition, args, wider)
 

@@ -60,7 +60,7 @@ class _Tree:
         message = error.message
         for old, new in self.made.items():
             message = message.replace(new, old)
-        return LoweringError(message, error.remedy, error.where, error.op, error.node)
+        return type(error)(message, error.remedy, error.where, error.op, error.node)
 
 
 def _copy(definition: Any, changed: tuple[list[Any], Mapping[str, str]] | None, called: Mapping[str, str]) -> Any:

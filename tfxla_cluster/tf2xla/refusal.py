@@ -8,7 +8,7 @@ from typing import Any
 from tensorflow.core.framework import types_pb2
 from tensorflow.python.framework import op_def_registry
 
-from ..errors import LoweringError
+from ..errors import LoweringError, NoConstantError
 from . import sources
 
 _UNSUPPORTED = re.compile(
@@ -18,6 +18,7 @@ _UNSUPPORTED = re.compile(
 _ATTRIBUTES = re.compile(r"Requested Attributes: ([^)]*)\)")
 _NODE = re.compile(r"\{\{node ([^}]+)\}\}")
 _CONSTANT = re.compile(r"Input (\d+) to node `([^`]+)` with op (\w+) must be a compile-time constant")
+_CONSTANT_WORDS = "compile-time constant"
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _DEFINED = re.compile(r" \(defined @ [^)]*\)")
 _GRAPH = re.compile(r"trying to compile graph (\S+?)\[")
@@ -48,11 +49,6 @@ _VARIANTS = "Pass no tensor list, data set or other variant into the compiled fu
 _DEFAULT_WAY_OUT = "Move that op out of the function, or drop jit_compile=True (the rest is then clustered)"
 
 
-def wants_constant(error: LoweringError) -> bool:
-    """The bridge asked for a value that was not known while lowering."""
-    return "compile-time constant" in error.message
-
-
 def explain(text: str, lowered_name: str, definition: Any) -> LoweringError:
     """The error of the bridge as one that names op, node, user line, reason and remedy.
 
@@ -80,7 +76,8 @@ def explain(text: str, lowered_name: str, definition: Any) -> LoweringError:
     inside = (found and callee) or (graph and graph.group(1)) or definition.signature.name
     what = f"node '{node}' (op {op or '?'}) in {inside}" if node else inside
     message = f"function {definition.signature.name} cannot be compiled: {what}: {why}"
-    return LoweringError(message, remedy, where, op, node)
+    kind = NoConstantError if constant or _CONSTANT_WORDS in text else LoweringError
+    return kind(message, remedy, where, op, node)
 
 
 def _way_out(op: str, node: str, text: str, definition: Any) -> str:

@@ -19,8 +19,9 @@ from tensorflow.python.eager import context
 
 from ... import bugs, flags, trace
 from ...counters import add as count
-from ...errors import UnsupportedError
+from ...errors import LoweringError, UnsupportedError
 from ...tf2xla import sources
+from ..compiler_port import Compiler
 from ..functions import function_compiler, variables
 from ..native_op.op import InputView, Program
 from ..native_op.records import Entry
@@ -29,36 +30,50 @@ from .encapsulate import ClusterFunction
 _COPIED = 1 << 20  # bytes: of larger inputs no copy is kept for a later compilation
 
 
-def make_program(function: ClusterFunction) -> Program:
-    """The program of a cluster of the function that this thread is executing; it goes when that one goes."""
-    interface = variables.Interface(
-        function.name, tuple(function.input_types), frozenset(), tuple(function.output_types), ()
-    )
-    caller = sources.caller()
+class ClusterPrograms:
+    """Makes the programs of clusters; those of a function go when TensorFlow has removed it."""
 
-    def lines() -> dict[str, str]:
-        known = sources.caller_lines(caller) if trace.directory() else {}
-        return {node: line for node in function.nodes if (line := sources.place(known, node))}
+    def __init__(self, compiler: Compiler) -> None:
+        self.compiler = compiler
+        self._lock = threading.RLock()
+        self._programs: defaultdict[str, list[Program]] = defaultdict(list)
 
-    def compile(inputs: list[InputView]) -> Entry:
-        try:
-            with registered(function):
-                return function_compiler.compile_function(
-                    interface, inputs, "cluster", function.name, lines(), function.device
-                )
-        except tf.errors.OpError as error:
-            # The original ops can run, and raise where they must: automatic clustering never breaks a program.
-            raise UnsupportedError(f"{type(error).__name__}: {error}") from error
+    def make(self, function: ClusterFunction) -> Program:
+        """The program of a cluster of the function that this thread is executing; it goes when that one goes."""
+        interface = variables.Interface(
+            function.name, tuple(function.input_types), frozenset(), tuple(function.output_types), ()
+        )
+        caller = sources.caller()
 
-    def refused(reason: UnsupportedError) -> None:
-        fallen_back(function.name, str(reason))
+        def lines() -> dict[str, str]:
+            known = sources.caller_lines(caller) if trace.directory() else {}
+            return {node: line for node in function.nodes if (line := sources.place(known, node))}
 
-    program = Program(function.name, function.input_types, function.output_types, compile, refused)
-    program.later = _Later(program)
-    if caller:
-        with _lock:
-            _programs[caller].append(program)
-    return program
+        def compile(inputs: list[InputView]) -> Entry:
+            try:
+                with registered(function):
+                    return function_compiler.compile_function(
+                        self.compiler, interface, inputs, "cluster", function.name, lines(), function.device
+                    )
+            except (tf.errors.OpError, LoweringError) as error:
+                # The original ops can run, and raise where they must: automatic clustering never breaks a program.
+                raise UnsupportedError(f"{type(error).__name__}: {error.message}") from error
+
+        def refused(reason: UnsupportedError) -> None:
+            fallen_back(function.name, str(reason))
+
+        program = Program(function.name, function.input_types, function.output_types, compile, refused, _Later())
+        if caller:
+            with self._lock:
+                self._programs[caller].append(program)
+        return program
+
+    def forget(self, callers: Iterable[str]) -> None:
+        """These functions are gone: so are the programs of their clusters, once TensorFlow has dropped the kernels."""
+        with self._lock:
+            gone = [program for caller in callers for program in self._programs.pop(caller, ())]
+        for program in gone:
+            program.close()
 
 
 def fallen_back(name: str, reason: str) -> None:
@@ -70,16 +85,7 @@ def fallen_back(name: str, reason: str) -> None:
 
 
 _lock = threading.RLock()
-_programs: defaultdict[str, list[Program]] = defaultdict(list)
 _registered: Counter[str] = Counter()
-
-
-def forget(callers: Iterable[str]) -> None:
-    """These functions are gone: so are the programs of their clusters, once TensorFlow has dropped the kernels."""
-    with _lock:
-        gone = [program for caller in callers for program in _programs.pop(caller, ())]
-    for program in gone:
-        program.close()
 
 
 @contextmanager
@@ -124,16 +130,15 @@ def _copy(view: InputView) -> InputView:
 class _Later:
     """`Program.later` of a cluster: whether its compilation is put off, and then to when."""
 
-    def __init__(self, program: Program) -> None:
-        self.program = program
+    def __init__(self) -> None:
         self.pending: set[tuple[tuple[int, tuple[int, ...]], ...]] = set()
         self.deferred = False
 
-    def __call__(self, inputs: list[InputView]) -> bool:
+    def __call__(self, program: Program, inputs: list[InputView]) -> bool:
         if flags.get("tf_xla_always_defer_compilation"):
             if not self.deferred:
                 self.deferred = True
-                fallen_back(self.program.name, "--tf_xla_always_defer_compilation is set")
+                fallen_back(program.name, "--tf_xla_always_defer_compilation is set")
             return True
         if not flags.get("tf_xla_async_compilation"):
             return False
@@ -141,14 +146,14 @@ class _Later:
         if key not in self.pending:
             self.pending.add(key)
             copies = [_copy(view) for view in inputs]
-            _worker.submit(lambda: self._compile(key, copies))
+            _worker.submit(lambda: self._compile(program, key, copies))
         return True
 
-    def _compile(self, key: tuple[tuple[int, tuple[int, ...]], ...], inputs: list[InputView]) -> None:
+    def _compile(self, program: Program, key: tuple[tuple[int, tuple[int, ...]], ...], inputs: list[InputView]) -> None:
         try:
-            self.program.prepare(inputs)
+            program.prepare(inputs)
         except Exception as error:  # noqa: BLE001 - on a thread of our own: it would be lost
-            bugs.failed(f"compiling {self.program.name}", error)
+            bugs.failed(f"compiling {program.name}", error)
         finally:
             self.pending.discard(key)
 

@@ -14,7 +14,8 @@ from ...errors import LoweringError, UnsupportedError
 from ...ir import guard as guards
 from ...ir.dim import symbols
 from ...tf2xla import bridge, sources
-from .. import compiler_port, devices
+from .. import devices
+from ..compiler_port import Compiler, CompileRequest, Loaded
 from ..native_op import op as native_op
 from ..native_op.op import InputView, Program
 from ..native_op.records import UNREAD, Entry, Output
@@ -23,25 +24,34 @@ from .variables import Interface
 
 
 def program(
+    compiler: Compiler,
     interface: Interface,
     kind: str = "must",
     name: str = "",
+    *,
     on_refusal: Callable[[UnsupportedError], None] | None = None,
+    check: Callable[[Sequence[InputView]], None] | None = None,
+    tells_failures: bool = False,
 ) -> Program:
     """A Program that runs `interface.function`: op inputs are `interface.inputs` (of a variable its value), op
     outputs its data outputs, then the new values of `interface.updated`.
 
     The function and its callees have to be registered in the eager context whenever the program misses.
-    A refusal of the bridge raises tf.errors.InvalidArgumentError, one of the compiler UnsupportedError.
+    A refusal of the bridge raises LoweringError, one of the compiler UnsupportedError; `check` is called before,
+    and may raise too. `on_refusal`, `tells_failures`: as Program has them.
     """
 
     title = name or interface.function
 
     def compile(inputs: list[InputView]) -> Entry:
+        if check is not None:
+            check(inputs)
         report_recompile(interface, made.entries, inputs, title)
-        return compile_function(interface, inputs, kind, title)
+        return compile_function(compiler, interface, inputs, kind, title)
 
-    made = Program(title, interface.input_types, interface.output_types, compile, on_refusal)
+    made = Program(
+        title, interface.input_types, interface.output_types, compile, on_refusal, tells_failures=tells_failures
+    )
     return made
 
 
@@ -80,6 +90,7 @@ class InputNames:
 
 
 def compile_function(
+    compiler: Compiler,
     interface: Interface,
     inputs: Sequence[InputView],
     kind: str,
@@ -104,7 +115,7 @@ def compile_function(
     count("lowerings")
     if lines is None:
         lines = sources.all_lines(interface.function) if trace.directory() else {}
-    request = compiler_port.CompileRequest(
+    request = CompileRequest(
         name,
         kind,
         tuple(_words(interface, i) for i in lowered.parameters),
@@ -113,7 +124,7 @@ def compile_function(
         InputNames(interface, tuple(inputs)),
         device,
     )
-    loaded = compiler_port.compile_hlo(lowered.proto, request)
+    loaded = compiler.compile_hlo(lowered.proto, request)
     return _entry(interface, inputs, lowered, loaded)
 
 
@@ -131,12 +142,10 @@ def _lower(function: str, args: Sequence[bridge.Arg]) -> bridge.Lowered:
             op=error.op,
             node=error.node,
         )
-        raise tf.errors.InvalidArgumentError(None, None, str(error)) from error
+        raise
 
 
-def _entry(
-    interface: Interface, inputs: Sequence[InputView], lowered: bridge.Lowered, loaded: compiler_port.Loaded
-) -> Entry:
+def _entry(interface: Interface, inputs: Sequence[InputView], lowered: bridge.Lowered, loaded: Loaded) -> Entry:
     updates = dict(lowered.updates)
     outputs = [_output(kind, loaded, result) for result, kind in enumerate(interface.outputs)]
     position = {arg: k for k, arg in enumerate(interface.inputs)}
@@ -163,7 +172,7 @@ def _entry(
 
 
 def _guards(
-    interface: Interface, inputs: Sequence[InputView], lowered: bridge.Lowered, loaded: compiler_port.Loaded
+    interface: Interface, inputs: Sequence[InputView], lowered: bridge.Lowered, loaded: Loaded
 ) -> tuple[guards.Guard, ...]:
     """What the executable holds for, about the op's inputs; of inputs that it does not get, what lowering saw."""
     position = {arg: k for k, arg in enumerate(interface.inputs)}
@@ -178,7 +187,7 @@ def _values(interface: Interface, lowered: bridge.Lowered) -> list[guards.Guard]
     return [guards.Guard("value", interface.inputs.index(arg), value) for arg, value in lowered.constants.items()]
 
 
-def _output(kind: int, loaded: compiler_port.Loaded, result: int) -> Output:
+def _output(kind: int, loaded: Loaded, result: int) -> Output:
     shape = loaded.outputs[result]
     made = {s.symbol for s in loaded.sizes if s.is_produced}
     return Output(

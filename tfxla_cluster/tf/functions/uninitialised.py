@@ -8,35 +8,33 @@ TensorFlow's too: nothing is lost on no elements.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from ...errors import UnsupportedError
-from ..native_op.op import InputView, Program
+from ...errors import UninitializedError, UnsupportedError
+from ..native_op.op import InputView
 from .variables import Interface
 
 _NO_VALUE = (0,)  # the shape of what ReadVariableOp then gives
 
 
-def refuse(program: Program, interface: Interface, branches: bool = False) -> Program:
-    """`program`, which now compiles for no variable without a value.
+def checked(interface: Interface, branches: bool = False) -> Callable[[Sequence[InputView]], None]:
+    """What is called before a function is compiled for inputs: it refuses a variable without a value.
 
-    It raises FailedPreconditionError, or where the graph `branches` to stock TensorFlow, UnsupportedError.
+    It raises UninitializedError, or where the graph `branches` to stock TensorFlow, UnsupportedError.
     """
-    compile_values = program.compile
 
-    def compile(inputs: list[InputView]) -> Any:
+    def check(inputs: Sequence[InputView]) -> None:
         for arg, view in zip(interface.inputs, inputs):
             if arg in interface.resources and view.dims == _NO_VALUE:
                 message = f"variable '{interface.names[arg]}' is uninitialized, or an empty vector"
-                raise UnsupportedError(message) if branches else tf.errors.FailedPreconditionError(None, None, message)
-        return compile_values(inputs)
+                raise UnsupportedError(message) if branches else UninitializedError(message)
 
-    program.compile = compile
-    return program
+    return check
 
 
 def is_said_by(error: tf.errors.OpError) -> bool:
-    """A variable has no value yet (the second: its handle was made by an earlier write that failed)."""
+    """TensorFlow itself found a variable without a value (the second: its handle was made by an earlier write that
+    failed)."""
     return isinstance(error, tf.errors.FailedPreconditionError) or "got INVALID" in error.message

@@ -23,7 +23,7 @@ from tensorflow.python.saved_model import save_context
 
 from ... import flags
 from .. import devices
-from . import hook
+from .hook import Hook, Route
 
 Function = polymorphic_function.Function
 GUARDS = {
@@ -52,7 +52,7 @@ class Plan:
 
     __slots__ = ("attrs", "captures", "concrete", "op", "outputs", "pack", "route")
 
-    def __init__(self, concrete: Any, route: hook.Route, captures: list[Any]) -> None:
+    def __init__(self, concrete: Any, route: Route, captures: list[Any]) -> None:
         kind = concrete.function_type
         self.concrete, self.route, self.captures = concrete, route, captures
         self.op, self.attrs = route.op, route.attrs
@@ -145,8 +145,12 @@ def blocked_by() -> str:
 class FastPath:
     """The installed hook on `Function.__call__`."""
 
-    def __init__(self) -> None:
+    def __init__(self, hook: Hook) -> None:
+        self.hook = hook
         self.original: Any = None
+
+    def __deepcopy__(self, memo: Any) -> FastPath:
+        return self  # a copy of what `jit` returns is called as it is
 
     def install(self) -> None:
         """Calls of functions traced earlier are covered too."""
@@ -207,12 +211,12 @@ class FastPath:
         if known is not None and flags.get("tfxla_fast_path"):
             if len(plans) >= MAX_PLANS:
                 plans.clear()
-            plans[key], reason = make_plan(function, args, tensors)
+            plans[key], reason = make_plan(self.hook, function, args, tensors)
             plans.misses[reason or "signature"] += 1
         return result
 
 
-def make_plan(function: Any, args: tuple[Any, ...], tensors: Sequence[Any]) -> tuple[Plan | None, str]:
+def make_plan(hook: Hook, function: Any, args: tuple[Any, ...], tensors: Sequence[Any]) -> tuple[Plan | None, str]:
     """(plan, '') of a Function that was just called with `args`, or (None, the guard that forbids one)."""
     from tensorflow.python.eager.polymorphic_function import function_type_utils, tracing_compilation
 
@@ -229,10 +233,7 @@ def make_plan(function: Any, args: tuple[Any, ...], tensors: Sequence[Any]) -> t
         return None, "binding"
     if concrete.graph.function_captures.by_ref_internal or concrete.graph.deferred_external_captures:
         return None, "captures"
-    route = hook.HOOK.route(concrete._inference_function.name)
+    route = hook.route(concrete._inference_function.name)
     if route is None or route.fallback:
         return None, "route"
     return Plan(concrete, route, list(concrete.captured_inputs)), ""
-
-
-FAST_PATH = FastPath()

@@ -20,9 +20,11 @@ from tensorflow.python.util import function_utils
 from ... import bugs, flags, trace
 from ...counters import add as count
 from ...decision import Decision
+from ...errors import LoweringError, UninitializedError
 from ...tf2xla import bridge, sources
 from ...tf2xla.function_def import fresh_name
-from .. import compiler_port, devices
+from .. import devices
+from ..compiler_port import Compiler
 from ..functions import function_compiler, uninitialised, variables
 from ..native_op import op as native_op
 from . import uncompiled
@@ -90,12 +92,17 @@ def _unregister(name: bytes) -> None:
 class Route(Fallback):
     """A must-compile function that runs natively: the op alone, or a wrapper that handles its variables."""
 
-    def __init__(self, name: bytes, definition: Any, inputs: Sequence[Any]) -> None:
+    def __init__(self, compiler: Compiler, name: bytes, definition: Any, inputs: Sequence[Any]) -> None:
         super().__init__(name)
         dtypes = {i: _value_dtype(t) for i, t in enumerate(inputs) if t.dtype == tf.resource}
         self.interface = variables.interface(definition, bridge.library, {i: d for i, d in dtypes.items() if d})
-        self.program = uninitialised.refuse(
-            function_compiler.program(self.interface, "must", name.decode()), self.interface
+        self.program = function_compiler.program(
+            compiler,
+            self.interface,
+            "must",
+            name.decode(),
+            check=uninitialised.checked(self.interface),
+            tells_failures=True,
         )
         self.wrapper = b""
         self.op = native_op.RUN
@@ -143,7 +150,8 @@ def _value_dtype(handle: Any) -> int:
 class Hook:
     """The installed hook: `install()` and `remove()` it; calls on other threads may be under way."""
 
-    def __init__(self) -> None:
+    def __init__(self, compiler: Compiler, on_removed: Callable[[list[str]], None] = lambda names: None) -> None:
+        self.compiler, self.on_removed = compiler, on_removed
         # By name of the function: how it runs; and how where a call may lie on a device without a backend.
         self.routes: dict[bytes, Fallback | None] = {}
         self.elsewhere: dict[bytes, Fallback | None] = {}
@@ -152,7 +160,6 @@ class Hook:
         self.originals: dict[str, Any] = {}
         self.everything = False
         self.removed: deque[str] = deque(maxlen=100_000)
-        self.on_removed: Callable[[list[str]], None] = lambda names: None
 
     def sweep(self) -> None:
         """Tell `on_removed` which functions TensorFlow removed since the last call, and free what was theirs."""
@@ -175,11 +182,11 @@ class Hook:
             native_op.ensure_registered()
             seed = context.global_seed()
             if seed is not None:
-                compiler_port.seed_random(int(seed))
+                self.compiler.seed_random(int(seed))
             for name, make in (
                 ("call_function", self._make_call),
                 ("remove_function", self._make_remove),
-                ("_set_global_seed", _make_set_seed),
+                ("_set_global_seed", self._make_set_seed),
             ):
                 original = getattr(context.Context, name)
                 self.originals[name] = original
@@ -240,6 +247,14 @@ class Hook:
 
         return remove_function
 
+    def _make_set_seed(self, original: Any) -> Any:
+        def set_global_seed(ctx: Any, seed: Any) -> None:
+            """Starts eager random ops over; compiled ones too."""
+            original(ctx, seed)
+            self.compiler.seed_random(None if seed is None else int(seed))
+
+        return set_global_seed
+
     def route(self, name: bytes) -> Route | None:
         """The route of a function that was called, if it runs natively."""
         found = self.routes.get(name)
@@ -268,7 +283,7 @@ class Hook:
             made.fall_back("a tensor list crosses its border", uncompiled.copy(definition))
             return made
         try:
-            route = Route(name, definition, inputs)
+            route = Route(self.compiler, name, definition, inputs)
         except Exception as error:  # noqa: BLE001 - a bug of the rewriter must not break a program that worked
             say_fallback(name.decode(), bugs.failed(f"rewriting {name.decode()}", error))
             return None
@@ -288,11 +303,11 @@ class Hook:
         try:
             return route.run(ctx, inputs, outputs) or None
         except tf.errors.OpError as error:
-            if uninitialised.is_said_by(error):
+            failure = route.program.failure_of(error)
+            if isinstance(failure, UninitializedError) or (failure is None and uninitialised.is_said_by(error)):
                 # Stock code says so, or runs where the function only writes the variable.
                 return original(ctx, name, inputs, outputs)
-            failure = route.program.failure
-            if failure is None or native_op.describe(failure)[1] not in error.message:
+            if failure is None:
                 error._message = _restore_name(route, error.message)
                 raise
             self._raise_or_fall_back(route, failure)
@@ -300,8 +315,8 @@ class Hook:
 
     def _raise_or_fall_back(self, route: Route, failure: BaseException) -> None:
         """Return when stock XLA is to run the function."""
-        if isinstance(failure, tf.errors.OpError):
-            raise type(failure)(None, None, failure.message) from None
+        if isinstance(failure, LoweringError):  # stock XLA refuses it too
+            raise tf.errors.InvalidArgumentError(None, None, str(failure)) from None
         if not isinstance(failure, Exception):
             raise failure
         reason = str(failure)
@@ -318,15 +333,6 @@ class Hook:
                 self.dropped.append(route)
             else:
                 route.close()
-
-
-def _make_set_seed(original: Any) -> Any:
-    def set_global_seed(ctx: Any, seed: Any) -> None:
-        """Starts eager random ops over; compiled ones too."""
-        original(ctx, seed)
-        compiler_port.seed_random(None if seed is None else int(seed))
-
-    return set_global_seed
 
 
 def _traced(call: Callable[..., Any], *args: Any) -> Any:
@@ -372,6 +378,3 @@ def say_fallback(name: str, reason: str, uncompiled: bool = False) -> None:
     _count_fallback(name, reason, "ops" if uncompiled else "xla")
     how = "runs uncompiled" if uncompiled else "is compiled by stock XLA"
     trace.once(f"fallback:{name}", f"function {name} {how}: {reason}")
-
-
-HOOK = Hook()

@@ -13,21 +13,21 @@ from typing import Any
 import tensorflow as tf
 
 from . import hook
-from .fast_path import FAST_PATH, Function, Plans
+from .fast_path import FastPath, Function, Plans
 
 
 class Jitted:
     """A compiled callable; attributes of the underlying tf.function are reached through it."""
 
-    def __init__(self, function: Any, original: Callable[..., Any]) -> None:
-        self.function, self.original = function, original
+    def __init__(self, function: Any, original: Callable[..., Any], fast_path: FastPath) -> None:
+        self.function, self.original, self.fast_path = function, original, fast_path
         functools.update_wrapper(self, original, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        routes = hook.HOOK
-        if not routes.originals:
-            routes.install(selected_only=True)
-        return FAST_PATH.call(_tensorflow_call, self.function, args, kwargs)
+        fast_path = self.fast_path
+        if not fast_path.hook.originals:
+            fast_path.hook.install(selected_only=True)
+        return fast_path.call(fast_path.original or Function.__call__, self.function, args, kwargs)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.function, name)
@@ -35,7 +35,7 @@ class Jitted:
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
             return self
-        return Jitted(self.function.__get__(instance, owner), self.original)
+        return Jitted(self.function.__get__(instance, owner), self.original, self.fast_path)
 
     @property
     def misses(self) -> dict[str, int]:
@@ -44,12 +44,12 @@ class Jitted:
         return dict(plans.misses) if isinstance(plans, Plans) else {}
 
 
-def _tensorflow_call(function: Any, *args: Any, **kwargs: Any) -> Any:
-    call = FAST_PATH.original or Function.__call__
-    return call(function, *args, **kwargs)
-
-
-def jit(fn: Callable[..., Any], input_signature: Sequence[Any] | None = None, dynamic: bool | None = None) -> Jitted:
+def jit(
+    fast_path: FastPath,
+    fn: Callable[..., Any],
+    input_signature: Sequence[Any] | None = None,
+    dynamic: bool | None = None,
+) -> Jitted:
     """Compile `fn` whole, natively; calls go directly to machine code where the guards hold.
 
     input_signature: as tf.function's. dynamic: True asks for one trace for all sizes of a dimension that
@@ -57,7 +57,7 @@ def jit(fn: Callable[..., Any], input_signature: Sequence[Any] | None = None, dy
     Raises tf.errors.InvalidArgumentError at the first call when the function cannot be compiled.
     """
     traced = tf.function(_named(fn), input_signature=input_signature, jit_compile=True, reduce_retracing=bool(dynamic))
-    return Jitted(traced, fn)
+    return Jitted(traced, fn, fast_path)
 
 
 def _named(fn: Callable[..., Any]) -> Callable[..., Any]:

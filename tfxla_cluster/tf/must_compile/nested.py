@@ -28,6 +28,7 @@ from ...errors import UnsupportedError
 from ...tf2xla.function_def import fresh_name
 from ...tf2xla.must_be_constant import Library
 from .. import devices
+from ..compiler_port import Compiler
 from ..functions import function_compiler, uninitialised, variables
 from ..graph.view import split_input, type_list
 from ..native_op.op import READY, Program
@@ -53,11 +54,6 @@ class NestedCall:
     registered: tuple[str, ...] = ()
 
 
-_made: dict[tuple[str, str, bool], NestedCall] = {}
-_left: set[str] = set()
-_lock = threading.RLock()
-
-
 def is_must_compile_call(node: Any, library: Library) -> bool:
     """The node calls a function that carries `_XlaMustCompile` (on the call or on the function) and that the
     native op can stand for: no tensor list crosses its border."""
@@ -81,91 +77,103 @@ def placed(node: Any, graph_def: Any) -> Decision:
     return decision
 
 
-def leave(node: Any, reason: str) -> bool:
-    """Leave a call to stock XLA for `reason`, counted and recorded once a function; False where it is to raise."""
-    if flags.get("tfxla_must_compile_fallback") == "raise":
-        return False
-    name = node.attr["f"].func.name
-    with _lock:
-        first = name not in _left
-        _left.add(name)
-    if first:
-        leave_where_placed(name, reason)
-    return True
+class NestedCalls:
+    """The replacements made so far, by callee, device and --tfxla_must_compile_fallback=raise."""
 
+    def __init__(self, compiler: Compiler) -> None:
+        self.compiler = compiler
+        self._made: dict[tuple[str, str, bool], NestedCall] = {}
+        self._left: set[str] = set()
+        self._lock = threading.RLock()
 
-def rewrite(node: Any, library: Library, allowed: Decision = YES) -> list[Any]:
-    """Make a must-compile call node (edited in place) run natively; the FunctionDefs to add to the graph.
+    def leave(self, node: Any, reason: str) -> bool:
+        """Leave a call to stock XLA for `reason`, counted and recorded once a function; False where it is to raise."""
+        if flags.get("tfxla_must_compile_fallback") == "raise":
+            return False
+        name = node.attr["f"].func.name
+        with self._lock:
+            first = name not in self._left
+            self._left.add(name)
+        if first:
+            leave_where_placed(name, reason)
+        return True
 
-    `library(name)` gives the graph's FunctionDefs. Idempotent: the edited node is no must-compile call. Where it is
-    not `allowed` to run natively, it raises that.
-    """
-    name = node.attr["f"].func.name
-    with _lock:
-        key = name, node.device if allowed else "", flags.get("tfxla_must_compile_fallback") == "raise"
-        if key not in _made:
-            callee = library(name)
-            _made[key] = _make(node, callee, library, key[2]) if allowed else _raising(node, callee, allowed.reason)
-        call = _made[key]
-    node.attr["f"].func.name = call.function
-    node.op = "StatefulPartitionedCall"
-    for attr in [a for a in node.attr if a.startswith("_Xla")]:
-        del node.attr[attr]
-    return list(call.library)
+    def rewrite(self, node: Any, library: Library, allowed: Decision = YES) -> list[Any]:
+        """Make a must-compile call node (edited in place) run natively; the FunctionDefs to add to the graph.
 
+        `library(name)` gives the graph's FunctionDefs. Idempotent: the edited node is no must-compile call. Where it is
+        not `allowed` to run natively, it raises that.
+        """
+        name = node.attr["f"].func.name
+        with self._lock:
+            key = name, node.device if allowed else "", flags.get("tfxla_must_compile_fallback") == "raise"
+            if key not in self._made:
+                callee = library(name)
+                self._made[key] = (
+                    self._make(node, callee, library, key[2]) if allowed else _raising(node, callee, allowed.reason)
+                )
+            call = self._made[key]
+        node.attr["f"].func.name = call.function
+        node.op = "StatefulPartitionedCall"
+        for attr in [a for a in node.attr if a.startswith("_Xla")]:
+            del node.attr[attr]
+        return list(call.library)
 
-def forget(names: Iterable[str] | None = None) -> None:
-    """Drop the replacements of these callees (None: of all)."""
-    with _lock:
-        wanted = None if names is None else set(names)
-        _left.difference_update(_left.copy() if wanted is None else wanted)
-        for key in [k for k in _made if wanted is None or k[0] in wanted]:
-            call = _made.pop(key)
-            if call.program is not None:
-                call.program.close()
-            for name in call.registered:
-                if context.context().has_function(name.encode()):
-                    context.context().remove_function(name.encode())
+    def forget(self, names: Iterable[str] | None = None) -> None:
+        """Drop the replacements of these callees (None: of all)."""
+        with self._lock:
+            wanted = None if names is None else set(names)
+            self._left.difference_update(self._left.copy() if wanted is None else wanted)
+            for key in [k for k in self._made if wanted is None or k[0] in wanted]:
+                call = self._made.pop(key)
+                if call.program is not None:
+                    call.program.close()
+                for name in call.registered:
+                    if context.context().has_function(name.encode()):
+                        context.context().remove_function(name.encode())
 
+    def forget_removed(self) -> None:
+        """Drop the replacements of callees that were removed while nobody watched."""
+        ctx = context.context()
+        with self._lock:
+            self.forget([name for name, *_ in self._made if not ctx.has_function(name.encode())])
 
-def forget_removed() -> None:
-    """Drop the replacements of callees that were removed while nobody watched."""
-    ctx = context.context()
-    with _lock:
-        forget([name for name, *_ in _made if not ctx.has_function(name.encode())])
+    def _make(self, node: Any, callee: Any, library: Library, strict: bool) -> NestedCall:
+        interface = variables.interface(callee, library)
+        name = callee.signature.name
+        registered = _register(callee, library)
 
+        unsafe = not strict and uncompiled.is_unsafe_in_stock(callee, library)
 
-def _make(node: Any, callee: Any, library: Library, strict: bool) -> NestedCall:
-    interface = variables.interface(callee, library)
-    name = callee.signature.name
-    registered = _register(callee, library)
+        def refused(reason: UnsupportedError) -> None:
+            if not strict:
+                say_fallback(name, str(reason), unsafe)
 
-    unsafe = not strict and uncompiled.is_unsafe_in_stock(callee, library)
-
-    def refused(reason: UnsupportedError) -> None:
-        if not strict:
-            say_fallback(name, str(reason), unsafe)
-
-    program = uninitialised.refuse(
-        function_compiler.program(interface, "must", name, refused), interface, branches=not strict
-    )
-    native = variables.wrap(callee, interface, program, fresh_name(f"native_{name}"), node.device)
-    count("functions")
-    trace.record(
-        "function",
-        name=name,
-        route="nested_must_compile",
-        variables=len(interface.resources),
-        updated=len(interface.updated),
-    )
-    if strict:
-        return NestedCall(native.signature.name, (native,), program, registered)
-    stock = uncompiled.copy(callee) if unsafe else _stock(node, callee)
-    chooser = _chooser(callee, interface, program, native.signature.name, stock.signature.name)
-    for made in chooser.node_def:
-        if made.op in (READY, "If"):  # where TfxlaRun is; reads are where their variables are
-            made.device = node.device
-    return NestedCall(chooser.signature.name, (native, stock, chooser), program, registered)
+        program = function_compiler.program(
+            self.compiler,
+            interface,
+            "must",
+            name,
+            on_refusal=refused,
+            check=uninitialised.checked(interface, not strict),
+        )
+        native = variables.wrap(callee, interface, program, fresh_name(f"native_{name}"), node.device)
+        count("functions")
+        trace.record(
+            "function",
+            name=name,
+            route="nested_must_compile",
+            variables=len(interface.resources),
+            updated=len(interface.updated),
+        )
+        if strict:
+            return NestedCall(native.signature.name, (native,), program, registered)
+        stock = uncompiled.copy(callee) if unsafe else _stock(node, callee)
+        chooser = _chooser(callee, interface, program, native.signature.name, stock.signature.name)
+        for made in chooser.node_def:
+            if made.op in (READY, "If"):  # where TfxlaRun is; reads are where their variables are
+                made.device = node.device
+        return NestedCall(chooser.signature.name, (native, stock, chooser), program, registered)
 
 
 def _register(function: Any, library: Library) -> tuple[str, ...]:

@@ -72,7 +72,7 @@ C_API: Mapping[str, tuple[ll.Type, tuple[ll.Type, ...]]] = {
     "TF_TensorByteSize": (I64, (PTR,)),
     "TF_DeleteTensor": (VOID, (PTR,)),
 }
-INVALID_ARGUMENT, INTERNAL, CANCELLED, RESOURCE_EXHAUSTED = 3, 13, 1, 8
+INVALID_ARGUMENT, INTERNAL, CANCELLED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION = 3, 13, 1, 8, 9
 # Arguments of the miss callback: program, inputs, tensors, status, 1 when a refusal is an answer (ready op).
 MISS = ll.FunctionType(I64, (PTR, I64, PPTR, PTR, I64))
 EXECUTE = ll.FunctionType(I32, (PTR, PPTR, PPTR, P64))

@@ -16,14 +16,16 @@ import llvmlite.binding as llvm
 import numpy as np
 import tensorflow as tf
 
-from ...errors import InternalError, UnsupportedError
+from ...errors import InternalError, LoweringError, UninitializedError, UnsupportedError
 from ..devices import BACKENDS
 from . import dispatch_code
-from .builder import C_API, INTERNAL, INVALID_ARGUMENT, program_word
+from .builder import C_API, FAILED_PRECONDITION, INTERNAL, INVALID_ARGUMENT, program_word
 from .records import Entry, Words, program_record
 
 RUN, READY = "TfxlaRun", "TfxlaReady"
 CAPACITY = 1 << 20
+FAILURE = b"tfxla_cluster.failure"
+"""Payload of an error's status: under which number the program keeps what was raised while compiling."""
 NOT_NOW = 2  # what the callback answers where an execution is not to wait for compilation
 
 _MISS = ctypes.CFUNCTYPE(
@@ -68,7 +70,6 @@ class Runs(Protocol):
     output_types: tuple[int, ...]
     token: int
     record: Words
-    failure: BaseException | None
 
     @property
     def executions(self) -> int: ...
@@ -79,6 +80,8 @@ class Runs(Protocol):
     def prepare(self, inputs: list[InputView]) -> Entry: ...
 
     def is_ready(self, inputs: list[InputView]) -> bool: ...
+
+    def failed(self, error: BaseException) -> int: ...
 
     def clear(self) -> None: ...
 
@@ -121,6 +124,8 @@ class Library:
             function.restype = _CTYPES[str(result)]
             function.argtypes = [_CTYPES[str(kind)] for kind in kinds]
             setattr(self.tf, name, function)
+        self.tf.TF_SetPayload.restype = None
+        self.tf.TF_SetPayload.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p]
         self.table = (ctypes.c_int64 * CAPACITY)()
         self.stopped = Words([0])
         self.programs: dict[int, Runs] = {}
@@ -241,8 +246,11 @@ class Library:
                 return 0
             raise entry.keep
         except BaseException as error:  # noqa: BLE001 - nothing may propagate into machine code
-            program.failure = error
-            return self._fail(status, *describe(error))
+            code = self._fail(status, *describe(error))
+            number = program.failed(error)
+            if number:
+                self.tf.TF_SetPayload(status, FAILURE, str(number).encode())
+            return code
 
     def _view(self, tensor: int) -> InputView:
         lib = self.tf
@@ -260,6 +268,8 @@ def describe(error: BaseException) -> tuple[int, str]:
     """(status code, text) of an exception raised while compiling."""
     if isinstance(error, tf.errors.OpError):
         return error.error_code, error.message
-    if isinstance(error, UnsupportedError):
+    if isinstance(error, UninitializedError):
+        return FAILED_PRECONDITION, str(error)
+    if isinstance(error, (LoweringError, UnsupportedError)):
         return INVALID_ARGUMENT, str(error)
     return INTERNAL, f"tfxla_cluster failed while compiling: {type(error).__name__}: {error}"

@@ -11,6 +11,7 @@ must not repeat) and dropped when only its effect counts. Statefulness costs not
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,10 +21,10 @@ from tensorflow.python import pywrap_tfe  # pylint: disable=no-name-in-module
 from tensorflow.python.eager import context
 
 from ... import bugs, trace
-from ...errors import InternalError, UnsupportedError
+from ...errors import InternalError, LoweringError, UninitializedError, UnsupportedError
 from ...ir import guard as guards
 from .builder import entry_word, program_word
-from .library import CAPACITY, READY, RUN, InputView, Library, describe
+from .library import CAPACITY, FAILURE, READY, RUN, InputView, Library, describe
 from .records import Entry, Words, pack, publish
 
 __all__ = [
@@ -45,18 +46,20 @@ __all__ = [
 
 OPS = (RUN, READY)
 MAX_ENTRIES = 64
+MAX_FAILURES = 1024  # that are kept until the caller asks
 
 
 class Program:
     """A function compiled on demand behind the native ops.
 
     name: for messages. input_types, output_types: TF dtype numbers of the op's inputs and outputs.
-    compile(inputs) -> Entry whose guards the inputs satisfy; raises UnsupportedError (cached as a refusal
-    for inputs of these shapes) or a tf.errors.OpError. Called under this program's lock, at most once at a
-    time, on the thread that executes the op: no tf.function may be called in it. Any other exception is a
-    bug and becomes a refusal too. on_refusal: called once a refusal.
+    compile(inputs) -> Entry whose guards the inputs satisfy; raises UnsupportedError (cached as a refusal for inputs
+    of these shapes), LoweringError, UninitializedError or a tf.errors.OpError. Called under this program's lock, at
+    most once at a time, on the thread that executes the op: no tf.function may be called in it. Any other exception
+    is a bug and becomes a refusal too. on_refusal: called once a refusal.
     in_graph: set it once the program is named in a FunctionDef; executables then live as long as kernels do.
-    later(inputs) -> bool: asked where TfxlaReady finds no executable; True: answer no and do not compile now.
+    later(program, inputs) -> bool: asked where TfxlaReady finds no executable; True: answer no and do not compile now.
+    tells_failures: what was raised while compiling is kept for `failure_of`.
     """
 
     def __init__(
@@ -66,15 +69,18 @@ class Program:
         output_types: Sequence[int],
         compile: Callable[[list[InputView]], Entry],
         on_refusal: Callable[[UnsupportedError], None] | None = None,
+        later: Callable[[Program, list[InputView]], bool] | None = None,
+        tells_failures: bool = False,
     ) -> None:
         self.on_refusal = on_refusal
         self.name, self.compile, self.in_graph, self.closed = name, compile, False, False
         self.recyclable = False
-        self.later: Callable[[list[InputView]], bool] | None = None
+        self.later, self.tells_failures = later, tells_failures
         self.input_types, self.output_types = tuple(input_types), tuple(output_types)
         self.lock = threading.RLock()
         self._publishing = threading.RLock()
-        self.failure: BaseException | None = None
+        self._failures: dict[int, BaseException] = {}
+        self._failure_numbers = itertools.count(1)
         self._entries: list[Words] = []
         self._retired: list[object] = []
         self.record = Library.get().adopt(self, self.input_types, self.output_types)
@@ -143,7 +149,7 @@ class Program:
             if not guards.hold(entry.guards, inputs):
                 raise InternalError(f"guards of {self.name} do not hold for the inputs that it was compiled for")
             return pack(entry)
-        except tf.errors.OpError:
+        except (tf.errors.OpError, LoweringError, UninitializedError):
             raise
         except UnsupportedError as error:
             refusal = error
@@ -162,7 +168,22 @@ class Program:
 
     def is_ready(self, inputs: list[InputView]) -> bool:
         """Whether TfxlaReady, having found no executable, may compile one now."""
-        return self.later is None or not self.later(inputs)
+        return self.later is None or not self.later(self, inputs)
+
+    def failed(self, error: BaseException) -> int:
+        """Keep why an execution fails; the number under which `failure_of` finds it, 0 where nobody will ask."""
+        if not self.tells_failures:
+            return 0
+        number = next(self._failure_numbers)
+        self._failures[number] = error
+        for old in list(self._failures)[:-MAX_FAILURES]:
+            self._failures.pop(old, None)
+        return number
+
+    def failure_of(self, error: tf.errors.OpError) -> BaseException | None:
+        """What was raised while compiling, where an execution of this program failed with `error` for that reason."""
+        number = error.experimental_payloads.get(FAILURE)
+        return None if number is None else self._failures.pop(int(number), None)
 
     def install(self, packed: Words) -> None:
         """Publish a packed entry in front of the others; the least executed one leaves when there are too many."""
