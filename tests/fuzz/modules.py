@@ -13,6 +13,7 @@ import numpy as np
 
 from tests.fuzz.draft import Draft
 from tests.fuzz.steps import NAMES, STEPS
+from tests.fuzz.steps.nested import NESTED
 from tfxla_cluster.ir.node import Module
 
 INEXACT = ("exponential", "tanh", "logistic", "log", "sine", "sqrt", "rsqrt", "exponential-minus-one", "erf")
@@ -35,6 +36,18 @@ def program(seed: int, length: int = 0) -> Program:
     for _ in range(length or draft.rng.choice((3, 6, 10, 16, 24))):
         STEPS[draft.rng.choice(NAMES)](draft)
     return finish(draft, f"fuzz_{seed}")
+
+
+def nested_program(seed: int) -> Program:
+    """The program of that number made of control flow in control flow."""
+    draft = Draft(random.Random(seed))
+    for _ in range(3):
+        draft.parameter(draft.kind(), draft.shape(draft.rng.randint(0, 2)))
+    for _ in range(draft.rng.choice((1, 2, 3))):
+        for _ in range(draft.rng.randint(0, 2)):
+            STEPS[draft.rng.choice(NAMES)](draft)
+        draft.rng.choice(NESTED)(draft)
+    return finish(draft, f"nested_{seed}")
 
 
 def finish(draft: Draft, name: str) -> Program:

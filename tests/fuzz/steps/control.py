@@ -13,7 +13,7 @@ from .elementwise import binary, compare, unary
 from .moves import broadcast, dynamic_slice, dynamic_update, slice_, transpose
 from .reductions import reduce
 
-_INNER = (binary, binary, unary, compare, broadcast, transpose, slice_, reduce, dynamic_update, dynamic_slice)
+CALM = (binary, binary, unary, compare, broadcast, transpose, slice_, reduce, dynamic_update, dynamic_slice)
 
 
 def sort(d: Draft) -> None:
@@ -32,23 +32,23 @@ def sort(d: Draft) -> None:
 
 def _inner(d: Draft, name: str, state: Sequence[Instr], steps: int) -> tuple[Draft, Instr, list[Instr]]:
     """A draft of a computation of one tuple; it has no arguments of its own: constants stand for them."""
-    inner = _Body(d.rng, f"{name}_{next(d.names)}")
+    inner = Body(d.rng, f"{name}_{next(d.names)}")
     inner.names = d.names
     shape = d.b.tuple(*state).shape
     parameter = inner.b.parameter(shape)
     inner.values = [inner.b.get_tuple_element(parameter, i) for i in range(len(state))]
     held = list(inner.values)
     for _ in range(steps):
-        _INNER[d.rng.randrange(len(_INNER))](inner)
+        CALM[d.rng.randrange(len(CALM))](inner)
     return inner, parameter, held
 
 
-class _Body(Draft):
+class Body(Draft):
     def parameter(self, name: str, dims: Sequence[int], low: int = -4, high: int = 4, hostile: bool = True) -> Instr:
         return self.keep(self.b.constant(drawn_array(self.rng, name, dims, low, high, hostile), DTYPES[name]))
 
 
-def _like_state(inner: Draft, old: Instr) -> Instr:
+def like_state(inner: Draft, old: Instr) -> Instr:
     """A value of the shape of `old`: the last there is."""
     kind, dims = old.shape.element_type, old.shape.dims
     return [v for v in inner.values if (v.shape.element_type, v.shape.dims) == (kind, dims)][-1]
@@ -58,7 +58,7 @@ def while_(d: Draft) -> None:
     state = [d.number(DTYPES["s32"], 0, 0), d.pick(), d.pick()]
     body, _, held = _inner(d, "body", state, d.rng.randint(1, 5))
     counter = body.b.add(held[0], body.b.constant(1))
-    new = [counter, *(_like_state(body, old) for old in held[1:])]
+    new = [counter, *(like_state(body, old) for old in held[1:])]
     if d.rng.random() < 0.3 and held[1].shape == held[2].shape:
         new[1], new[2] = new[2], new[1]
     test = Builder(f"condition_{next(d.names)}")
@@ -75,7 +75,7 @@ def conditional(d: Draft) -> None:
     branches = []
     for _ in range(d.rng.choice((2, 3))):
         inner, _, held = _inner(d, "branch", state, d.rng.randint(0, 4))
-        branches.append(inner.b.build(*(_like_state(inner, old) for old in held)))
+        branches.append(inner.b.build(*(like_state(inner, old) for old in held)))
     if len(branches) == 2:
         selector = d.parameter("pred", ())
     else:
