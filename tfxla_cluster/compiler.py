@@ -21,7 +21,7 @@ from .errors import UnsupportedError
 from .fusion import planner as fusion_planner
 from .fusion import split
 from .fusion.machine import Machine
-from .ir import verifier
+from .ir import nesting, verifier
 from .ir.dim import make, sample
 from .ir.node import Instr, Module
 from .options import DEFAULT, CompileOptions
@@ -62,8 +62,10 @@ def _compile_module(
         module_files.before(dump, module)
         with trace.phase("verify"):
             verifier.verify(module)
+            nesting.check_size(module)
         with trace.phase("passes"):
             optimised = optimise(module, target, options, dump)
+            nesting.check_depth(optimised)
         with trace.phase("fusion"):
             fused, decisions = fuse(optimised, backend.machine, dump) if options.fusion else (optimised, [])
         module_files.after(dump, fused, target)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from ..ir import dim as dims
-from ..ir.node import ConvDims, Instr, WindowDim
+from ..ir.node import Computation, ConvDims, Instr, WindowDim, callees_first
 from ..ir.opcode import OPCODES, element_cost
 from ..ir.shape import Shape
 
@@ -25,6 +26,14 @@ def bytes_of(instr: Instr) -> int:
 def flops_of(instr: Instr) -> int:
     """Scalar operations of one run, by the opcode table: a fusion's are its body's; moves count none; loops one
     iteration."""
+    totals: dict[Computation, int] = {}
+    for comp in callees_first(instr.called):
+        totals[comp] = sum(_own_flops(i, totals) for i in comp.instrs)
+    return _own_flops(instr, totals)
+
+
+def _own_flops(instr: Instr, totals: Mapping[Computation, int]) -> int:
+    """`totals`: those of the computations that it calls."""
     category = OPCODES[instr.opcode].category
     if instr.opcode == "dot":
         return 2 * _elements(instr.shape) * _contracted(instr)
@@ -34,7 +43,7 @@ def flops_of(instr: Instr) -> int:
         return _elements(instr.operands[0].shape) * _window(instr)
     if category in ("elementwise", "sort", "random"):
         return _elements(instr.shape) * element_cost(instr.opcode)
-    return sum(flops_of(i) for comp in instr.called for i in comp.instrs)
+    return sum(totals[comp] for comp in instr.called)
 
 
 def _elements(shape: Shape) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..decision import YES, Decision, no
 from ..errors import UnsupportedError
-from ..ir.node import Computation, Instr, Module
+from ..ir.node import Computation, Instr, Module, callees_first
 from ..ir.rewrite import Names, rebuild
 from . import hero
 from .build import fused
@@ -43,19 +43,7 @@ def fuse(module: Module, machine: Machine, record: Record) -> Module:
 
 def _stepped(module: Module) -> list[Computation]:
     """The entry, loop bodies and conditions, branches and called computations; callees first."""
-    found: dict[Computation, None] = {}
-
-    def visit(comp: Computation) -> None:
-        if comp in found:
-            return
-        for instr in comp.instrs:
-            if instr.opcode in ("while", "conditional", "call"):
-                for callee in instr.called:
-                    visit(callee)
-        found[comp] = None
-
-    visit(module.entry)
-    return list(found)
+    return callees_first([module.entry], lambda i: i.called if i.opcode in ("while", "conditional", "call") else ())
 
 
 class _Planner:

@@ -6,7 +6,7 @@ changes and for their users (`ir.rewrite`), and shares the rest.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -146,12 +146,14 @@ class Instr:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Computation:
-    """`instrs` in an order where operands come first; `root` is one of them; `params` by number."""
+    """`instrs` in an order where operands come first; `root` is one of them; `params` by number.
+    `facts`: answers of `holds`, which cannot change."""
 
     name: str
     instrs: tuple[Instr, ...]
     root: Instr
     params: tuple[Instr, ...] = field(init=False)
+    facts: dict[str, bool] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         found = [i for i in self.instrs if i.opcode == "parameter"]
@@ -195,21 +197,49 @@ class Module:
 
     def computations(self) -> Iterator[Computation]:
         """Every reachable computation once, callees before callers, the entry last."""
-        seen: set[int] = set()
-
-        def visit(comp: Computation) -> Iterator[Computation]:
-            if id(comp) in seen:
-                return
-            seen.add(id(comp))
-            for instr in comp.instrs:
-                for callee in instr.called:
-                    yield from visit(callee)
-            yield comp
-
-        return visit(self.entry)
+        return iter(callees_first([self.entry]))
 
     def replace(self, **changes: Any) -> Module:
         return replace(self, **changes)
 
     def __repr__(self) -> str:
         return f"<module {self.name}: {sum(len(c.instrs) for c in self.computations())} instructions>"
+
+
+def callees_first(
+    roots: Iterable[Computation], called: Callable[[Instr], Sequence[Computation]] = lambda instr: instr.called
+) -> list[Computation]:
+    """`roots` and all they call, each once, callees before callers; `called` says which calls to follow.
+
+    No recursion: programs may nest deeper than Python's stack, and share callees more often than can be walked.
+    """
+
+    def callees(comp: Computation) -> Iterator[Computation]:
+        return (callee for instr in comp.instrs for callee in called(instr))
+
+    found: list[Computation] = []
+    seen: set[Computation] = set()
+    for root in roots:
+        stack = [] if root in seen else [(root, callees(root))]
+        seen.add(root)
+        while stack:
+            comp, rest = stack[-1]
+            fresh = next((callee for callee in rest if callee not in seen), None)
+            if fresh is None:
+                found.append(comp)
+                stack.pop()
+            else:
+                seen.add(fresh)
+                stack.append((fresh, callees(fresh)))
+    return found
+
+
+def holds(instr: Instr, name: str, test: Callable[[Instr], bool]) -> bool:
+    """Whether `test` holds for the instruction or for one in the computations that it calls, directly or not.
+
+    `name` names the test: its answer for a computation is found once, and kept there.
+    """
+    for comp in callees_first(instr.called, lambda i: [c for c in i.called if name not in c.facts]):
+        if name not in comp.facts:
+            comp.facts[name] = any(test(i) or any(c.facts[name] for c in i.called) for i in comp.instrs)
+    return test(instr) or any(comp.facts[name] for comp in instr.called)

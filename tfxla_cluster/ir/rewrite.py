@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from .node import CALLED_ATTRS, Computation, Instr, Module
+from .node import CALLED_ATTRS, Computation, Instr, Module, holds
 from .opcode import has_effect
 
 # Nodes shared by unrelated users: they stand for no TF node of the instructions they replace.
@@ -162,11 +162,14 @@ def live_instructions(comp: Computation, target: Callable[[Instr], Instr] = lamb
 
 def keeps(instr: Instr) -> bool:
     """True when `instr` has an effect and must stay though nobody uses it."""
+    return holds(instr, "keeps", _has_effect)
+
+
+def _has_effect(instr: Instr) -> bool:
+    """By itself, not by what it calls."""
     if instr.opcode == "custom-call":
         return bool(instr.attrs.get("custom_call_has_side_effect", False))
-    if instr.opcode in ("rng", "rng-get-and-update-state"):
-        return False
-    return has_effect(instr.opcode) or any(keeps(i) for c in instr.called for i in c.instrs)
+    return has_effect(instr.opcode) and instr.opcode not in ("rng", "rng-get-and-update-state")
 
 
 def map_computations(module: Module, fn: Callable[[Computation], Computation]) -> Module:

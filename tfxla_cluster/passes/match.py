@@ -11,7 +11,7 @@ from ..ir import attributes
 from ..ir.dim import Dim
 from ..ir.dtype import DType
 from ..ir.literal import freeze
-from ..ir.node import Computation, Instr
+from ..ir.node import Computation, Instr, holds
 from ..ir.opcode import has_effect, is_elementwise
 from ..ir.shape import Shape, array
 
@@ -93,9 +93,11 @@ def is_exact(x: Instr) -> bool:
 
 def is_pure(instr: Instr) -> bool:
     """Equal operands give equal results, and it may be dropped, merged or repeated."""
-    if instr.opcode == "parameter" or has_effect(instr.opcode) or instr.opcode == "opt-barrier":
-        return False
-    return all(is_pure(i) or i.opcode == "parameter" for c in instr.called for i in c.instrs)
+    return instr.opcode != "parameter" and not holds(instr, "impure", _is_impure)
+
+
+def _is_impure(instr: Instr) -> bool:
+    return has_effect(instr.opcode) or instr.opcode == "opt-barrier"
 
 
 def lift(comp: Computation, args: Sequence[Instr], dims: tuple[Dim, ...], like: Instr) -> Instr | None:

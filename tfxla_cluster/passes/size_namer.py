@@ -69,9 +69,19 @@ class _Scope:
 class _Namer:
     def __init__(self, names: Names) -> None:
         self.names = names
+        self.stays: set[tuple[Computation, tuple[Shape, ...]]] = set()  # without such a size for these parameters
 
     def computation(self, comp: Computation, params: Sequence[Shape]) -> Computation:
         """`comp` for parameters of these shapes."""
+        key = comp, tuple(params)
+        if key not in self.stays:
+            made = self._computation(comp, params)
+            if made is not comp:
+                return made
+            self.stays.add(key)
+        return comp
+
+    def _computation(self, comp: Computation, params: Sequence[Shape]) -> Computation:
         scope, users = _Scope(), comp.users()
         for instr in comp.instrs:
             if instr.opcode == "parameter":

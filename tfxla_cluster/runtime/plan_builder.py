@@ -13,7 +13,7 @@ from ..codegen.kernel.ir import Kernel
 from ..codegen.kernel.unit import Unit
 from ..ir import guard
 from ..ir.dim import Dim, DimExpr
-from ..ir.node import Computation, Instr, Module
+from ..ir.node import Instr, Module, callees_first
 from ..ir.shape import Shape
 from .buffers import Assignment, assign
 from .liveness import Liveness, merged, overlaps
@@ -57,18 +57,8 @@ class Planned:
 
 def unit_instructions(module: Module) -> list[Instr]:
     """The instructions that need a unit, callees first: all that steps of the plan run."""
-    found: dict[Instr, None] = {}
-
-    def visit(comp: Computation) -> None:
-        for instr in comp.instrs:
-            if instr.opcode not in PLANNED:
-                found[instr] = None
-            elif instr.opcode not in VIEWS:
-                for callee in instr.called:
-                    visit(callee)
-
-    visit(module.entry)
-    return list(found)
+    comps = callees_first([module.entry], lambda i: i.called if i.opcode in PLANNED - VIEWS else ())
+    return [i for comp in comps for i in comp.instrs if i.opcode not in PLANNED]
 
 
 def build(module: Module, units: Mapping[Instr, Unit], launches: Mapping[Kernel, Launch]) -> Planned:

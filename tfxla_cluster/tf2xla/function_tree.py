@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -39,21 +39,39 @@ class _Tree:
         self.made: dict[str, str] = {}
 
     def copy(self, name: str) -> str:
-        """The new name of a function (its own where it stays); `made` holds those of all seen."""
-        if name in self.made:
-            return self.made[name]
-        self.made[name] = name  # a function that calls itself stays
-        definition = library(name)
-        if definition is None:
-            return name
-        called = {callee: self.copy(callee) for node in definition.node_def for callee in _called(node)}
-        changed = self.rewriting(definition)
-        if changed is None and all(old == new for old, new in called.items()):
-            return name
-        made = _copy(definition, changed, called)
-        context.context().add_function_def(made)
-        self.made[name] = made.signature.name
+        """The new name of a function (its own where it stays); `made` holds those of all seen.
+
+        Callees first, without recursion: functions may nest deeper than Python's stack.
+        """
+        stack = list(self._opened(name))
+        while stack:
+            definition, called, rest = stack[-1]
+            fresh = next((opened for c in rest if c not in self.made for opened in self._opened(c)), None)
+            if fresh is None:
+                self._finish(definition, called)
+                stack.pop()
+            else:
+                stack.append(fresh)
         return self.made[name]
+
+    def _opened(self, name: str) -> Iterator[tuple[Any, list[str], Iterator[str]]]:
+        """The FunctionDef of that name, if there is one, what it calls, and what of that is still to be seen.
+
+        The function stays unless `_finish` changes it (one that calls itself stays)."""
+        self.made[name] = name
+        definition = library(name)
+        if definition is not None:
+            called = [callee for node in definition.node_def for callee in _called(node)]
+            yield definition, called, iter(called)
+
+    def _finish(self, definition: Any, names: Sequence[str]) -> None:
+        """The function's copy, if something in it or in what it calls (`names`) changes."""
+        called = {callee: self.made[callee] for callee in names}
+        changed = self.rewriting(definition)
+        if changed is not None or any(old != new for old, new in called.items()):
+            made = _copy(definition, changed, called)
+            context.context().add_function_def(made)
+            self.made[definition.signature.name] = made.signature.name
 
     def renamed(self, error: LoweringError) -> LoweringError:
         """The error with the functions' own names in it."""

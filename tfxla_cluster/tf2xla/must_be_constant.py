@@ -6,7 +6,7 @@ like. Ops that read only a shape (Shape, Rank, Size) stop the walk: sizes are kn
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tensorflow.python.framework import op_def_registry
@@ -108,7 +108,6 @@ _CALLS = {
 }
 SELECTOR_FIRST = ("If", "StatelessIf", "Case", "StatelessCase")
 _LOOPS = ("While", "StatelessWhile")
-MAX_DEPTH = 50
 
 Library = Callable[[str], Any]
 
@@ -125,8 +124,9 @@ def input_counts(node: Any) -> Iterator[tuple[str, int]]:
             yield arg.name, 1
 
 
-def required_inputs(node: Any, library: Library, depth: int = 0) -> frozenset[int]:
-    """Positions of a node's data inputs that must be constants. `library(name)` gives a FunctionDef or None."""
+def required_inputs(node: Any, library: Library, known: Mapping[str, frozenset[int]] | None = None) -> frozenset[int]:
+    """Positions of a node's data inputs that must be constants. `library(name)` gives a FunctionDef or None, `known`
+    the constant arguments of the functions that it calls (None: they are looked at)."""
     wanted = TABLE.get(node.op)
     if wanted is not None:
         found: list[int] = []
@@ -135,18 +135,12 @@ def required_inputs(node: Any, library: Library, depth: int = 0) -> frozenset[in
             found += range(position, position + count) if name in wanted else ()
             position += count
         return frozenset(found)
-    if depth >= MAX_DEPTH:
-        return frozenset()
-    return _called_inputs(node, library, depth)
-
-
-def _called_inputs(node: Any, library: Library, depth: int) -> frozenset[int]:
-    """As `required_inputs`, for an op that calls functions."""
     callees = [d for d in map(library, called_names(node)) if d is not None]
     if not callees:
         return frozenset()
-    needs = [constant_args(d, library, depth + 1) for d in callees]
-    needed = frozenset().union(*needs)
+    if known is None:
+        known = _constant_args(callees, library)
+    needed = frozenset().union(*(known.get(d.signature.name, frozenset()) for d in callees))
     if node.op in _LOOPS:
         return frozenset(i for i in needed if i in loop_invariant(callees[-1]))
     return frozenset(i + 1 for i in needed) if node.op in SELECTOR_FIRST else needed
@@ -176,11 +170,39 @@ def loop_invariant(body: Any) -> frozenset[int]:
     return frozenset(found)
 
 
-def constant_args(function: Any, library: Library, depth: int = 0) -> frozenset[int]:
+def constant_args(function: Any, library: Library) -> frozenset[int]:
     """Positions of the FunctionDef's arguments whose values its lowering needs."""
+    return _constant_args([function], library)[function.signature.name]
+
+
+def _constant_args(roots: Iterable[Any], library: Library) -> dict[str, frozenset[int]]:
+    """As `constant_args`, of these functions and all that they call, by name: each once, callees first."""
+    known: dict[str, frozenset[int]] = {}
+    seen: set[str] = set()
+    for root in roots:
+        stack = [] if root.signature.name in seen else [(root, _callees(root, library))]
+        seen.add(root.signature.name)
+        while stack:
+            function, rest = stack[-1]
+            fresh = next((callee for callee in rest if callee.signature.name not in seen), None)
+            if fresh is None:
+                known[function.signature.name] = _own_constant_args(function, library, known)
+                stack.pop()
+            else:
+                seen.add(fresh.signature.name)
+                stack.append((fresh, _callees(fresh, library)))
+    return known
+
+
+def _callees(function: Any, library: Library) -> Iterator[Any]:
+    named = (name for node in function.node_def if node.op not in TABLE for name in called_names(node))
+    return (found for found in map(library, named) if found is not None)
+
+
+def _own_constant_args(function: Any, library: Library, known: Mapping[str, frozenset[int]]) -> frozenset[int]:
     producers = {n.name: n for n in function.node_def}
     args = {a.name: i for i, a in enumerate(function.signature.input_arg)}
-    names = {ref.split(":")[0] for n in function.node_def for ref in _pick(n, required_inputs(n, library, depth))}
+    names = {ref.split(":")[0] for n in function.node_def for ref in _pick(n, required_inputs(n, library, known))}
     pending, seen, found = list(names), set(names), set()
     while pending:
         name = pending.pop()

@@ -29,7 +29,10 @@ def evaluate(module: Module, args: Sequence[Any]) -> list[Array]:
     runner = Evaluator(MEANINGS, _bind([p.shape for p in params], arrays))
     for param, array in zip(params, arrays):
         _check_argument(runner, param, array)
-    result = runner.run(module.entry, arrays)
+    try:
+        result = runner.run(module.entry, arrays)
+    except RecursionError:
+        raise UnsupportedError(f"{module.name} nests too deep for the evaluator") from None
     return list(result) if isinstance(result, tuple) else [result]
 
 

@@ -33,6 +33,7 @@ _GENERATOR_OPS = frozenset(
         "StatefulRandomBinomial",
     }
 )
+MAX_DEPTH = 50  # of calls looked into
 _VALUE_ATTRS = ("dtype", "T")
 
 
@@ -132,6 +133,7 @@ class _Scope:
     function: Any
     library: Library
     depth: int = 0
+    handed: dict[tuple[str, int], int | None] = field(default_factory=dict)  # shared with the scopes of callees
     producers: dict[str, Any] = field(init=False)
     args: dict[str, int] = field(init=False)
 
@@ -145,7 +147,7 @@ class _Scope:
         while ref not in self.args:
             node = self.producers.get(ref.split(":")[0])
             seen += 1
-            if node is None or seen > must_be_constant.MAX_DEPTH:
+            if node is None or seen > MAX_DEPTH:
                 return None
             position = self._forwarded(node, int(ref.rpartition(":")[2]) if ":" in ref else 0)
             if position is None:
@@ -158,16 +160,29 @@ class _Scope:
         if node.op in _FORWARDERS or node.op in ("While", "StatelessWhile"):
             return port
         for callee in filter(None, map(self.library, must_be_constant.called_names(node))):
-            if self.depth < must_be_constant.MAX_DEPTH and port < len(callee.signature.output_arg):
-                inner = _Scope(callee, self.library, self.depth + 1)
-                found = inner.argument(callee.ret[callee.signature.output_arg[port].name])
+            if self.depth < MAX_DEPTH and port < len(callee.signature.output_arg):
+                key = callee.signature.name, port
+                if key not in self.handed:
+                    inner = _Scope(callee, self.library, self.depth + 1, self.handed)
+                    self.handed[key] = inner.argument(callee.ret[callee.signature.output_arg[port].name])
+                found = self.handed[key]
                 if found is not None:
                     return found + (node.op in must_be_constant.SELECTOR_FIRST)
         return None
 
 
-def resource_uses(function: Any, library: Library, depth: int = 0) -> dict[int, Use]:
-    """What the function and those it calls do with each of its resource arguments."""
+Known = dict[str, dict[int, Use]]
+
+
+def resource_uses(function: Any, library: Library, depth: int = 0, known: Known | None = None) -> dict[int, Use]:
+    """What the function and those it calls do with each of its resource arguments; `known`: of functions seen."""
+    known = {} if known is None else known
+    if function.signature.name not in known:
+        known[function.signature.name] = _resource_uses(function, library, depth, known)
+    return known[function.signature.name]
+
+
+def _resource_uses(function: Any, library: Library, depth: int, known: Known) -> dict[int, Use]:
     scope = _Scope(function, library, depth)
     uses = {i: Use() for i in scope.args.values()}
     for node in function.node_def:
@@ -176,17 +191,17 @@ def resource_uses(function: Any, library: Library, depth: int = 0) -> dict[int, 
         for position, ref in enumerate(node.input):
             arg = None if ref.startswith("^") else scope.argument(ref)
             if arg is not None:
-                uses[arg].merge(_use(node, position, library, depth))
+                uses[arg].merge(_use(node, position, library, depth, known))
     return uses
 
 
-def _use(node: Any, position: int, library: Library, depth: int) -> Use:
+def _use(node: Any, position: int, library: Library, depth: int, known: Known) -> Use:
     """What one node does with the variable it takes at `position`."""
     callees = [d for d in map(library, must_be_constant.called_names(node)) if d is not None]
-    if callees and depth < must_be_constant.MAX_DEPTH:
+    if callees and depth < MAX_DEPTH:
         total = Use()
         for callee in callees:
-            inner = resource_uses(callee, library, depth + 1)
+            inner = resource_uses(callee, library, depth + 1, known)
             total.merge(inner.get(position - (node.op in must_be_constant.SELECTOR_FIRST), Use()))
         return total
     if node.op in _GENERATOR_OPS:
