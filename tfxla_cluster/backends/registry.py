@@ -1,4 +1,4 @@
-"""The backends by the names that `tfxla-exec --backend` knows."""
+"""The backends by the names that `tfxla-exec --backend` knows, and by TensorFlow's device types."""
 
 from __future__ import annotations
 
@@ -6,13 +6,26 @@ from collections.abc import Callable, Mapping
 
 from ..errors import UnsupportedError, UsageError
 from ..runtime.executable import Executable
-from . import cpu, gpu, interpreter
+from . import cpu
 from .backend import Backend, Launcher
+
+
+def _gpu() -> Backend[Launcher]:
+    from . import gpu  # not at the start of every process
+
+    return gpu.described()
+
+
+def _interpreter() -> Backend[Launcher]:
+    from . import interpreter  # not at the start of every process
+
+    return interpreter.this_machine()
+
 
 BACKENDS: Mapping[str, Callable[[], Backend[Launcher]]] = {
     "cpu": cpu.this_machine,
-    "gpu": gpu.described,
-    "interpreter": interpreter.this_machine,
+    "gpu": _gpu,
+    "interpreter": _interpreter,
 }
 # TensorFlow's device type -> the backend whose executables the native op runs there.
 FOR_DEVICES: Mapping[str, Callable[[], Backend[Executable]]] = {"CPU": cpu.this_machine}
