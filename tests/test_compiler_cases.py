@@ -14,7 +14,7 @@ from tfxla_cluster.ir import text
 from tfxla_cluster.ir.evaluator import evaluate
 from tfxla_cluster.ir.node import Module
 from tfxla_cluster.options import CompileOptions
-from tfxla_cluster.runtime.executable import Executable
+from tfxla_cluster.runtime.cpu.executable import Executable
 
 # Opcodes that have no kernel: refused by name, so that TensorFlow runs the function.
 REFUSED = ("fft",)

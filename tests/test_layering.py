@@ -46,7 +46,7 @@ NO_TENSORFLOW = [
     "tfxla_cluster.fusion.planner",
     "tfxla_cluster.codegen.kernel.lower",
     "tfxla_cluster.codegen.llvm.object_code",
-    "tfxla_cluster.runtime.executable",
+    "tfxla_cluster.runtime.cpu.executable",
     "tfxla_cluster.dump.sink",
     "tfxla_cluster.cli.exec",
     "tfxla_cluster.cli.opt",

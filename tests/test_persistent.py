@@ -125,7 +125,7 @@ def test_damaged_entries_are_misses_with_a_reason(filled, tmp_path, damage, reas
 OTHER = """
 import dataclasses
 from tfxla_cluster import service
-from tfxla_cluster.runtime import host
+from tfxla_cluster.runtime.cpu import host
 service.__version__, mine = "9.9", host.target()
 host.target = lambda: dataclasses.replace(mine, arch="x86-64", features="", vector_bits=128)
 """

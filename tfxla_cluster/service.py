@@ -25,7 +25,7 @@ from .ir.shape import Shape
 from .locks import ForkSafeLock
 from .options import CompileOptions
 from .runtime import cache, persist, random_state
-from .runtime.executable import Executable, entry
+from .runtime.cpu.executable import Executable, entry
 from .runtime.plan import KernelCount, SizeSource, count_kernels
 from .runtime.store import opened
 

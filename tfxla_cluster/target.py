@@ -1,4 +1,4 @@
-"""What code is generated for: a frozen description, no probing (runtime.host makes this machine's)."""
+"""What code is generated for: a frozen description, no probing (runtime.cpu.host makes this machine's)."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from tfxla_cluster.errors import UnsupportedError
 from tfxla_cluster.fusion.machine import Machine
 from tfxla_cluster.ir.node import Instr
 from tfxla_cluster.options import CompileOptions
-from tfxla_cluster.runtime import host
+from tfxla_cluster.runtime.cpu import host
 from tfxla_cluster.runtime.plan import LaunchPlan
 from tfxla_cluster.runtime.stepwise import Stepwise
 from tfxla_cluster.target import Target

@@ -19,7 +19,7 @@ from tfxla_cluster.ir.rewrite import keeps
 from tfxla_cluster.options import DumpOptions
 from tfxla_cluster.passes import pipeline, pipelines
 from tfxla_cluster.passes.match import is_pure
-from tfxla_cluster.runtime import host
+from tfxla_cluster.runtime.cpu import host
 
 FIRST = "f0 { p = f32[4] parameter(0)\n ROOT r = f32[4] sine(p) }\n"
 CALL = """f{n} {{ p = f32[4] parameter(0)

@@ -14,8 +14,9 @@ from tfxla_cluster.codegen.llvm.object_code import compile_kernels, object_files
 from tfxla_cluster.fusion.planner import fuse
 from tfxla_cluster.ir.node import Module
 from tfxla_cluster.ir.text import parse
-from tfxla_cluster.runtime import host, plan_builder
-from tfxla_cluster.runtime.executable import Executable
+from tfxla_cluster.runtime import plan_builder
+from tfxla_cluster.runtime.cpu import host
+from tfxla_cluster.runtime.cpu.executable import Executable
 from tfxla_cluster.runtime.plan import Launch
 
 

@@ -15,8 +15,9 @@ from tfxla_cluster.errors import InternalError, TfxlaError, UsageError
 from tfxla_cluster.ir import dim as dims
 from tfxla_cluster.ir.dtype import F32, S32, S64, from_numpy
 from tfxla_cluster.ir.shape import array
-from tfxla_cluster.runtime import native, plan_json
-from tfxla_cluster.runtime.executable import Executable, trim_memory
+from tfxla_cluster.runtime import plan_json
+from tfxla_cluster.runtime.cpu import native
+from tfxla_cluster.runtime.cpu.executable import Executable, trim_memory
 from tfxla_cluster.runtime.plan import BranchStep, CopyStep, KernelStep, LaunchPlan, LoopStep, Ref, SizeSource, SizeStep
 
 from .hand import HandCode, kernel, sum_plan, vector
@@ -242,8 +243,8 @@ def test_executables_come_and_go_while_others_run(code: HandCode) -> None:
 _FORK = """
 import os, numpy as np
 from tests.runtime.hand import HandCode, sum_plan
-from tfxla_cluster.runtime import native
-from tfxla_cluster.runtime.executable import Executable
+from tfxla_cluster.runtime.cpu import native
+from tfxla_cluster.runtime.cpu.executable import Executable
 a, b = np.random.default_rng(0).normal(size=(2, 500_500)).astype(np.float32)
 executable = Executable(sum_plan(500, 1001), HandCode())
 native.runtime().setting("threads").value = 3

@@ -12,7 +12,8 @@ from tfxla_cluster.ir.dtype import DTYPES
 from tfxla_cluster.ir.guard import Guard, divisible, in_range
 from tfxla_cluster.ir.shape import array
 from tfxla_cluster.ir.text import parse
-from tfxla_cluster.runtime import host, plan_builder, plan_json
+from tfxla_cluster.runtime import plan_builder, plan_json
+from tfxla_cluster.runtime.cpu import host
 from tfxla_cluster.runtime.plan import (
     CopyStep,
     KernelCount,

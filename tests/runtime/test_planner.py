@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests import oracle
+from tfxla_cluster.codegen.kernel.buffer_use import overwritable, read_inputs
 from tfxla_cluster.ir import dim as dims
 from tfxla_cluster.ir import proto
 from tfxla_cluster.ir.builder import Builder
@@ -16,7 +17,6 @@ from tfxla_cluster.ir.dtype import F32
 from tfxla_cluster.ir.shape import array
 from tfxla_cluster.ir.text import parse
 from tfxla_cluster.runtime import buffers, schedule
-from tfxla_cluster.runtime.kernel_use import overwritable, read_inputs
 from tfxla_cluster.runtime.plan import CopyStep, LaunchPlan, LoopStep, walk
 
 from .compile_text import compile_module, compile_text, plan_of

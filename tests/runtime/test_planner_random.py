@@ -20,8 +20,8 @@ from tfxla_cluster.ir.builder import Builder
 from tfxla_cluster.ir.dtype import F32, PRED, S32
 from tfxla_cluster.ir.node import Computation, Instr, Module
 from tfxla_cluster.ir.shape import array, tuple_of
-from tfxla_cluster.runtime import host
-from tfxla_cluster.runtime.executable import Executable
+from tfxla_cluster.runtime.cpu import host
+from tfxla_cluster.runtime.cpu.executable import Executable
 
 from .compile_text import plan_of
 

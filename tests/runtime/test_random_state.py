@@ -11,7 +11,7 @@ from tfxla_cluster import compiler
 from tfxla_cluster.backends import cpu
 from tfxla_cluster.ir import text
 from tfxla_cluster.runtime import persist, random_state
-from tfxla_cluster.runtime.executable import Executable
+from tfxla_cluster.runtime.cpu.executable import Executable
 
 COUNT = 4001
 # dtype, distribution, a, b, mean, deviation

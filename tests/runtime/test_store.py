@@ -16,9 +16,10 @@ from tfxla_cluster.errors import InputFileError
 from tfxla_cluster.ir import dim as dims
 from tfxla_cluster.ir.guard import Guard, divisible, facts, in_range
 from tfxla_cluster.ir.text import parse
-from tfxla_cluster.runtime import host, persist, plan_json
+from tfxla_cluster.runtime import persist, plan_json
 from tfxla_cluster.runtime.cache import Cache, Key
-from tfxla_cluster.runtime.executable import Executable
+from tfxla_cluster.runtime.cpu import host
+from tfxla_cluster.runtime.cpu.executable import Executable
 from tfxla_cluster.runtime.plan import (
     BranchStep,
     CopyStep,
@@ -193,9 +194,10 @@ def test_two_processes_write_and_a_third_is_killed(tmp_path: Path) -> None:
 _LOAD = """
 import sys, numpy as np
 from tfxla_cluster.codegen.llvm.loader import Library
-from tfxla_cluster.runtime import host, persist
+from tfxla_cluster.runtime import persist
+from tfxla_cluster.runtime.cpu import host
 from tfxla_cluster.ir.guard import facts
-from tfxla_cluster.runtime.executable import Executable
+from tfxla_cluster.runtime.cpu.executable import Executable
 from tfxla_cluster.runtime.store import Store
 plan, objects = persist.from_sections(Store(sys.argv[1]).get(facts({"m": 1}), persist.KIND).sections)
 x, y, z = np.random.default_rng(0).normal(size=(3, 100, 37)).astype(np.float32)
@@ -215,7 +217,7 @@ def test_an_executable_runs_in_another_process(tmp_path: Path) -> None:
 
 _START = """
 import os, sys
-from tfxla_cluster.runtime import native
+from tfxla_cluster.runtime.cpu import native
 from tfxla_cluster.runtime.store import Store
 if sys.argv[2] == "warm":
     native._compile = None  # must come from the store

@@ -15,7 +15,7 @@ import tfxla_cluster
 from tfxla_cluster import compiler, counters, flag_options, flags
 from tfxla_cluster.codegen.triton import workers
 from tfxla_cluster.ir.text import parse, render
-from tfxla_cluster.runtime import host
+from tfxla_cluster.runtime.cpu import host
 from tfxla_cluster.tf.clustering import mark_for_compilation
 
 PACKAGE = Path(tfxla_cluster.__file__).parent

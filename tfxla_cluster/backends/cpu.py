@@ -14,8 +14,9 @@ from ..codegen.llvm.object_code import compile_kernels, object_files
 from ..fusion.machine import Costs, Machine
 from ..ir.node import Instr
 from ..options import CompileOptions
-from ..runtime import host, native, store
-from ..runtime.executable import Executable
+from ..runtime import store
+from ..runtime.cpu import host, native
+from ..runtime.cpu.executable import Executable
 from ..runtime.plan import LaunchPlan
 from ..target import Target
 

@@ -20,7 +20,7 @@ from ..fusion.machine import Machine
 from ..ir.evaluator import MEANINGS
 from ..ir.node import Instr
 from ..options import CompileOptions
-from ..runtime import host
+from ..runtime.cpu import host
 from ..runtime.plan import LaunchPlan
 from ..runtime.stepwise import Bytes, Stepwise
 from ..target import Target

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ..errors import UnsupportedError, UsageError
-from ..runtime.executable import Executable
+from ..runtime.cpu.executable import Executable
 from . import cpu
 from .backend import Backend, Launcher
 

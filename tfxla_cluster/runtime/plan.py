@@ -1,6 +1,6 @@
 """The launch plan: what an executable does, as plain data that goes to JSON and back.
 
-A plan names buffers, never pointers; sizes are Dims over the module's sizes. `runtime.executable`
+A plan names buffers, never pointers; sizes are Dims over the module's sizes. `runtime.cpu.executable`
 lays it out for the interpreter; `dump` writes it; the store keeps it beside the machine code.
 """
 

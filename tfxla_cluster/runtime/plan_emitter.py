@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..codegen.kernel.abi import scratch_layout
+from ..codegen.kernel.buffer_use import overwritable, read_inputs
 from ..codegen.kernel.ir import Kernel
 from ..codegen.kernel.unit import Unit, UnitKernel, UnitRef
 from ..errors import UnsupportedError
@@ -21,7 +22,6 @@ from ..ir.node import Computation, Instr, Module
 from ..ir.shape import Shape
 from . import random_state, schedule
 from .buffers import Affinity, Buffer
-from .kernel_use import overwritable, read_inputs
 from .liveness import Effect
 from .plan import BranchStep, CopyStep, KernelStep, Launch, LibraryStep, LoopStep, Ref, SizeStep, Step
 from .schedule import SAME_BUFFERS, element_slice, leaves, unchanged

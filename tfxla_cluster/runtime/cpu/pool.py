@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from .record_layout import CONTEXT, REGION, STATUS_NO_MEMORY
+from ...codegen.kernel import abi
+from .record_layout import REGION, STATUS_NO_MEMORY
 from .words import Function, Value, Word, global_words
 
 LINE = 16  # words in two cache lines, what adjacent-line prefetch couples
@@ -79,10 +80,10 @@ class Pool:
         """run_chunk(region, context, begin, end): point the context at the region and call its kernel."""
         f = Function(self.module, "pool_run_chunk", 4)
         region, context, begin, end = f.args
-        f.store(context, CONTEXT["task_begin"], begin)
-        f.store(context, CONTEXT["task_end"], end)
-        f.store(context, CONTEXT["runtime"], f.load(region, REGION["record"]))
-        f.store(context, CONTEXT["status"], f.load(region, REGION["status"]))
+        f.store(context, abi.TASK_BEGIN, begin)
+        f.store(context, abi.TASK_END, end)
+        f.store(context, abi.RUNTIME, f.load(region, REGION["record"]))
+        f.store(context, abi.STATUS, f.load(region, REGION["status"]))
         f.call(
             f.load(region, REGION["code"]),
             context,
@@ -129,7 +130,7 @@ class Pool:
             block = f.call("aligned_alloc", 64, size)
             f.store(holder, 0, block)
             f.store(holder, 1, f.select(block.compare("!=", 0), size, 0))
-            f.store(context, CONTEXT["scratch"], block)
+            f.store(context, abi.SCRATCH, block)
             with f.if_(block.compare("==", 0)):
                 fine.set(0)
                 status = f.b.inttoptr(f.load(region, REGION["status"]).value, ir.PointerType())
@@ -140,9 +141,9 @@ class Pool:
         """worker(index): claim chunks; spin for a while after the last one, then sleep."""
         f = Function(self.module, "pool_worker", 1)
         set_mxcsr(f, f.word(FLUSH_DENORMALS))
-        context, holder = f.stack(len(CONTEXT)), f.stack(2)
-        f.store(context, CONTEXT["thread_index"], f.args[0])
-        f.store(context, CONTEXT["scratch"], 0)
+        context, holder = f.stack(abi.CONTEXT_FIELDS), f.stack(2)
+        f.store(context, abi.THREAD_INDEX, f.args[0])
+        f.store(context, abi.SCRATCH, 0)
         f.store(holder, 0, 0)
         f.store(holder, 1, 0)
         since = f.local(now_ns(f))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from ..codegen.kernel.ir import Buffer, Kernel, Load, Product, Stmt, Store, Var
-from ..codegen.kernel.walk import nested, walk
+from .ir import Buffer, Kernel, Load, Product, Stmt, Store, Var
+from .walk import nested, walk
 
 
 def read_inputs(kernel: Kernel) -> frozenset[int]:

@@ -7,9 +7,6 @@ def _table(names: str) -> dict[str, int]:
     return {name: index for index, name in enumerate(names.split())}
 
 
-# What a kernel gets as its first argument (the kernel ABI).
-CONTEXT = _table("task_begin task_end scratch thread_index runtime status")
-
 # A region: one kernel launch. The caller fills it; the pool copies it where workers read.
 REGION = _table("code inputs outputs sizes record status tasks chunk chunks scratch_bytes")
 

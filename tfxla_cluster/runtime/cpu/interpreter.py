@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from ..ir.size_operators import OPERATORS
-from . import random_state
+from ...codegen.kernel import abi
+from ...ir.size_operators import OPERATORS
+from . import random_routine
 from .pool import FLUSH_DENORMALS, Pool, get_mxcsr, now_ns, set_mxcsr
-from .record_layout import CONTEXT, RECORD, REGION, STATUS_CLOSED, STATUS_NO_MEMORY, STATUS_OK, STEPS
+from .record_layout import RECORD, REGION, STATUS_CLOSED, STATUS_NO_MEMORY, STATUS_OK, STEPS
 from .words import Function, Local, Word, global_words
 
 SLOTS = 16
@@ -36,7 +37,7 @@ def build(triple: str) -> ir.Module:
     _Interpreter(module, pool, blocks, copy)
     _emit_launch(module, pool)
     _emit_retire(module)
-    random_state.emit(module)
+    random_routine.emit(module)
     return module
 
 
@@ -98,8 +99,8 @@ def _emit_copy_task(module: ir.Module) -> Function:
     """A kernel by the ABI: copies sizes[0] bytes, COPY_CHUNK a task."""
     f = Function(module, "copy_task", 4)
     context, inputs, outputs, sizes = f.args
-    begin = f.load(context, CONTEXT["task_begin"]) * COPY_CHUNK
-    end = (f.load(context, CONTEXT["task_end"]) * COPY_CHUNK).min(f.load(sizes))
+    begin = f.load(context, abi.TASK_BEGIN) * COPY_CHUNK
+    end = (f.load(context, abi.TASK_END) * COPY_CHUNK).min(f.load(sizes))
     f.call("memcpy", f.load(outputs) + begin, f.load(inputs) + begin, end - begin)
     f.return_()
     return f
@@ -114,14 +115,14 @@ def _emit_launch(module: ir.Module, pool: Pool) -> None:
     region, cost = f.args
     mxcsr = get_mxcsr(f)
     set_mxcsr(f, f.word(FLUSH_DENORMALS))
-    status, context, holder = f.stack(1), f.stack(len(CONTEXT)), f.stack(2)
+    status, context, holder = f.stack(1), f.stack(abi.CONTEXT_FIELDS), f.stack(2)
     f.store(status, 0, 0)
     f.store(region, REGION["status"], status)
     need = (f.load(region, REGION["scratch_bytes"]) + 63) & -64
     f.store(holder, 0, f.call("aligned_alloc", 64, need))
     f.store(holder, 1, need)
-    f.store(context, CONTEXT["scratch"], f.load(holder))
-    f.store(context, CONTEXT["thread_index"], 0)
+    f.store(context, abi.SCRATCH, f.load(holder))
+    f.store(context, abi.THREAD_INDEX, 0)
     f.atomic_add(pool.field(f, "executing"), 1)
     pool.run(f, region, context, holder, cost)
     f.atomic_add(pool.field(f, "executing"), -1)
@@ -341,12 +342,12 @@ class _Run:
         self._program = f.load(record, RECORD["program"])
         self._timings = f.load(record, RECORD["timings"])
         self._pc = f.local(self._program)
-        self.status, self.context, self.holder = f.stack(1), f.stack(len(CONTEXT)), f.stack(2)
+        self.status, self.context, self.holder = f.stack(1), f.stack(abi.CONTEXT_FIELDS), f.stack(2)
         self.region = f.stack(len(REGION))
         scratch = front + f.load(record, RECORD["scratch_word"]) * 8
         f.store(self.status, 0, 0)
-        f.store(self.context, CONTEXT["thread_index"], 0)
-        f.store(self.context, CONTEXT["scratch"], scratch)
+        f.store(self.context, abi.THREAD_INDEX, 0)
+        f.store(self.context, abi.SCRATCH, scratch)
         f.store(self.holder, 0, scratch)
         f.store(self.holder, 1, (1 << 62))  # the front holds the largest scratch any step needs
         f.store(self.region, REGION["record"], record)

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..errors import InternalError, UnsupportedError
-from ..ir.dim import Dim, DimExpr
-from ..ir.size_operators import NUMBERS
-from .plan import (
+from ...errors import InternalError, UnsupportedError
+from ...ir.dim import Dim, DimExpr
+from ...ir.size_operators import NUMBERS
+from ..plan import (
     BranchStep,
     CopyStep,
     KernelStep,

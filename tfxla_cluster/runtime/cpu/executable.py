@@ -12,13 +12,13 @@ from typing import Protocol
 
 import numpy as np
 
-from ..errors import InternalError, TfxlaError
-from ..ir.dim import make
-from ..locks import ForkSafeLock
+from ...errors import InternalError, TfxlaError
+from ...ir.dim import make
+from ...locks import ForkSafeLock
+from ..arrays import ALIGN, aligned_bytes, bind_sizes, empty_outputs, trimmed
+from ..plan import CopyStep, KernelStep, LaunchPlan, walk
 from . import native
-from .arrays import ALIGN, aligned_bytes, bind_sizes, empty_outputs, trimmed
 from .encode import Encoded, encode
-from .plan import CopyStep, KernelStep, LaunchPlan, walk
 from .pool import DEFAULTS
 from .record_layout import RECORD, STATUS_CLOSED, STATUS_NO_MEMORY
 

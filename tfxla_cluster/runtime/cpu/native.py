@@ -14,15 +14,17 @@ from pathlib import Path
 import llvmlite
 import llvmlite.binding as llvm
 
-from ..errors import InternalError, UnsupportedError
-from ..ir import size_operators
-from ..ir.guard import facts
-from ..locks import ForkSafeLock
-from ..target import Target
-from . import host, random_state
+from ...codegen.kernel import abi
+from ...errors import InternalError, UnsupportedError
+from ...ir import size_operators
+from ...ir.guard import facts
+from ...locks import ForkSafeLock
+from ...target import Target
+from .. import random_state
+from ..store import Store
+from . import host
 from .interpreter import build
 from .pool import DEFAULTS, FIELDS
-from .store import Store
 
 # Functions of the process that the runtime's code calls.
 _EXTERNALS = (
@@ -99,7 +101,7 @@ def _object(target: Target, store: Store | None) -> bytes:
 
 def _source_digest() -> str:
     """Changes with any module that the code is generated from."""
-    sources = [*sorted(Path(__file__).parent.glob("*.py")), Path(size_operators.__file__)]
+    sources = [*sorted(Path(__file__).parent.glob("*.py")), Path(abi.__file__), Path(size_operators.__file__)]
     return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
 
 
