@@ -1,4 +1,7 @@
-"""Stages import `ir`, the basics and earlier stages, never a later one; what must not drag in TensorFlow does not."""
+"""Stages import `ir`, the basics and earlier stages, never a later one; what must not drag in TensorFlow does not.
+
+`python -m tests.packages` draws who imports whom.
+"""
 
 from __future__ import annotations
 
@@ -10,33 +13,28 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
-PACKAGE = ROOT / "tfxla_cluster"
-BASICS = {
-    "bugs",
-    "counters",
-    "decision",
-    "errors",
-    "flag_options",
-    "flags",
-    "gc_pause",
-    "locks",
-    "options",
-    "target",
-    "trace",
+from tests.packages import (
+    ALLOWED,
+    BASICS,
+    DRIVERS,
+    PACKAGE,
+    ROOT,
+    TF_ROOMS,
+    imports,
+    module_graph,
+    module_name,
+    room_of,
+    wrong_edges,
+)
+
+# Package of others -> the only rooms and drivers that import it.
+ONLY = {
+    "llvmlite": {"codegen.llvm", "runtime.cpu", "tf.native_op"},
+    "triton": {"codegen.triton"},
+    "tensorflow": {"api", "bench", "demo", "service", "tf2xla", "tf", *TF_ROOMS},
 }
-# Package -> the packages it may import besides itself and the basics. `tf` drives `tf2xla`.
-ALLOWED = {
-    "ir": set(),
-    "passes": {"ir"},
-    "fusion": {"ir"},
-    "codegen": {"ir", "fusion"},
-    "runtime": {"ir", "codegen"},
-    "backends": {"ir", "fusion", "codegen", "runtime"},
-    "dump": {"ir"},
-    "tf2xla": {"ir"},
-    "tf": {"ir", "tf2xla", "dump"},
-}
+# Parameters that hold these are typed: where the type may not be imported, it stands in the wrong place.
+OWN_TYPES = {"backend", "executable", "instr", "kernel", "module", "plan", "step", "steps", "target", "unit"}
 NO_TENSORFLOW = [
     "tfxla_cluster",
     "tfxla_cluster.ir.text",
@@ -54,54 +52,58 @@ NO_TENSORFLOW = [
 ]
 
 
-def imports(path: Path) -> set[str]:
-    """Absolute names of the modules of this package that `path` imports."""
-    package = path.relative_to(ROOT).with_suffix("").parts
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = list(package[: len(package) - node.level]) if node.level else []
-            prefix = ".".join([*base, *([node.module] if node.module else [])])
-            found.update(f"{prefix}.{alias.name}" for alias in node.names)
-    return {name for name in found if name.startswith("tfxla_cluster.")}
+def own_imports(path: Path) -> set[str]:
+    return {name for name in imports(path) if name.startswith("tfxla_cluster.")}
 
 
-def module_name(path: Path) -> str:
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+def test_rooms_stand_in_an_order():
+    TopologicalSorter(ALLOWED).prepare()
 
 
-@pytest.mark.parametrize("stage", ALLOWED)
-def test_stage_imports_nothing_later(stage):
-    wrong = []
-    for path in (PACKAGE / stage).rglob("*.py"):
-        for name in imports(path):
-            target = name.split(".")[1]
-            if target not in BASICS | ALLOWED[stage] | {stage, "__version__"}:
-                wrong.append(f"{path.relative_to(ROOT)} imports {name}")
-    assert not wrong
+def test_every_module_lies_in_a_room():
+    rooms = {room_of(module, [*ALLOWED, *DRIVERS]) for module in module_graph()}
+    assert not rooms - ALLOWED.keys() - DRIVERS - BASICS
+
+
+@pytest.mark.parametrize("room", ALLOWED)
+def test_room_imports_nothing_later(room):
+    assert not [f"{module} imports {name}" for module, name in wrong_edges() if room_of(module, ALLOWED) == room]
 
 
 def test_no_import_circles():
     """Imports for types alone and inside functions count; CycleError names the modules of a circle."""
-    files = {module_name(path): path for path in PACKAGE.rglob("*.py")}
-    graph = {}
-    for module, path in files.items():
-        named = imports(path)
-        graph[module] = {n if n in files else n.rpartition(".")[0] for n in named} & files.keys() - {module}
-    TopologicalSorter(graph).prepare()
+    TopologicalSorter(module_graph()).prepare()
+
+
+@pytest.mark.parametrize("library", ONLY)
+def test_who_imports_a_library(library):
+    for path in PACKAGE.rglob("*.py"):
+        if any(name.split(".")[0] == library for name in imports(path)):
+            assert room_of(module_name(path), [*ALLOWED, *DRIVERS]) in ONLY[library], path.relative_to(ROOT)
+
+
+def test_no_type_is_dodged():
+    """A plan or kernel that is `Any` because its type may not be imported is an import in disguise."""
+    wrong = []
+    for stage in ("passes", "fusion", "codegen", "runtime", "backends", "dump"):
+        for path in (PACKAGE / stage).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.arg) and node.arg in OWN_TYPES and node.annotation is not None:
+                    names = {n.id for n in ast.walk(node.annotation) if isinstance(n, ast.Name)}
+                    if names & {"Any", "object"}:
+                        wrong.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.arg}")
+    assert not wrong
 
 
 def test_basics_import_only_basics():
     for name in BASICS:
-        used = {n.split(".")[1] for n in imports(PACKAGE / f"{name}.py")}
+        used = {n.split(".")[1] for n in own_imports(PACKAGE / f"{name}.py")}
         assert used <= BASICS, f"{name} imports {used - BASICS}"
 
 
 def test_inspect_reads_only_ir_and_basics():
     for path in (ROOT / "inspect").rglob("*.py"):
-        used = {n.split(".")[1] for n in imports(path)}
+        used = {n.split(".")[1] for n in own_imports(path)}
         assert used <= {"ir", "errors", "decision", "__version__"}, f"{path} imports {used}"
 
 
@@ -110,14 +112,14 @@ def test_what_compiles_and_dumps_reads_no_flag():
     stages = ("ir", "passes", "fusion", "codegen", "runtime", "backends", "dump")
     paths = [path for stage in stages for path in (PACKAGE / stage).rglob("*.py")]
     for path in [*paths, PACKAGE / "compiler.py", PACKAGE / "options.py"]:
-        read = {name.split(".")[1] for name in imports(path)} & {"flags", "flag_options", "config"}
+        read = {name.split(".")[1] for name in own_imports(path)} & {"flags", "flag_options", "config"}
         assert not read, f"{path.relative_to(ROOT)} imports {read}"
 
 
 def test_the_pipeline_knows_no_machine():
     """It reaches code generators and launchers through a backend alone."""
     allowed = ("backends.backend", "codegen.kernel.", "runtime.plan")
-    for name in imports(PACKAGE / "compiler.py"):
+    for name in own_imports(PACKAGE / "compiler.py"):
         inside = name.removeprefix("tfxla_cluster.")
         if inside.split(".")[0] in ("backends", "codegen", "runtime"):
             assert inside.startswith(allowed), f"compiler.py imports {name}"

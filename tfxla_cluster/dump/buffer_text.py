@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from ..ir import dim as dims
 from ..ir.node import Instr, Module
 from ..ir.shape import Shape
+from ..runtime.plan import CopyStep, KernelStep, LaunchPlan, LibraryStep, Ref, Step, TfOpStep, walk
 from .cost import shape_bytes
 
 
@@ -21,11 +21,11 @@ class _Value:
     shape: Shape | None
 
 
-def buffer_assignment(plan: Any, module: Module) -> str:
-    """Text of a runtime.plan.LaunchPlan: a line an allocation (an input, an output, a constant, the
+def buffer_assignment(plan: LaunchPlan, module: Module) -> str:
+    """A line an allocation (an input, an output, a constant, the
     temporary arena), then its values with their bytes and offset. Sizes are those of the sample."""
     params = [_Value("input", n, 0, p.name, p.shape) for n, p in enumerate(module.entry.params)]
-    numbered = {value: n for n, value in enumerate([*params, *_values(plan.steps, _by_name(module))])}
+    numbered = {value: n for n, value in enumerate([*params, *_values(plan, _by_name(module))])}
     groups: dict[tuple[str, int], list[_Value]] = {}
     for value in numbered:
         groups.setdefault((value.kind, value.index), []).append(value)
@@ -45,7 +45,7 @@ def _size(value: _Value) -> int:
     return shape_bytes(value.shape) if value.shape is not None else 0
 
 
-def _allocations(plan: Any) -> Iterator[tuple[str, int, int, str]]:
+def _allocations(plan: LaunchPlan) -> Iterator[tuple[str, int, int, str]]:
     """(kind, index, bytes, description) of each allocation."""
     aliased = {given: out for out, given in plan.aliases}
     for index, shape in enumerate(plan.inputs):
@@ -58,18 +58,22 @@ def _allocations(plan: Any) -> Iterator[tuple[str, int, int, str]]:
     yield "temp", 0, dims.sample(plan.arena_bytes), "preallocated-temp"
 
 
-def _values(steps: Sequence[Any], instrs: dict[str, Instr]) -> Iterator[_Value]:
+def _values(plan: LaunchPlan, instrs: dict[str, Instr]) -> Iterator[_Value]:
     """What each step writes, loops and branches included, in schedule order."""
-    for step in steps:
-        written = getattr(step, "outputs", None) or ((step.target,) if hasattr(step, "target") else ())
+    for step in walk(plan.steps):
+        written = _written(step)
         shapes = _arrays(instrs.get(step.instr))
         for number, ref in enumerate(written):
             shape = shapes[number] if number < len(shapes) else None
             name = (step.instr or "?") + (f"{{{number}}}" if len(written) > 1 else "")
             yield _Value(ref.kind, ref.index, dims.sample(ref.offset), name, shape)
-        nested = [*getattr(step, "branches", ()), getattr(step, "condition", ()), getattr(step, "body", ())]
-        for inner in nested:
-            yield from _values(inner, instrs)
+
+
+def _written(step: Step) -> tuple[Ref, ...]:
+    """The places a step writes itself."""
+    if isinstance(step, (KernelStep, LibraryStep, TfOpStep)):
+        return step.outputs
+    return (step.target,) if isinstance(step, CopyStep) else ()
 
 
 def _arrays(instr: Instr | None) -> tuple[Shape, ...]:

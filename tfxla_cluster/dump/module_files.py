@@ -16,6 +16,7 @@ from ..ir.dim import DimExpr
 from ..ir.dtype import DType
 from ..ir.node import Instr, Module
 from ..ir.shape import Shape
+from ..runtime.plan import LaunchPlan
 from ..target import Target
 from .buffer_text import buffer_assignment
 from .cost import bytes_of, flops_of
@@ -73,9 +74,8 @@ def fusion_decisions(dump: ModuleDump, decisions: Iterable[Mapping[str, Any]]) -
         _json(dump, "fusion_decisions.json", list(decisions))
 
 
-def launch_plan(dump: ModuleDump, plan: Any, module: Module, target: Target) -> None:
-    """`plan` (a runtime.plan.LaunchPlan; typed Any because dump imports no stage) as JSON, and the
-    buffer assignment it stands for as XLA's text."""
+def launch_plan(dump: ModuleDump, plan: LaunchPlan, module: Module, target: Target) -> None:
+    """The plan as JSON, and the buffer assignment it stands for as XLA's text."""
     if dump:
         _json(dump, "launch_plan.json", plan)
         dump.text(
