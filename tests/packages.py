@@ -24,6 +24,7 @@ BASICS = {
     "target",
     "trace",
 }
+CODEGEN = {"codegen.kernel", "codegen.kernel.lower", "codegen.llvm", "codegen.triton"}
 RUNTIME = {"runtime", "runtime.cpu", "runtime.plan"}
 TF_ROOMS = {
     "tf.clustering",
@@ -48,7 +49,7 @@ ALLOWED = {
     "codegen.triton": {"ir", "codegen.kernel"},
     "runtime": {"ir", "codegen.kernel", "runtime.plan"},
     "runtime.cpu": {"ir", "codegen.kernel", "runtime", "runtime.plan"},
-    "backends": {"ir", "fusion", "codegen.kernel", "codegen.kernel.lower", "codegen.llvm", *RUNTIME},
+    "backends": {"ir", "fusion", *CODEGEN, *RUNTIME},
     "dump": {"ir", "runtime.plan"},
     "tf2xla": {"ir"},
     "tf.devices": set(),

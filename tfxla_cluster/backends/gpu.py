@@ -12,7 +12,6 @@ from ..codegen.kernel.code import Code, Listing, Params, Source
 from ..codegen.kernel.lower import gpu as lower
 from ..codegen.kernel.unit import Unit, UnitKernel
 from ..codegen.triton.source import render
-from ..codegen.triton.support import triton_form
 from ..codegen.triton.triton_source import LANGUAGES, Artefacts
 from ..codegen.triton.workers import compile_sources
 from ..decision import YES, Decision
@@ -22,6 +21,7 @@ from ..ir.node import Instr
 from ..options import CompileOptions
 from ..runtime.plan import LaunchPlan
 from ..target import Target
+from .gpu_support import triton_form
 
 COSTS = Costs(
     max_instrs=120,

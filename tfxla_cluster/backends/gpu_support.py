@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ...decision import YES, Decision, no
-from ...fusion.moves import MOVES
-from ...ir.dtype import DType
-from ...ir.node import Computation, Instr
-from ...ir.opcode import is_elementwise
-from ..kernel.lower.gpu import LOWERINGS
-from .ops import support
-from .types import has_type
+from ..codegen.kernel.lower.gpu import LOWERINGS
+from ..codegen.triton.ops import support
+from ..codegen.triton.types import has_type
+from ..decision import YES, Decision, no
+from ..fusion.moves import MOVES
+from ..ir.dtype import DType
+from ..ir.node import Computation, Instr
+from ..ir.opcode import is_elementwise
 
 
 def triton_form(instr: Instr) -> Decision:
