@@ -14,7 +14,7 @@ import tfxla_cluster
 
 @pytest.fixture
 def ours() -> Iterator[None]:
-    with tfxla_cluster.enable(tfxla_must_compile_fallback="raise"):
+    with tfxla_cluster.enable(), tfxla_cluster.config.patch(tfxla_must_compile_fallback="raise"):
         yield
 
 
