@@ -9,6 +9,7 @@ from typing import Any
 from tensorflow.python.eager import context
 
 from ..errors import LoweringError
+from .function_calls import called, functions
 from .function_def import fresh_name, library
 
 Rewriting = Callable[[Any], "tuple[list[Any], Mapping[str, str]] | None"]
@@ -45,10 +46,10 @@ class _Tree:
         """
         stack = list(self._opened(name))
         while stack:
-            definition, called, rest = stack[-1]
+            definition, names, rest = stack[-1]
             fresh = next((opened for c in rest if c not in self.made for opened in self._opened(c)), None)
             if fresh is None:
-                self._finish(definition, called)
+                self._finish(definition, names)
                 stack.pop()
             else:
                 stack.append(fresh)
@@ -61,15 +62,15 @@ class _Tree:
         self.made[name] = name
         definition = library(name)
         if definition is not None:
-            called = [callee for node in definition.node_def for callee in _called(node)]
-            yield definition, called, iter(called)
+            names = [callee for node in definition.node_def for callee in called(node, library)]
+            yield definition, names, iter(names)
 
     def _finish(self, definition: Any, names: Sequence[str]) -> None:
         """The function's copy, if something in it or in what it calls (`names`) changes."""
-        called = {callee: self.made[callee] for callee in names}
+        copies = {callee: self.made[callee] for callee in names}
         changed = self.rewriting(definition)
-        if changed is not None or any(old != new for old, new in called.items()):
-            made = _copy(definition, changed, called)
+        if changed is not None or any(old != new for old, new in copies.items()):
+            made = _copy(definition, changed, copies)
             context.context().add_function_def(made)
             self.made[definition.signature.name] = made.signature.name
 
@@ -94,18 +95,6 @@ def _copy(definition: Any, changed: tuple[list[Any], Mapping[str, str]] | None, 
     for node in copy.node_def:
         node.op = called.get(node.op, node.op)
         for value in node.attr.values():
-            for function in _functions(value):
+            for function in functions(value):
                 function.name = called.get(function.name, function.name)
     return copy
-
-
-def _called(node: Any) -> list[str]:
-    """Functions in a node's attributes, and its op, which may be one."""
-    found = [node.op] if library(node.op) is not None else []
-    return found + [f.name for value in node.attr.values() for f in _functions(value) if f.name]
-
-
-def _functions(value: Any) -> list[Any]:
-    """The functions that an attribute holds: one, or a list (to write into the other would drop it)."""
-    kind = value.WhichOneof("value")
-    return [value.func] if kind == "func" else list(value.list.func) if kind == "list" else []

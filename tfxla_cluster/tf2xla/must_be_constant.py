@@ -6,10 +6,12 @@ like. Ops that read only a shape (Shape, Rank, Size) stop the walk: sizes are kn
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tensorflow.python.framework import op_def_registry
+
+from .function_calls import Library, passing
 
 _TABLE_TEXT = """
 reduction_indices: All Any Max Mean Min Prod Sum
@@ -94,22 +96,8 @@ def _parse(text: str) -> dict[str, frozenset[str]]:
 # Op -> names of its inputs that must be constants (TensorFlow 2.21: XlaOpRegistry::CompileTimeConstantInputArgNames).
 TABLE = _parse(_TABLE_TEXT)
 METADATA_OPS = frozenset({"Shape", "ShapeN", "Rank", "Size", "VariableShape", "VarIsInitializedOp"})
-_CALLS = {
-    "PartitionedCall": ("f",),
-    "StatefulPartitionedCall": ("f",),
-    "If": ("then_branch", "else_branch"),
-    "StatelessIf": ("then_branch", "else_branch"),
-    "Case": ("branches",),
-    "StatelessCase": ("branches",),
-    "While": ("cond", "body"),
-    "StatelessWhile": ("cond", "body"),
-    "SymbolicGradient": ("f",),
-    "RemoteCall": ("f",),
-}
 SELECTOR_FIRST = ("If", "StatelessIf", "Case", "StatelessCase")
 _LOOPS = ("While", "StatelessWhile")
-
-Library = Callable[[str], Any]
 
 
 def input_counts(node: Any) -> Iterator[tuple[str, int]]:
@@ -135,7 +123,7 @@ def required_inputs(node: Any, library: Library, known: Mapping[str, frozenset[i
             found += range(position, position + count) if name in wanted else ()
             position += count
         return frozenset(found)
-    callees = [d for d in map(library, called_names(node)) if d is not None]
+    callees = passing(node, library)
     if not callees:
         return frozenset()
     if known is None:
@@ -144,18 +132,6 @@ def required_inputs(node: Any, library: Library, known: Mapping[str, frozenset[i
     if node.op in _LOOPS:
         return frozenset(i for i in needed if i in loop_invariant(callees[-1]))
     return frozenset(i + 1 for i in needed) if node.op in SELECTOR_FIRST else needed
-
-
-def called_names(node: Any) -> list[str]:
-    """Names of the functions a node calls, a loop's condition before its body."""
-    if node.op not in _CALLS:
-        return [node.op]
-    names = []
-    for key in _CALLS[node.op]:
-        if key in node.attr:
-            value = node.attr[key]
-            names += [f.name for f in value.list.func] or ([value.func.name] if value.func.name else [])
-    return names
 
 
 def loop_invariant(body: Any) -> frozenset[int]:
@@ -195,8 +171,7 @@ def _constant_args(roots: Iterable[Any], library: Library) -> dict[str, frozense
 
 
 def _callees(function: Any, library: Library) -> Iterator[Any]:
-    named = (name for node in function.node_def if node.op not in TABLE for name in called_names(node))
-    return (found for found in map(library, named) if found is not None)
+    return (found for node in function.node_def if node.op not in TABLE for found in passing(node, library))
 
 
 def _own_constant_args(function: Any, library: Library, known: Mapping[str, frozenset[int]]) -> frozenset[int]:

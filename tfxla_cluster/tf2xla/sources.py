@@ -16,7 +16,8 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.util import tf_stack  # pylint: disable=no-name-in-module
 
-from . import must_be_constant
+from . import function_calls
+from .function_def import library
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _DEMO = os.path.join(_PACKAGE, "demo")  # a user's program as far as reports go
@@ -69,18 +70,7 @@ def all_lines(function: str) -> dict[str, str]:
 
 def reachable(function: str) -> Iterator[Any]:
     """FunctionDefs of a registered function and of everything it calls, outer first."""
-    ctx = context.context()
-    pending, seen = [function], {function}
-    while pending:
-        name = pending.pop(0)
-        if not ctx.has_function(name.encode()):
-            continue
-        definition = ctx.get_function_def(name)
-        yield definition
-        for node in definition.node_def:
-            fresh = [n for n in must_be_constant.called_names(node) if n not in seen]
-            seen.update(fresh)
-            pending += fresh
+    return function_calls.reachable([function], library)
 
 
 def op_of(function: str, node: str) -> str:

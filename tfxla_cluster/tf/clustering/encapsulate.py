@@ -15,6 +15,7 @@ from typing import Protocol
 
 from tensorflow.core.framework import function_pb2, graph_pb2, types_pb2
 
+from ...tf2xla.function_calls import called, reachable
 from ..devices import HOST, place_of
 from ..graph import view as graphs
 from ..graph.view import Graph, NodeDef
@@ -180,11 +181,8 @@ def cluster_function(
     for k, (source, port) in enumerate(outputs):
         fdef.signature.output_arg.add(name=f"tfxla_result_{k}", type=types[source][port])
         fdef.ret[f"tfxla_result_{k}"] = f"{graph.nodes[source].name}:{graph.output_name(source, port)}"
-    library = reachable(
-        [c for i in cluster.members for c in graphs.callees(graph.nodes[i])]
-        + [graph.nodes[i].op for i in cluster.members],
-        graph.functions,
-    )
+    names = [name for i in cluster.members for name in called(graph.nodes[i], graph.functions.get)]
+    library = {f.signature.name: f for f in reachable(names, graph.functions.get)}
     return ClusterFunction(
         name,
         fdef,
@@ -210,21 +208,6 @@ def _add_member(node: NodeDef, graph: Graph, i: int, members: set[int], place: d
         named = place.get((source, port))
         node.input.append(named or f"{graph.nodes[source].name}:{graph.output_name(source, port)}")
     node.input.extend(f"^{graph.nodes[s].name}" for s in waits_for(graph, i) if s in members)
-
-
-def reachable(
-    names: Sequence[str], functions: dict[str, function_pb2.FunctionDef]
-) -> dict[str, function_pb2.FunctionDef]:
-    """The functions among `names`, and all that they call."""
-    found: dict[str, function_pb2.FunctionDef] = {}
-    stack = list(names)
-    while stack:
-        name = stack.pop()
-        if name in functions and name not in found:
-            found[name] = functions[name]
-            for node in functions[name].node_def:
-                stack.extend([*graphs.callees(node), node.op])
-    return found
 
 
 def _add_call(

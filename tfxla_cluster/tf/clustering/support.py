@@ -16,6 +16,7 @@ from tensorflow.python.eager import context
 from tensorflow.python.framework import dtypes, errors_impl, kernels, op_def_registry
 
 from ...decision import YES, Decision, no
+from ...tf2xla import function_calls
 from .. import devices
 from ..graph import view as graphs
 from ..graph.op_groups import GROUPS
@@ -250,7 +251,7 @@ class Checker:
     def _by_callees(self, node: NodeDef, depth: int) -> Decision:
         if not node.attr:
             return YES
-        for name in graphs.callees(node):
+        for name in function_calls.in_attributes(node):
             inner = self.function(name, depth + 1)
             if not inner:
                 return no(inner.rule, f"it calls {name}: {inner.reason}")

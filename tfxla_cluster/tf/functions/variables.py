@@ -12,8 +12,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from ...tf2xla import must_be_constant
-from ...tf2xla.must_be_constant import Library
+from ...tf2xla import function_calls, must_be_constant
+from ...tf2xla.function_calls import Library
 from ..native_op.op import Program
 
 RESOURCE = tf.resource.as_datatype_enum
@@ -159,7 +159,7 @@ class _Scope:
         """The input position that output `port` of a node hands on unchanged, if it does."""
         if node.op in _FORWARDERS or node.op in ("While", "StatelessWhile"):
             return port
-        for callee in filter(None, map(self.library, must_be_constant.called_names(node))):
+        for callee in function_calls.passing(node, self.library):
             if self.depth < MAX_DEPTH and port < len(callee.signature.output_arg):
                 key = callee.signature.name, port
                 if key not in self.handed:
@@ -197,7 +197,7 @@ def _resource_uses(function: Any, library: Library, depth: int, known: Known) ->
 
 def _use(node: Any, position: int, library: Library, depth: int, known: Known) -> Use:
     """What one node does with the variable it takes at `position`."""
-    callees = [d for d in map(library, must_be_constant.called_names(node)) if d is not None]
+    callees = function_calls.passing(node, library)
     if callees and depth < MAX_DEPTH:
         total = Use()
         for callee in callees:

@@ -40,18 +40,6 @@ def type_list(node: NodeDef, name: str) -> list[int]:
     return [] if value is None else list(value.type)
 
 
-def callees(node: NodeDef) -> list[str]:
-    """Names of the functions that the node's attributes call (calls, If, While, Case branches)."""
-    names: list[str] = []
-    for value in node.attr.values():
-        kind = value.WhichOneof("value")
-        if kind == "func":
-            names.append(value.func.name)
-        elif kind == "list":
-            names.extend(func.name for func in value.list.func)
-    return names
-
-
 def split_input(text: str) -> tuple[str, int]:
     """`name`, `name:3`, `^name` of a GraphDef as (name, port); port -1 is a control edge."""
     if text.startswith("^"):

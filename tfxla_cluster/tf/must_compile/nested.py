@@ -25,8 +25,9 @@ from ... import flags, trace
 from ...counters import add as count
 from ...decision import YES, Decision
 from ...errors import UnsupportedError
+from ...tf2xla import function_calls
+from ...tf2xla.function_calls import Library
 from ...tf2xla.function_def import fresh_name
-from ...tf2xla.must_be_constant import Library
 from .. import devices
 from ..compiler_port import Compiler
 from ..functions import function_compiler, uninitialised, variables
@@ -179,19 +180,11 @@ class NestedCalls:
 def _register(function: Any, library: Library) -> tuple[str, ...]:
     """The bridge looks the callee and what it calls up in the eager context: put there what it lacks."""
     ctx, added = context.context(), []
-    pending, seen = [function], {function.signature.name}
-    while pending:
-        definition = pending.pop()
-        if not ctx.has_function(definition.signature.name.encode()):
+    for definition in function_calls.reachable([function.signature.name], library):
+        name = definition.signature.name
+        if not ctx.has_function(name.encode()):
             ctx.add_function_def(definition)
-            added.append(definition.signature.name)
-        for node in definition.node_def:
-            for attr in node.attr.values():
-                kind = attr.WhichOneof("value")
-                named = [attr.func] if kind == "func" else attr.list.func if kind == "list" else ()
-                fresh = [d for f in named if f.name not in seen for d in (library(f.name),) if d is not None]
-                seen.update(d.signature.name for d in fresh)
-                pending += fresh
+            added.append(name)
     return tuple(added)
 
 

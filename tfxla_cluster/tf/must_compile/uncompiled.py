@@ -12,9 +12,9 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.framework import kernels
 
-from ...tf2xla import must_be_constant
+from ...tf2xla import function_calls
+from ...tf2xla.function_calls import Library
 from ...tf2xla.function_def import fresh_name
-from ...tf2xla.must_be_constant import Library
 
 MUST_COMPILE = "_XlaMustCompile"
 VARIANT = tf.variant.as_datatype_enum
@@ -47,17 +47,8 @@ def is_unsafe_in_stock(definition: Any, library: Library) -> bool:
 
 def _ops(definition: Any, library: Library) -> set[str]:
     """Op types of the function and of those it calls."""
-    found: set[str] = set()
-    pending, seen = [definition], {definition.signature.name}
-    while pending:
-        for node in pending.pop().node_def:
-            called = [name for name in must_be_constant.called_names(node) if library(name) is not None]
-            if not called or called != [node.op]:
-                found.add(node.op)
-            fresh = [name for name in called if name not in seen]
-            seen.update(fresh)
-            pending += [library(name) for name in fresh]
-    return found
+    functions = function_calls.reachable([definition.signature.name], library)
+    return {node.op for function in functions for node in function.node_def if library(node.op) is None}
 
 
 def _runs_on_cpu(op: str) -> bool:
