@@ -12,6 +12,8 @@ import numpy as np
 from tests.codegen.triton import interpreter
 from tfxla_cluster import compiler
 from tfxla_cluster.backends import gpu
+from tfxla_cluster.backends.backend import Backend
+from tfxla_cluster.codegen.kernel import interpreter as kernel_interpreter
 from tfxla_cluster.codegen.kernel.code import Code, Listing, Source
 from tfxla_cluster.codegen.kernel.ir import Buffer, Kernel
 from tfxla_cluster.codegen.kernel.unit import Unit
@@ -46,6 +48,25 @@ class Interpreted:
         return Stepwise(plan, partial(_launch, code.kernels))
 
 
+@dataclass(frozen=True, slots=True)
+class Checked(Interpreted):
+    """The same kernels in the interpreter of kernel IR, which checks every access."""
+
+    def load(self, plan: LaunchPlan, code: Code, options: CompileOptions) -> Stepwise:
+        return Stepwise(plan, partial(_check, code.kernels))
+
+
+def _check(
+    kernels: Mapping[str, Kernel],
+    symbol: str,
+    inputs: Sequence[Bytes],
+    outputs: Sequence[Bytes],
+    sizes: Sequence[int],
+    tasks: range,
+) -> None:
+    kernel_interpreter.run(kernels[symbol], inputs, outputs, sizes, tasks)
+
+
 def _launch(
     kernels: Mapping[str, Kernel],
     symbol: str,
@@ -68,11 +89,6 @@ def _typed(buffer: Buffer, memory: Bytes) -> np.ndarray:
     return memory[: len(memory) // kind.itemsize * kind.itemsize].view(kind)
 
 
-def compiled(module: Module, fusion: bool = True) -> compiler.Compiled[Stepwise]:
+def compiled(module: Module, backend: Backend[Stepwise], fusion: bool = True) -> compiler.Compiled[Stepwise]:
     """UnsupportedError for what has no GPU kernel."""
-    return compiler.compile_module(module, Interpreted(), CompileOptions(fusion=fusion))
-
-
-def run(module: Module, args: Sequence[np.ndarray], fusion: bool = True) -> list[np.ndarray]:
-    """The outputs on the entry's arguments."""
-    return compiled(module, fusion).executable.run(args)
+    return compiler.compile_module(module, backend, CompileOptions(fusion=fusion))

@@ -9,6 +9,7 @@ import pytest
 
 from tests.codegen.triton import interpreter
 from tfxla_cluster.codegen.kernel.builder import KernelBuilder
+from tfxla_cluster.codegen.kernel.key import key
 from tfxla_cluster.codegen.triton import workers
 from tfxla_cluster.codegen.triton.source import render
 from tfxla_cluster.errors import InternalError, UnsupportedError
@@ -158,3 +159,17 @@ def test_what_has_no_triton_form_says_so():
     b.scratch_buffer(F32, 8)
     with pytest.raises(UnsupportedError, match="scratch"):
         render(b.finish(1))
+
+
+def test_what_is_known_of_sizes_takes_part_in_the_key():
+    """Kernels of one structure are one: they may not differ in what Triton is told of their sizes."""
+
+    def copied(columns):
+        b = KernelBuilder("copied", multiple=16)
+        x, out = b.input(F32), b.output(F32)
+        with b.loop(b.index(0), b.size(columns), "vector", WIDTH) as i:
+            b.store(out, i, b.load(x, i))
+        return b.finish(1)
+
+    assert key(copied(32)) == key(copied(48)) != key(copied(33))
+    assert [render(copied(n)).sixteens for n in (32, 33)] == [(0,), ()]

@@ -1,8 +1,9 @@
 """Runs kernel IR on NumPy arrays: slow and plain, what a kernel means, and a sanitizer.
 
 Ops mean what `ir.evaluator` says. A value is an array of no dimension, or, in a vector loop, of one: a
-lane for each iteration, all of the loop at once. Accesses are checked (`checked_memory`), and scratch
-memory is poisoned at the start of each task.
+lane for each iteration, all of the loop at once. In tiles it has a dimension for each that nests, of the lanes
+in use (idle ones are not there), or of 1 where it is the same in all. Accesses are checked
+(`checked_memory`), and scratch memory is poisoned at the start of each task.
 """
 
 from __future__ import annotations
@@ -19,9 +20,28 @@ from ...ir.evaluator import MEANINGS, Evaluator
 from ...ir.node import Instr
 from ...ir.shape import array as array_shape
 from .checked_memory import Array, CheckedMemory, poison
-from .ir import Buffer, Const, For, If, Kernel, Load, Op, Product, Reduce, Region, Size, Stmt, Store, Var, While
+from .ir import (
+    Across,
+    Buffer,
+    Const,
+    For,
+    If,
+    Kernel,
+    Load,
+    Op,
+    Product,
+    Reduce,
+    Region,
+    Size,
+    Stmt,
+    Store,
+    Tile,
+    Var,
+    While,
+)
 from .lanes import runs_in_lanes, varying_variables
 from .text import statement_line
+from .walk import lane_depth
 
 
 def run(kernel: Kernel, inputs: Sequence[Array], outputs: Sequence[Array], sizes: Sequence[int], tasks: range) -> None:
@@ -48,6 +68,8 @@ class _Interpreter:
         self.memory = {(b.role, b.index): CheckedMemory(b, a) for b, a in buffers}
         self.env: dict[Var, Array] = {}
         self.lanes = False
+        self.rank = lane_depth(kernel.body)  # dimensions of a value in the innermost tile
+        self.axes: dict[Var, int] = {}  # of the lanes of each open tile
         self.number = 0  # of the task
         self._evaluator = Evaluator(MEANINGS)
         self._instrs: dict[Op, Instr] = {}
@@ -164,7 +186,7 @@ class _Interpreter:
         yield
         self.lanes = False
 
-    def _span(self, stmt: For | Reduce) -> range:
+    def _span(self, stmt: For | Reduce | Tile) -> range:
         return range(self.scalar(stmt.start), self.scalar(stmt.stop))
 
     def for_loop(self, stmt: For) -> None:
@@ -196,13 +218,35 @@ class _Interpreter:
                 total = self.region(stmt.combine, [*total, *self.values(stmt.values)])
         self.bind(stmt.outs, total)
 
-    def _fold_lanes(self, stmt: Reduce, rows: list[Array]) -> list[Array]:
-        """Neighbours are combined until one lane is left."""
+    def tile(self, stmt: Tile) -> None:
+        span, axis, around = self._span(stmt), len(self.axes), self.lanes
+        if len(span) > stmt.width:
+            raise self._error(stmt, f"{len(span)} lanes are in use")
+        self.lanes, self.axes[stmt.var] = True, axis
+        lanes = np.arange(span.start, span.stop, dtype=np.int64)
+        self.env[stmt.var] = lanes.reshape([-1 if n == axis else 1 for n in range(self.rank)])
+        self.block(stmt.body)
+        self.lanes = around
+        del self.axes[stmt.var]
+
+    def across(self, stmt: Across) -> None:
+        axis, lanes = self.axes[stmt.lane], self.env[stmt.lane]
+        total = self.values(stmt.init)
+        if lanes.size:
+            spread = np.broadcast_arrays(*self.values(stmt.values), lanes)[:-1]
+            rows = [np.moveaxis(v, axis, 0) for v in spread]
+            folded = [np.expand_dims(r, axis) for r in self._fold_lanes(stmt, rows)]
+            total = self.region(stmt.combine, [*total, *folded])
+        self.bind(stmt.outs, total)
+
+    def _fold_lanes(self, stmt: Reduce | Across, rows: list[Array]) -> list[Array]:
+        """Neighbours (along the first dimension) are combined until one lane is left."""
         while len(rows[0]) > 1:
             even = len(rows[0]) // 2 * 2
             rest = [r[even:] for r in rows]
             pairs = self.region(stmt.combine, [*(r[0:even:2] for r in rows), *(r[1:even:2] for r in rows)])
-            rows = [np.concatenate([np.broadcast_to(p, even // 2), r]) for p, r in zip(pairs, rest)]
+            half = (even // 2, *rows[0].shape[1:])
+            rows = [np.concatenate([np.broadcast_to(p, half), r]) for p, r in zip(pairs, rest)]
         return [r[0, ...] for r in rows]
 
     def if_else(self, stmt: If) -> None:
@@ -253,6 +297,8 @@ _RUN: dict[type, Callable[[_Interpreter, Any], None]] = {
     Store: _Interpreter.store,
     For: _Interpreter.for_loop,
     Reduce: _Interpreter.reduce,
+    Tile: _Interpreter.tile,
+    Across: _Interpreter.across,
     If: _Interpreter.if_else,
     While: _Interpreter.while_loop,
     Product: _Interpreter.product,
