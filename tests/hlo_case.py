@@ -94,7 +94,7 @@ def combiner(op: str, dtype: str, name: str = "f") -> str:
 def assert_close(got: Any, want: Any, ulps: int, name: str) -> None:
     """Same shape and type; NaN and inf in the same places; floats within `ulps` of the wanted value.
 
-    Sums may cancel, so the distance is measured at the largest finite size in the array too.
+    Sums may cancel, so the distance is measured at the median size in the array where an element is smaller.
     """
     got, want = np.asarray(got), np.asarray(want)
     assert (got.shape, got.dtype) == (want.shape, want.dtype), name

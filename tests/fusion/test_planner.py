@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests import oracle
+from tests.close import assert_near
 from tests.codegen.lower import programs
 from tests.fusion import run_module
 from tfxla_cluster.backends.cpu import Cpu
@@ -149,7 +150,7 @@ def test_kernels(name: str) -> None:
     assert len(run_module.kernels(module)) == count, text.render(module)
     args = arguments(module)
     for got, want in zip(run_module.run(module, args), oracle.run(module_of(body), args)):
-        np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-5)
+        assert_near(got, want, 1e-5)
 
 
 def test_every_decision_has_a_reason() -> None:

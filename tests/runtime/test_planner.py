@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests import oracle
+from tests.close import assert_near
 from tfxla_cluster.codegen.kernel.buffer_use import overwritable, read_inputs
 from tfxla_cluster.ir import dim as dims
 from tfxla_cluster.ir import proto
@@ -218,7 +219,7 @@ def test_agrees_with_xla(name: str, fused: bool) -> None:
         results = executable.run(given)
         if flat:
             for mine, xla in zip(results, oracle.run(MODULES[name], given), strict=True):
-                np.testing.assert_allclose(mine, xla, rtol=2e-5, atol=1e-5)
+                assert_near(mine, xla, 1e-5)
 
 
 def test_unread_inputs_are_known() -> None:
@@ -277,7 +278,7 @@ def test_tensorflow_programs_agree_with_xla(name: str) -> None:
     given = arguments(executable.plan)
     given = [np.abs(a) % 10 if a.dtype.kind == "i" else a * a.dtype.type(0.3) for a in given]
     for mine, xla in zip(executable.run(given), oracle.run(data, given), strict=True):
-        np.testing.assert_allclose(mine, xla, rtol=1e-4, atol=1e-5)
+        assert_near(mine, xla, 1e-5)
 
 
 def copies(plan: LaunchPlan) -> list[CopyStep]:

@@ -10,6 +10,7 @@ import random
 import numpy as np
 import pytest
 
+from tests.close import assert_near
 from tfxla_cluster.backends import cpu
 from tfxla_cluster.codegen.kernel.ir import Kernel
 from tfxla_cluster.codegen.llvm.loader import Library
@@ -138,6 +139,4 @@ def test_random_programs(first: int, fused: bool) -> None:
         run = compiled(fuse(module, cpu.this_machine().machine, lambda record: None) if fused else module)
         for _ in range(2):
             for mine, want in zip(run.run(given), evaluator.evaluate(module, given), strict=True):
-                np.testing.assert_allclose(
-                    mine, want, rtol=1e-3, atol=1e-4, err_msg=f"seed {seed}\n{text.render(module)}"
-                )
+                assert_near(mine, want, 1e-5, f"seed {seed}\n{text.render(module)}")

@@ -12,6 +12,7 @@ import tensorflow as tf
 from tensorflow.python.framework import config as framework_config
 
 import tfxla_cluster
+from tests.close import assert_near
 
 Make = Callable[..., Any]  # tf.function, with or without jit_compile=True
 
@@ -295,4 +296,4 @@ def test_is_as_stock(mode: Callable[[Make], Any], make: Make) -> None:
     assert len(got) == len(want)
     for a, b in zip(got, want):
         assert a.dtype == b.dtype
-        np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6)
+        assert_near(a, b, 1e-6)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.close import assert_near
 from tests.tf.calls import clustering
 
 
@@ -14,7 +15,7 @@ def check(monkeypatch, function, *args, ready=True, **changes):
     want = tf.nest.map_structure(np.array, function(*args))
     with clustering(monkeypatch, ready, **changes) as seen:
         got = tf.nest.map_structure(np.array, function(*args))
-    tf.nest.map_structure(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), want, got)
+    tf.nest.map_structure(lambda a, b: assert_near(b, a, 1e-6), want, got)
     return seen
 
 
@@ -192,7 +193,7 @@ def test_keras_fit(monkeypatch) -> None:
     with clustering(monkeypatch) as seen:
         got = train()
     np.testing.assert_allclose(want[0], got[0], rtol=1e-3)
-    np.testing.assert_allclose(want[1], got[1], rtol=1e-2, atol=1e-3)
+    assert_near(got[1], want[1], 1e-3)
     assert {"Conv2D", "Conv2DBackpropFilter", "MatMul"} <= set(seen.ops())
 
 

@@ -6,10 +6,10 @@ import gc
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.close import assert_near
 from tests.tf import double
 from tests.tf.programs import PROGRAMS
 from tfxla_cluster import counters, flags
@@ -45,7 +45,7 @@ def test_program_is_as_stock(name: str) -> None:
         if a is None or b is None:
             assert a is b
             continue
-        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+        assert_near(a, b, 1e-6)
 
 
 def _fallbacks() -> dict[str, int]:

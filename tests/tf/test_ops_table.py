@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -57,7 +56,7 @@ KNOWN: dict[str, str] = {
 def outcome(row: Row, dtype: str) -> str:
     """'native', 'raises' (as eager does), or what is not as it should be: 'fallback: why', 'differs: where'..."""
     args = row.make(dtype)
-    want, eager_error = _call(row.fn, args)
+    want, eager_error = _call(row.reference or row.fn, args)
     before = counters.snapshot()
     got, error = _call(tfxla_cluster.jit(row.fn), args)
     after = counters.snapshot()
@@ -70,7 +69,7 @@ def outcome(row: Row, dtype: str) -> str:
         new = [r for r, n in after["fallback_reasons"].items() if n != old.get(r, 0)]
         return f"fallback: {new[-1]}"
     for number, (one, other) in enumerate(zip(tf.nest.flatten(got), tf.nest.flatten(want))):
-        problem = _difference(np.asarray(one.numpy()), np.asarray(other.numpy()), row.tolerance)
+        problem = _difference(np.asarray(one.numpy()), np.asarray(other.numpy()), row)
         if problem:
             return f"differs: output {number}, {problem}"
     return "native"
@@ -83,19 +82,19 @@ def _call(fn: Any, args: list[Any]) -> tuple[Any, str | None]:
         return None, f"{type(error).__name__} {str(error).splitlines()[0]}"
 
 
-def _difference(got: np.ndarray, want: np.ndarray, tolerance: float) -> str:
+def _difference(got: np.ndarray, want: np.ndarray, row: Row) -> str:
     if got.shape != want.shape or got.dtype != want.dtype:
         return f"{got.dtype}{list(got.shape)} instead of {want.dtype}{list(want.shape)}"
     if want.dtype.kind == "c":
-        return _difference(got.real, want.real, tolerance) or _difference(got.imag, want.imag, tolerance)
+        return _difference(got.real, want.real, row) or _difference(got.imag, want.imag, row)
     if want.dtype.kind in "biu":
         wrong = got != want
     else:
-        unit = float(ml_dtypes.finfo(want.dtype).eps)
+        unit = row.unit(want)
         got, want = got.astype(np.float64), want.astype(np.float64)
         finite = np.isfinite(want)
         with np.errstate(all="ignore"):
-            close = np.abs(got - want) <= tolerance * unit * np.maximum(np.abs(want), 1)
+            close = np.abs(got - want) <= row.tolerance * unit
         wrong = ~np.where(finite, close, (got == want) | (np.isnan(got) & np.isnan(want)))
     if not wrong.any():
         return ""

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 import tfxla_cluster
+from tests.close import assert_near
 
 
 @pytest.fixture
@@ -100,7 +101,7 @@ def test_equal_to_eager(name: str, ours: None) -> None:
             found = tf.nest.flatten(got(tf.constant(array)))
             assert [f.dtype for f in found] == [w.dtype for w in want]
             for f, w in zip(found, want):
-                np.testing.assert_allclose(f.numpy(), w.numpy(), rtol=1e-6, atol=1e-6)
+                assert_near(f, w, 1e-6)
 
 
 def test_no_fallback_and_no_uncompiled_run(ours: None) -> None:

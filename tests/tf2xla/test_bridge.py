@@ -10,6 +10,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 from tests import oracle
+from tests.close import assert_near
 from tfxla_cluster.errors import LoweringError
 from tfxla_cluster.tf2xla import bridge, function_tree, must_be_constant, sources
 from tfxla_cluster.tf2xla.bridge import Arg
@@ -235,7 +236,7 @@ def test_rows_sliced_in_a_loop_are_written_into_lists() -> None:
     g = _concrete(f, tf.TensorSpec([4, 4]), tf.TensorSpec([4, 2]))
     low = bridge.lower(g.name, [Arg(F32, (4, 4)), Arg(F32, (4, 2))])
     for want, got in zip(f(tf.constant(x), tf.constant(w)), oracle.run(low.proto, [x, w])):
-        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+        assert_near(got, want, 1e-6)
 
 
 def test_refusal_of_a_copy_names_the_original() -> None:

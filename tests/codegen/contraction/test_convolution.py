@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests import oracle
+from tests.close import assert_near
 from tests.codegen import run_unit
 from tfxla_cluster.ir import dim, text
 
@@ -63,8 +64,7 @@ def check(lhs, rhs, window, labels, dtype="f32", groups="") -> None:
     (want,) = oracle.run(hlo, arrays)
     depth = arrays[1].size / max(1, rhs[labels.split("_")[1].index("o")])
     tolerance = TOLERANCE.get(dtype, 0) * (2 + depth**0.5)
-    wide = np.complex128 if kind == "complex" else np.float64
-    np.testing.assert_allclose(got.astype(wide), want.astype(wide), rtol=tolerance, atol=tolerance)
+    assert_near(got, want, tolerance)
 
 
 FORWARD = [
@@ -174,4 +174,4 @@ def test_one_kernel_serves_many_batch_sizes() -> None:
         x = rng.standard_normal((n, 9, 7, 5), dtype=np.float32)
         (got,) = run_unit.run(symbolic, [x, taps], {"n": n})
         (want,) = oracle.run(hlo.replace("[4,9", f"[{n},9"), [x, taps])
-        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+        assert_near(got, want, 1e-6)

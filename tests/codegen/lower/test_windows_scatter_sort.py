@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests import oracle
+from tests.close import assert_near
 from tests.codegen import run_unit
 from tfxla_cluster.ir.evaluator import evaluate
 from tfxla_cluster.ir.text import parse
@@ -29,7 +30,7 @@ def check(shapes: str, root: str, arrays: list[np.ndarray], tolerance: float = 1
     found = run_unit.run(instr, [arrays[o.attrs["parameter_number"]] for o in instr.operands])
     assert len(found) == len(expected)
     for ours, theirs in zip(found, expected):
-        np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance)
+        assert_near(ours, theirs, tolerance)
 
 
 def normal(*shape: int, seed: int = 0) -> np.ndarray:

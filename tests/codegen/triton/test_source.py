@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.close import assert_near
 from tests.codegen.triton import interpreter
 from tfxla_cluster.codegen.kernel.builder import KernelBuilder
 from tfxla_cluster.codegen.kernel.key import key
@@ -111,7 +112,7 @@ def test_right_in_the_interpreter(make, arity, dtype, reference, shape):
     expected = reference(*inputs)
     source = render(make())
     (found,) = interpreter.run(source, inputs, [np.zeros(expected.shape, dtype)], _sizes(make(), shape), shape[0])
-    np.testing.assert_allclose(found, expected, rtol=2e-6, atol=1e-6)
+    assert_near(found, expected, 1e-6)
 
 
 def artefacts(make):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .contractions import contractions
-from .elementwise import binary, elementwise
+from .elementwise import binary, bitwise, elementwise
 from .linear_algebra import linear_algebra
 from .moves import moves
 from .reductions import reductions
@@ -18,7 +18,7 @@ def _add(*row: Any, **more: Any) -> None:
     ROWS.append(Row(*row, **more))
 
 
-for _fill in (elementwise, binary, reductions, moves, contractions, linear_algebra):
+for _fill in (elementwise, binary, bitwise, reductions, moves, contractions, linear_algebra):
     _fill(_add)
 
 __all__ = ["ROWS", "Row"]

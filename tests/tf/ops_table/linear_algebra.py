@@ -6,7 +6,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from .row import COMPLEX, F32, Add, normal, one, with_gradient
+from .row import COMPLEX, F32, SUMS, Add, normal, one, with_gradient
+
+SOLVED: dict[str, Any] = {"tolerance": 64, "at": "largest"}
 
 
 def linear_algebra(add: Add) -> None:
@@ -22,28 +24,34 @@ def linear_algebra(add: Add) -> None:
         lambda a, b: with_gradient(la.cholesky)(a) if a.dtype.is_floating else la.cholesky(a),
         positive,
         kinds,
-        4096,
+        **SOLVED,
     )
     add(
         "triangular_solve",
         lambda a, b: (la.triangular_solve(a, b), la.triangular_solve(a, b, False, True)),
         positive,
         kinds,
-        4096,
+        **SOLVED,
     )
-    add("cholesky_solve", lambda a, b: la.cholesky_solve(la.cholesky(a), b), positive, F32, 4096)
-    add("solve", la.solve, positive, F32, 4096)
-    add("inv", lambda a, b: la.inv(a), positive, F32, 4096)
-    add("det", lambda a, b: (la.det(a), la.slogdet(a)), positive, F32, 4096)
-    add("qr", lambda a, b: tf.abs(la.qr(a)[1]), positive, F32, 4096)
-    add("eigh", lambda a, b: la.eigh(a)[0], positive, F32, 4096)
-    add("svd", lambda a, b: la.svd(a, compute_uv=False), positive, F32, 4096)
-    add("lu", lambda a, b: la.lu(a)[0], positive, F32, 4096)
-    add("expm", lambda a, b: la.expm(a / 20), positive, F32, 4096)
-    add("cross", la.cross, lambda d: [normal(d, 4, 3), normal(d, 4, 3, seed=2)], F32, 8)
+    add("cholesky_solve", lambda a, b: la.cholesky_solve(la.cholesky(a), b), positive, F32, **SOLVED)
+    add("solve", la.solve, positive, F32, **SOLVED)
+    add("inv", lambda a, b: la.inv(a), positive, F32, **SOLVED)
+    add("det", lambda a, b: (la.det(a), la.slogdet(a)), positive, F32, **SOLVED)
+    add("qr", lambda a, b: tf.abs(la.qr(a)[1]), positive, F32, **SOLVED)
+    add("eigh", lambda a, b: la.eigh(a)[0], positive, F32, **SOLVED)
+    add("svd", lambda a, b: la.svd(a, compute_uv=False), positive, F32, **SOLVED)
+    add("lu", lambda a, b: la.lu(a)[0], positive, F32, **SOLVED)
+    add("expm", lambda a, b: la.expm(a / 20), positive, F32, **SOLVED)
+    add("cross", la.cross, lambda d: [normal(d, 4, 3), normal(d, 4, 3, seed=2)], F32, **SUMS)
     for name, fn in (("fft", tf.signal.fft), ("ifft", tf.signal.ifft), ("fft2d", tf.signal.fft2d)):
-        add(name, fn, lambda d: [normal(d, 3, 4, 6)], COMPLEX, 64)
-    add("rfft", lambda x: (tf.signal.rfft(x), tf.signal.irfft(tf.signal.rfft(x))), lambda d: [normal(d, 3, 8)], F32, 64)
+        add(name, fn, lambda d: [normal(d, 3, 4, 6)], COMPLEX, **SUMS)
+    add(
+        "rfft",
+        lambda x: (tf.signal.rfft(x), tf.signal.irfft(tf.signal.rfft(x))),
+        lambda d: [normal(d, 3, 8)],
+        F32,
+        **SUMS,
+    )
     image = tf.image
     for method in ("bilinear", "nearest", "bicubic", "area"):
         add(
@@ -51,14 +59,18 @@ def linear_algebra(add: Add) -> None:
             lambda x, m=method: image.resize(x, [7, 5], m),
             lambda d: [normal(d, 2, 4, 6, 3)],
             F32,
-            64,
+            **SUMS,
         )
     add(
-        "resize_gradient", with_gradient(lambda x: image.resize(x, [7, 5])), lambda d: [normal(d, 2, 4, 6, 3)], F32, 256
+        "resize_gradient",
+        with_gradient(lambda x: image.resize(x, [7, 5])),
+        lambda d: [normal(d, 2, 4, 6, 3)],
+        F32,
+        **SUMS,
     )
-    add("resize_down", lambda x: image.resize(x, [3, 2]), lambda d: [normal(d, 2, 6, 6, 3)], F32, 64)
-    add("rgb_to_hsv", lambda x: image.rgb_to_hsv(tf.sigmoid(x)), lambda d: [normal(d, 4, 4, 3)], F32, 64)
-    add("adjust_contrast", lambda x: image.adjust_contrast(x, 1.5), lambda d: [normal(d, 4, 4, 3)], F32, 64)
+    add("resize_down", lambda x: image.resize(x, [3, 2]), lambda d: [normal(d, 2, 6, 6, 3)], F32, **SUMS)
+    add("rgb_to_hsv", lambda x: image.rgb_to_hsv(tf.sigmoid(x)), lambda d: [normal(d, 4, 4, 3)], F32, **SUMS)
+    add("adjust_contrast", lambda x: image.adjust_contrast(x, 1.5), lambda d: [normal(d, 4, 4, 3)], F32, **SUMS)
     add(
         "non_max_suppression",
         lambda x: image.non_max_suppression_padded(
@@ -72,16 +84,16 @@ def linear_algebra(add: Add) -> None:
         with_gradient(lambda x: nn.sparse_softmax_cross_entropy_with_logits([1, 0, 6, 2, 3], x)),
         lambda d: [normal(d, 5, 7)],
         F32,
-        64,
+        **SUMS,
     )
     add(
         "cross_entropy",
         lambda x: nn.softmax_cross_entropy_with_logits(tf.one_hot([1, 0, 6, 2, 3], 7), x),
         lambda d: [normal(d, 5, 7)],
         F32,
-        64,
+        **SUMS,
     )
-    add("sigmoid_cross_entropy", lambda x: nn.sigmoid_cross_entropy_with_logits(tf.ones_like(x), x), one, F32, 64)
+    add("sigmoid_cross_entropy", lambda x: nn.sigmoid_cross_entropy_with_logits(tf.ones_like(x), x), one, F32, **SUMS)
     add("l2_normalize", lambda x: nn.l2_normalize(x, 1), lambda d: [normal(d, 5, 7)], F32, 16)
     add(
         "embedding_gradient",

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from .row import F32, NUMBERS, Add, hostile, normal, one
+from .row import F32, NUMBERS, SUMS, Add, hostile, normal, one
 
 
 def moves(add: Add) -> None:
@@ -36,7 +36,6 @@ def moves(add: Add) -> None:
         lambda v: tf.scatter_nd([[3], [1], [3], [0], [7]], v, [9, 7]),
         lambda d: [normal(d, 5, 7)],
         NUMBERS,
-        4,
     )
     for name in ("update", "add", "max", "min"):
         op = getattr(tf, f"tensor_scatter_nd_{name}")
@@ -54,7 +53,7 @@ def moves(add: Add) -> None:
         ("float32", "int32"),
     )
     add("band_part", lambda v: tf.linalg.band_part(v, 1, 2), x, every[:3])
-    add("trace_eye", lambda v: tf.linalg.trace(v) + tf.eye(3, 4), lambda d: [normal(d, 5, 5)], F32, 4)
+    add("trace_eye", lambda v: tf.linalg.trace(v) + tf.eye(3, 4), lambda d: [normal(d, 5, 5)], F32, **SUMS)
     add(
         "space_to_depth",
         lambda v: (tf.nn.space_to_depth(v, 2), tf.nn.depth_to_space(v, 2)),
@@ -63,14 +62,10 @@ def moves(add: Add) -> None:
     )
     add("space_to_batch", lambda v: tf.space_to_batch(v, [2, 2], [[0, 0], [2, 0]]), lambda d: [normal(d, 1, 4, 6, 3)])
     add("meshgrid_range", lambda v: tf.meshgrid(v, tf.range(3, dtype=v.dtype)), lambda d: [normal(d, 4)])
-    add("linspace", lambda v: tf.linspace(v[0], v[1], 7), lambda d: [normal(d, 4)], F32, 8)
+    add("linspace", lambda v: tf.linspace(v[0], v[1], 7), lambda d: [normal(d, 4)], F32, 4, "largest")
     add("sequence_mask", lambda v: tf.sequence_mask(v, 9), lambda d: [normal(d, 5)], ("int32",))
     add(
-        "clip",
-        lambda v: (tf.clip_by_value(v, -1.0, 2.0), tf.clip_by_norm(v, 2.0)),
-        lambda d: [normal(d, 5, 7)],
-        F32,
-        16,
+        "clip", lambda v: (tf.clip_by_value(v, -1.0, 2.0), tf.clip_by_norm(v, 2.0)), lambda d: [normal(d, 5, 7)], F32, 4
     )
     add("fill_zeros_ones", lambda v: (tf.zeros_like(v), tf.ones_like(v), tf.fill([2, 3], v[0, 0])), one, NUMBERS)
     for source, target in (
@@ -95,4 +90,4 @@ def moves(add: Add) -> None:
     add("bitcast", lambda v: tf.bitcast(v, tf.int32), one)
     add("float_to_int_out_of_range", lambda v: tf.cast(v, tf.int32), one)
     add("gather_out_of_range", lambda v: tf.gather(v, [9]), one)
-    add("fake_quant", tf.quantization.fake_quant_with_min_max_args, lambda d: [normal(d, 5, 7)], F32, 4)
+    add("fake_quant", tf.quantization.fake_quant_with_min_max_args, lambda d: [normal(d, 5, 7)], F32, 4, "largest")

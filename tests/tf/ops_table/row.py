@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
+import ml_dtypes
 import numpy as np
 import tensorflow as tf
 
@@ -17,16 +18,34 @@ HOSTILE = [np.nan, np.inf, -np.inf, -0.0, 0.0, 1.0, -1.0, 0.5, -0.5, 2.5, -2.5, 
 
 @dataclass(frozen=True)
 class Row:
-    """`fn(*args)`; args are made for a dtype by `make`. tolerance: in units of precision of
-    the result, or of 1 where that is larger (0: equal but for the sign of zero)."""
+    """`fn(*args)`; args are made for a dtype by `make`.
+
+    tolerance: in units of precision at `at` (0: equal but for the sign of zero). reference: what is right where an
+    eager kernel is not.
+    """
 
     name: str
     fn: Callable[..., Any]
     make: Callable[[str], list[Any]]
     dtypes: tuple[str, ...] = F32
     tolerance: float = 0
+    at: Literal["element", "largest", "one"] = "element"
+    reference: Callable[..., Any] | None = None
+
+    def unit(self, want: np.ndarray) -> np.ndarray:
+        """The precision of the wanted values, as float64, where the row measures it.
+
+        At each element itself. At the largest finite one of the result where terms of that size cancel. At 1 where an
+        element is smaller: near a root of the function, which the argument's own rounding moves.
+        """
+        precision = ml_dtypes.finfo(want.dtype)
+        size = np.abs(want.astype(np.float64))
+        if self.at == "largest":
+            size = np.full_like(size, np.max(size, where=np.isfinite(size), initial=0))
+        return float(precision.eps) * np.maximum(size, 1 if self.at == "one" else float(precision.tiny))
 
 
+SUMS: dict[str, Any] = {"tolerance": 16, "at": "largest"}  # of an array of ordinary numbers
 Add = Callable[..., None]  # makes a Row of its arguments and adds it
 
 
@@ -47,11 +66,6 @@ def hostile(dtype: str, dims: tuple[int, ...] = (5, 7), seed: int = 0) -> tf.Ten
     random.shuffle(values)
     with np.errstate(all="ignore"):
         return tf.constant(values.reshape(dims).astype(kind.as_numpy_dtype))
-
-
-def no_nan(values: tf.Tensor) -> tf.Tensor:
-    """1 for NaN."""
-    return tf.where(tf.math.is_nan(values), tf.ones_like(values), values)
 
 
 def normal(dtype: str, *dims: int, seed: int = 1, shift: float = 0.0) -> tf.Tensor:
