@@ -158,7 +158,9 @@ def record_run() -> None:
 
 def _at_exit() -> None:
     if trace.directory():
-        trace.record("stats", stats=stats())
         from .dump import manifest
 
+        for service, _ in _connected:
+            service.record_executions()
+        trace.record("stats", stats=stats())
         manifest.write(Path(trace.directory()))

@@ -72,7 +72,7 @@ def _compile_module(
         with trace.phase("lower"):
             fused, units = lower_units(fused, backend, dump, decisions)
             shared = share_kernels(units)
-        list_kernels(shared, dump)
+        list_kernels(fused, shared, dump)
         with trace.phase("codegen"):
             listing = partial(module_files.kernel_texts, dump) if dump else None
             code = backend.compile(sources(fused, units, shared), options, listing)
@@ -107,14 +107,14 @@ def fuse(module: Module, machine: Machine, dump: ModuleDump) -> tuple[Module, li
     decisions: list[dict[str, Any]] = []
     fused = fusion_planner.fuse(module, machine, decisions.append)
     module_files.fusion_decisions(dump, decisions)
-    _trace(module, decisions)
+    _trace(module, dump, decisions)
     return fused, decisions
 
 
-def _trace(module: Module, decisions: Iterable[Mapping[str, Any]]) -> None:
+def _trace(module: Module, dump: ModuleDump, decisions: Iterable[Mapping[str, Any]]) -> None:
     if trace.wants("fusion"):
         for decision in decisions:
-            trace.record("fusion", module=module.name, **decision)
+            trace.record("fusion", module=module.name, id=dump.number, **decision)
 
 
 def lower_units(
@@ -139,7 +139,7 @@ def lower_units(
             return module, units
         module = split.split(module, refused)
         decisions = [*decisions, *refused.values()]
-        _trace(module, refused.values())
+        _trace(module, dump, refused.values())
         module_files.fusion_decisions(dump, decisions)
         module_files.after(dump, module, backend.target)
 
@@ -169,10 +169,14 @@ def share_kernels(units: Mapping[Instr, Unit]) -> Shared:
     return shared
 
 
-def list_kernels(shared: Shared, dump: ModuleDump) -> None:
-    """The table of kernels and their kernel IR into the dump."""
+def list_kernels(module: Module, shared: Shared, dump: ModuleDump) -> None:
+    """The table of kernels and their kernel IR into the dump; a record of each kernel."""
+    rows = [KernelRow(symbol, instr) for symbol, instr in shared.instrs.items()]
+    if trace.wants("kernel"):
+        for row in rows:
+            trace.record("kernel", module=module.name, id=dump.number, **row.row())
     if dump:
-        module_files.kernel_table(dump, [KernelRow(symbol, instr) for symbol, instr in shared.instrs.items()])
+        module_files.kernel_table(dump, rows)
         texts = [(f"kernel {symbol}", kernel_text.render(kernel)) for symbol, kernel in shared.kernels.items()]
         module_files.kernel_texts(dump, "kernel_ir.txt", texts)
 

@@ -35,7 +35,7 @@ def write(module: Module, backend: Backend[Launcher], options: CompileOptions, d
     module_files.fusion_decisions(dump, [*decisions, *refused])
     module_files.after(dump, fused, target)
     shared = compiler.share_kernels(units)
-    compiler.list_kernels(shared, dump)
+    compiler.list_kernels(module, shared, dump)
     sources = compiler.sources(fused, units, shared)
     code = backend.compile(sources, options, partial(module_files.kernel_texts, dump))
     for source, data in zip(sources, code.objects):

@@ -39,8 +39,11 @@ _REMEMBERED = 10_000
 
 @dataclass(frozen=True)
 class Loaded:
-    """What tf.compiler_port.Loaded asks for; keeps the executable alive."""
+    """What tf.compiler_port.Loaded asks for; keeps the executable alive. `module` and `id` (None: no files) name its
+    module in records."""
 
+    module: str
+    id: int | None
     executable: Executable
     count: KernelCount
     record: int
@@ -58,8 +61,9 @@ class Service:
 
     def __init__(self, on_evict: Callable[[Loaded], None], usage: Callable[[], Mapping[int, int]]) -> None:
         self.lock = ForkSafeLock()
+        self._on_evict, self._usage = on_evict, usage
         self.memory: cache.Cache[Loaded] = cache.Cache(
-            lambda: int(flags.get("tfxla_cache_capacity")), lambda key, loaded: on_evict(loaded), usage
+            lambda: int(flags.get("tfxla_cache_capacity")), self._evicted, usage
         )
         self.compile_seconds = 0.0
         # Function or cluster -> guards of its compilations; those of the functions compiled last.
@@ -94,8 +98,16 @@ class Service:
         sink = Sink(flag_options.dump_options())
         dump = sink.module(request.name)
         module_files.sources(dump, module, request.lines)
+        trace.record(
+            "lowering",
+            module=request.name,
+            id=dump.number,
+            function=request.name,
+            params=list(request.inputs),
+            instructions=sum(len(comp.instrs) for comp in module.computations()),
+        )
         made = compiler.compile_module(module, backend, options, dump)
-        loaded = _loaded(made.executable)
+        loaded = _loaded(made.executable, request.name, dump.number)
         _dump_for_gpu(module, sink, request, options)
         counters.add("compilations")
         _count(loaded)
@@ -103,7 +115,7 @@ class Service:
             request,
             key,
             {
-                "id": dump.id if dump else None,
+                "id": dump.number,
                 "hit": "",
                 "reason": self._why(request),
                 "phases": made.phases,
@@ -141,7 +153,7 @@ class Service:
         if lookup.sections is not None:
             try:
                 plan, objects = persist.from_sections(lookup.sections)
-                loaded = _loaded(backend.load(plan, Code(tuple(objects)), options))
+                loaded = _loaded(backend.load(plan, Code(tuple(objects)), options), request.name, None)
             except (KeyError, ValueError, TypeError) as error:
                 reason = f"the entry does not hold an executable of this version ({error})"
             else:
@@ -176,14 +188,45 @@ class Service:
         """As the port says."""
         random_state.seed(seed)
 
+    def record_executions(self) -> None:
+        """What each executable in memory has run so far, where --tfxla_timings had it timed."""
+        for loaded in self.memory.values():
+            self._record_execution(loaded)
+
+    def _evicted(self, key: cache.Key, loaded: Loaded) -> None:
+        self._record_execution(loaded)
+        self._on_evict(loaded)
+
+    def _record_execution(self, loaded: Loaded) -> None:
+        steps = loaded.executable.timings() if trace.wants("execution") else []
+        if steps:
+            trace.record(
+                "execution",
+                module=loaded.module,
+                id=loaded.id,
+                count=self._usage().get(id(loaded), 0),
+                ms=sum(ns for _, _, ns in steps) / 1e6,
+                steps=[{"instr": name, "count": calls, "ms": ns / 1e6} for name, calls, ns in steps],
+            )
+
     def clear(self) -> int:
         """Forget the executables in memory; how many there were. Those in use stay until their last call."""
         return self.memory.clear()
 
 
-def _loaded(executable: Executable) -> Loaded:
+def _loaded(executable: Executable, module: str, number: int | None) -> Loaded:
     plan = executable.plan
-    return Loaded(executable, count_kernels(plan), executable.record, entry(), plan.outputs, plan.sizes, plan.guards)
+    return Loaded(
+        module,
+        number,
+        executable,
+        count_kernels(plan),
+        executable.record,
+        entry(),
+        plan.outputs,
+        plan.sizes,
+        plan.guards,
+    )
 
 
 def _count(loaded: Loaded) -> None:

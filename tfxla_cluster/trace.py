@@ -25,13 +25,12 @@ _TEST_OUTPUTS = ("sponge", "test_undeclared_outputs_dir")
 
 # Topic of TFXLA_LOGS -> kinds of record it prints, and further kinds with a '+' before the topic.
 TOPICS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "dynamic": (("dynamic",), ("specialization",)),
     "recompiles": (("compile", "recompile"), ("lowering", "phase")),
-    "guards": (("recompile",), ("guard",)),
-    "clustering": (("cluster", "fallback"), ("unclustered", "support")),
+    "guards": (("recompile",), ()),
+    "clustering": (("cluster", "fallback"), ("unclustered",)),
     "fusion": ((), ("fusion",)),
+    "kernels": (("kernel",), ("execution",)),
     "cache": (("cache",), ("store",)),
-    "autotune": (("autotune",), ()),
 }
 
 

@@ -53,7 +53,7 @@ class Module:
     files: ModuleFiles
     page: str
     compiles: list[Record] = field(default_factory=list)
-    lowering: Record = field(default_factory=dict)
+    executions: list[Record] = field(default_factory=list)
     timings: dict[str, Any] = field(default_factory=dict)
     sources: dict[str, Any] = field(default_factory=dict)
 
@@ -67,8 +67,7 @@ class Module:
         """The cluster compiled, or ''."""
         if self.compiled.get("what") == "must":
             return ""
-        named = word(self.compiled, "cluster") or word(self.lowering, "cluster")
-        named = named.removeprefix(_FUNCTION_PREFIX)
+        named = word(self.compiled, "cluster").removeprefix(_FUNCTION_PREFIX)
         match = _STOCK_CLUSTER.match(self.files.name)
         return named or (match[1] if match else "")
 
@@ -77,7 +76,7 @@ class Module:
         """The function compiled, or that the cluster lies in; '' where unknown."""
         if self.compiled.get("what") == "must":
             return word(self.compiled, "function", "cluster", "module")
-        named = word(self.compiled, "function") or word(self.lowering, "function")
+        named = word(self.compiled, "function")
         match = _STOCK_FUNCTION.match(self.files.name)
         return named or (match[1] if match else "")
 
@@ -88,11 +87,7 @@ class Module:
     @property
     def phases(self) -> dict[str, float]:
         """Phase -> milliseconds, empty where unknown."""
-        merged = {
-            **mapping(self.lowering, "phases"),
-            **mapping(self.compiled, "phases"),
-            **mapping(self.timings, "phases"),
-        }
+        merged = {**mapping(self.compiled, "phases"), **mapping(self.timings, "phases")}
         return {str(k): v for k, v in merged.items() if isinstance(v, (int, float)) and not isinstance(v, bool)}
 
     @property
@@ -152,20 +147,19 @@ def load(directory: Directory, reader: Reader) -> Dump:
 
 
 def _modules(directory: Directory, records: dict[str, list[Record]], reader: Reader) -> list[Module]:
-    compiles, lowerings = _by_id(records.get("compile", [])), _by_id(records.get("lowering", []))
+    compiles, executions = _by_id(records.get("compile", [])), _by_id(records.get("execution", []))
     modules, seen = [], set()
     for files in directory.modules:
         page = f"m{files.id}"
         while page in seen:
             page += "x"
         seen.add(page)
-        lowering = lowerings.get(files.id, [{}])[0]
         modules.append(
             Module(
                 files,
                 page,
                 compiles.get(files.id, []),
-                lowering,
+                executions.get(files.id, []),
                 reader.json(files.one("timings"), dict),
                 reader.json(files.one("sources"), dict),
             )

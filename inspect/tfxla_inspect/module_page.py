@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any
 
 from .graphs import hlo_graph, short_shape
 from .kernel_tab import kernel_tab
 from .markup import Html, el, join, link, milliseconds, number, size, table
-from .model import Dump, Module, frames, mapping, place, word, words
+from .model import Dump, Module, amount, frames, mapping, place, word, words
 from .parsers import buffers, hlo
 from .phases import phase_bar, phase_legend
 from .reading import Reader, rows
 from .scan import KINDS
 from .site import UNKNOWN, Page, route
 
+MOST_STEPS = 50
 _TITLES = {kind.name: kind.title for kind in KINDS}
 
 
@@ -93,8 +94,31 @@ class ModulePages:
                 phase_bar(module.phases, module.milliseconds or 0),
                 phase_legend(module.phases),
             ]
-        parts += [*self._key_part(), el("h3", "Instructions before and after"), self._opcodes()]
+        parts += [*self._executions(), *self._key_part(), el("h3", "Instructions before and after"), self._opcodes()]
         return join(parts)
+
+    def _executions(self) -> list[object]:
+        """Where the time of its executions went, by step of the plan, the longest first."""
+        listed = (record.get("steps") for record in self.module.executions)
+        steps = [step for value in listed if isinstance(value, list) for step in rows(value)]
+        spent: dict[str, float] = defaultdict(float)
+        runs: Counter[str] = Counter()
+        for step in steps:
+            spent[word(step, "instr")] += amount(step, "ms") or 0
+            runs[word(step, "instr")] += int(amount(step, "count") or 0)
+        whole = sum(spent.values())
+        if not whole:
+            return []
+        shown = [
+            (name, number(runs[name]), milliseconds(ms), f"{100 * ms / whole:.1f} %")
+            for name, ms in sorted(spent.items(), key=lambda item: -item[1])[:MOST_STEPS]
+        ]
+        left_out = f" The {MOST_STEPS} longest of {len(spent)}." if len(spent) > MOST_STEPS else ""
+        return [
+            el("h3", "Time of executions"),
+            el("p", f"{milliseconds(whole)} in all its steps (--tfxla_timings).{left_out}"),
+            table(("Step", "Executions", "Time", "Share"), shown, (1, 2, 3)),
+        ]
 
     def _key_part(self) -> list[object]:
         guards = self.module.compiled.get("guards")

@@ -167,6 +167,8 @@ def _records(left: str) -> None:
         )
     trace.record("fallback", what="f", reason="Unique is not compiled yet", where="train.py:12")
     trace.record("error", what="compiling cluster_1", error="KeyError", message="'x'", internal=True, traceback="...")
+    steps = [{"instr": "multiply_reduce_fusion", "count": 12, "ms": 3.0}, {"instr": "loop", "count": 12, "ms": 1.0}]
+    trace.record("execution", module="cluster_0", id=0, count=12, ms=4.0, steps=steps)
     trace.record("stats", stats={"kernels": 1, "executions": 12, "fallback_reasons": {"Unique": 1}})
 
 

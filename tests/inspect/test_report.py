@@ -87,6 +87,8 @@ def test_pages(page):
 
 def test_module_page(page):
     assert "__inference_step_7" in tab(page, "m0", "summary")
+    times = tab(page, "m0", "summary").partition("Time of executions")[2]
+    assert times.index("multiply_reduce_fusion") < times.index("75.0 %") < times.index("loop") < times.index("25.0 %")
     assert tab(page, "m0", "before").strip() == sample.BEFORE.strip()
     assert "multiply_reduce_fusion = f32[8]" in tab(page, "m0", "text")
     graph = json.loads(tab(page, "m0", "graph"))

@@ -56,7 +56,7 @@ KNOWN: dict[str, str] = {
 def outcome(row: Row, dtype: str) -> str:
     """'native', 'raises' (as eager does), or what is not as it should be: 'fallback: why', 'differs: where'..."""
     args = row.make(dtype)
-    want, eager_error = _call(row.reference or row.fn, args)
+    want, eager_error = _call(row.fn, args)
     before = counters.snapshot()
     got, error = _call(tfxla_cluster.jit(row.fn), args)
     after = counters.snapshot()

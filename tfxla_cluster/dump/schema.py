@@ -88,10 +88,7 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
     "function": RecordKind(
         "A function TensorFlow is about to execute was looked at.",
         {
-            "id": "Unique in the process.",
             "name": "TensorFlow's function name.",
-            "signature": "Dtypes and shapes of its inputs, text.",
-            "where": "file:line of the user's definition.",
             "graph": "File name of the clustering graph, if dumped.",
             "route": "'must_compile', or '' for automatic clustering.",
             "variables": "How many variables it captures.",
@@ -122,23 +119,12 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
             "graph": "File name of the clustering graph.",
         },
     ),
-    "support": RecordKind(
-        "Whether an op of a dtype can be compiled.",
-        {
-            "op": "Op type.",
-            "dtype": "Element type.",
-            "ok": "Boolean.",
-            "rule": "Rule that said no.",
-            "reason": "A sentence.",
-        },
-    ),
     "lowering": RecordKind(
         "A function or cluster became an HLO module.",
         {
             "module": "Module name.",
             "id": "Module number in file names.",
             "function": "Function or cluster lowered.",
-            "phases": "Map phase -> milliseconds.",
             "params": "List of parameter descriptions.",
             "instructions": "Instructions as lowered.",
         },
@@ -149,7 +135,6 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
             "id": "Module number in file names.",
             "module": "Module name.",
             "cluster": "Cluster or function compiled.",
-            "function": "Its function.",
             "guards": "List of guards in words, or map name -> value.",
             "hit": "'memory', 'disk' or '' (compiled).",
             "reason": "Why there was no hit: the guards that differ.",
@@ -182,6 +167,7 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
             "ms": "Milliseconds.",
             "parts": "Map phase inside -> milliseconds.",
             "module": "Module name, if it belongs to one.",
+            "cluster": "Cluster or function compiled, if it belongs to one.",
             "function": "TensorFlow function, if it belongs to one.",
         },
     ),
@@ -203,7 +189,9 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
             "module": "Module name.",
             "id": "Module number.",
             "symbol": "Machine code symbol.",
-            "instrs": "List of HLO instruction names.",
+            "instr": "The instruction it was first made for.",
+            "opcode": "Its opcode.",
+            "instrs": "List of HLO instruction names that it computes.",
             "sources": "List of TF node names.",
             "bytes": "Bytes read and written by one run.",
             "flops": "Scalar operations of one run.",
@@ -211,21 +199,16 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
     ),
     "fallback": RecordKind(
         "Something ran another way than asked.",
-        {
-            "what": "Function, cluster or op.",
-            "reason": "A sentence.",
-            "where": "file:line of the user.",
-            "to": "What ran instead ('xla', 'tensorflow').",
-        },
+        {"what": "Function, cluster or op.", "reason": "A sentence.", "to": "What ran instead ('xla', 'tensorflow')."},
     ),
     "execution": RecordKind(
-        "Timings of executions of one module.",
+        "Timings of executions of one module, at exit or when it is dropped (--tfxla_timings).",
         {
             "module": "Module name.",
             "id": "Module number.",
             "count": "Executions so far.",
-            "ms": "Milliseconds in all.",
-            "steps": "List of {instr, ms} (--tfxla_timings).",
+            "ms": "Milliseconds of all its steps.",
+            "steps": "List of {instr, count, ms}: a step of the plan, its executions, their milliseconds.",
         },
     ),
     "cache": RecordKind(

@@ -98,6 +98,11 @@ class ModuleDump:
         return bool(self.sink)
 
     @property
+    def number(self) -> int | None:
+        """`id` for a record; None where there are no files."""
+        return self.id if self else None
+
+    @property
     def options(self) -> DumpOptions:
         return self.sink.options
 

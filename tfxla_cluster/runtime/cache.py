@@ -44,6 +44,11 @@ class Cache(Generic[T]):
                 self._entries.move_to_end(wanted)
             return found
 
+    def values(self) -> list[T]:
+        """All entries, the one used longest ago first."""
+        with self._lock:
+            return list(self._entries.values())
+
     def put(self, wanted: Key, value: T) -> T:
         """Add an entry unless another thread was first; the entry that is in the cache."""
         evicted: list[tuple[Key, T]] = []
