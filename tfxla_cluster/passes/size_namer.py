@@ -15,29 +15,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from ..errors import UnsupportedError
 from ..ir import dim as dims_
-from ..ir.dim import Dim, has_produced
-from ..ir.dtype import DTYPES
+from ..ir.dim import Dim, DimExpr, capacity, has_produced
+from ..ir.dtype import DTYPES, PRED
 from ..ir.infer import infer
 from ..ir.node import Computation, Instr, Module
 from ..ir.opcode import is_elementwise
+from ..ir.polynomial import same
 from ..ir.rewrite import Names, relinked
 from ..ir.shape import Shape, array, tuple_of
+from ..ir.size_proofs import at_most
 from . import match
 from .base import Pass
 
 S32 = DTYPES["s32"]
-_ARITHMETIC = {
-    "add": "add",
-    "mul": "multiply",
-    "floordiv": "divide",
-    "mod": "remainder",
-    "max": "maximum",
-    "min": "minimum",
-}
+# Size operators whose meaning a binary HLO opcode has; `//` and `%` too, of what is not negative by what is not 0.
+_ARITHMETIC = {"add": "add", "mul": "multiply", "max": "maximum", "min": "minimum"}
+_DIVISION = {"floordiv": "divide", "mod": "remainder"}
 
 
 def run(module: Module) -> Module:
@@ -130,7 +125,7 @@ class _Namer:
         dims = list(x.shape.dims)
         if not has_produced(instr.shape.dims[axis]):
             return x  # taken for its bound; it keeps its size here, and its users cut what stands beside it
-        dims[axis] = dims_.bounded(instr.name, dims_.sample(instr.shape.dims[axis]))
+        dims[axis] = dims_.bounded(instr.name, _bound(instr, instr.shape.dims[axis]))
         scope.makers[instr.name] = size
         if all(d == 1 for d in dims[:axis]):
             return scope.add(_with(instr, array(x.shape.element_type, tuple(dims))))
@@ -165,9 +160,31 @@ class _Namer:
         elif dim.is_size:
             raise UnsupportedError(f"{like.name}: the size {dim} is an input's")
         else:
-            operands = tuple(self._value(scope, like, d) for d in dim.operands)
-            made = match.make(like, _ARITHMETIC[dim.op], array(S32), operands)
+            a, b = (self._value(scope, like, d) for d in dim.operands)
+            if dim.op in _DIVISION:
+                return self._divided(scope, like, dim, a, b)
+            made = match.make(like, _ARITHMETIC[dim.op], array(S32), (a, b))
         return scope.add(made.replace(name=self.names.unique(like.name)))
+
+    def _divided(self, scope: _Scope, like: Instr, dim: DimExpr, a: Instr, b: Instr) -> Instr:
+        """a // b or a % b: HLO rounds towards 0, and by 0 it gives other numbers."""
+
+        def op(opcode: str, *operands: Instr, **attrs: Any) -> Instr:
+            kind = PRED if opcode in ("compare", "and") else S32
+            made = match.make(like, opcode, array(kind), operands, **attrs)
+            return scope.add(made.replace(name=self.names.unique(like.name)))
+
+        def compare(x: Instr, direction: str) -> Instr:
+            return op("compare", x, zero, direction=direction, type="SIGNED")
+
+        rounded = op(_DIVISION[dim.op], a, b)
+        if at_most(0, dim.operands[0]) and at_most(1, dim.operands[1]):
+            return rounded
+        zero, one = (self._value(scope, like, number) for number in (0, 1))
+        rest = rounded if dim.op == "mod" else op("remainder", a, b)
+        up = op("and", compare(rest, "NE"), compare(op("xor", rest, b), "LT"))
+        floor = op("add", rest, b) if dim.op == "mod" else op("subtract", rounded, one)
+        return op("select", compare(b, "EQ"), zero, op("select", up, floor, rounded))
 
     def _reshape(self, scope: _Scope, instr: Instr) -> Instr:
         """Equal bounds keep their order; one size that is left is what makes the counts equal."""
@@ -289,17 +306,26 @@ def _whole(row: Any, dim: Dim) -> Any:
     if not has_produced(dim):
         return row
     if isinstance(row, tuple):
-        return (0, dim, 1) if row == (0, dims_.sample(dim), 1) else row
-    return dim if row == dims_.sample(dim) else row
+        start, limit, stride = row
+        return (0, dim, 1) if (start, stride) == (0, 1) and same(limit, capacity(dim)) else row
+    return dim if same(row, capacity(dim)) else row
+
+
+def _bound(instr: Instr, dim: Dim) -> int:
+    """The most that a produced size may be."""
+    bound = capacity(dim)
+    if not isinstance(bound, int):
+        raise UnsupportedError(f"{instr.name}: a size known only after it ran, of a dimension of any size")
+    return bound
 
 
 def _check_part(instr: Instr, only_sized: bool) -> None:
     """Refuse a slice of part of a produced size that may hold elements which are not there, or that TensorFlow's
     bridge may have counted from the bound in place of the end (`x[-1:]`)."""
     for (start, limit, stride), dim in zip(instr.attrs["slice"], instr.operands[0].shape.dims):
-        bound = dims_.sample(dim)
         if not has_produced(dim) or (start, limit, stride) == (0, dim, 1) or start == limit:
             continue
+        bound = _bound(instr, dim)
         if (limit == bound and bound - start <= start) or not (only_sized or limit - start == 1):
             raise UnsupportedError(f"{instr.name}: a part of a dimension whose size is known only after it ran")
 
@@ -328,9 +354,9 @@ def _reshaped(before: Sequence[Dim], after: Sequence[Dim]) -> tuple[Dim, ...] | 
 
     TensorFlow's bridge gives a size of bound 1 as 1, and 1 as a size of bound 1.
     """
-    if [dims_.sample(d) for d in before] == [dims_.sample(d) for d in after]:
+    if len(before) == len(after) and all(same(capacity(a), capacity(b)) for a, b in zip(before, after)):
         return tuple(before)
-    found: list[Dim] = [dims_.sample(d) for d in after]
+    found = [capacity(d) for d in after]
     for mine, theirs in _groups(before, after):
         total = dims_.product(before[k] for k in mine)
         open_ = [k for k in theirs if has_produced(after[k])] or list(theirs)
@@ -338,10 +364,10 @@ def _reshaped(before: Sequence[Dim], after: Sequence[Dim]) -> tuple[Dim, ...] | 
             continue
         if len(open_) != 1:
             return None
-        fixed = int(np.prod([dims_.sample(after[k]) for k in theirs if k not in open_], dtype=int))
+        fixed = _count(after, [k for k in theirs if k not in open_])
         found[open_[0]] = dims_.make("floordiv", total, fixed)
-    ones = [k for k, d in enumerate(after) if dims_.sample(d) == 1] or [0]
-    for dim in (d for d in before if has_produced(d) and dims_.sample(d) == 1):
+    ones = [k for k, d in enumerate(after) if capacity(d) == 1] or [0]
+    for dim in (d for d in before if has_produced(d) and capacity(d) == 1):
         if not after:
             return ()
         k = ones.pop(0) if len(ones) > 1 else ones[0]
@@ -351,16 +377,17 @@ def _reshaped(before: Sequence[Dim], after: Sequence[Dim]) -> tuple[Dim, ...] | 
 
 def _groups(before: Sequence[Dim], after: Sequence[Dim]) -> Iterator[tuple[list[int], list[int]]]:
     """Runs of dimensions, those of 1 left out, that a reshape turns into each other."""
-    mine, theirs = ([k for k, d in enumerate(dims) if dims_.sample(d) != 1] for dims in (before, after))
+    mine, theirs = ([k for k, d in enumerate(dims) if capacity(d) != 1] for dims in (before, after))
     while mine and theirs:
         a, b = [mine.pop(0)], [theirs.pop(0)]
-        while (have := _count(before, a)) != (want := _count(after, b)):
-            rest, group = (mine, a) if have < want else (theirs, b)
+        while not same(have := _count(before, a), want := _count(after, b)):
+            rest, group = (mine, a) if at_most(have, want) else (theirs, b)
             if not rest:
                 return
             group.append(rest.pop(0))
         yield a, b
 
 
-def _count(dims: Sequence[Dim], where: Sequence[int]) -> int:
-    return int(np.prod([dims_.sample(dims[k]) for k in where], dtype=int))
+def _count(dims: Sequence[Dim], where: Sequence[int]) -> Dim:
+    """The elements of some dimensions at their bounds."""
+    return dims_.product(capacity(dims[k]) for k in where)

@@ -7,7 +7,7 @@ from ..dtype import DTYPES, S32, U64
 from ..literal import Literal
 from ..rules import check
 from ..shape import TOKEN, Shape, array, tuple_of
-from .common import Case, Rule, distinct, same, same_dims
+from .common import Case, Rule, distinct, fits_in, same, same_dims
 
 _REAL = {"c64": "f32", "c128": "f64"}
 _COMPLEX = {"f32": "c64", "f64": "c128"}
@@ -129,6 +129,12 @@ def _rng_bit_generator(case: Case) -> Shape:
     return tuple_of(state, out.elements[1])
 
 
+def _topk(case: Case) -> Shape:
+    x, k = case.array(0), case.attrs["k"]
+    check(x.rank > 0 and fits_in(k, x.dims[-1]), "O7", f"topk of {k} of {x}")
+    return tuple_of(*(array(dtype, (*x.dims[:-1], k)) for dtype in (case.dtype(0), S32)))
+
+
 def _after_all(case: Case) -> Shape:
     check(all(o.kind == "token" for o in case.operands), "A4", "after-all takes tokens")
     return TOKEN
@@ -145,5 +151,6 @@ RULES: dict[str, Rule] = {
     "get-dimension-size": _get_dimension_size,
     "set-dimension-size": _set_dimension_size,
     "rng-bit-generator": _rng_bit_generator,
+    "topk": _topk,
     "after-all": _after_all,
 }

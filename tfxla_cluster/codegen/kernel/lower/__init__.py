@@ -17,6 +17,7 @@ from ....target import Target
 from ..unit import Unit
 from . import (
     convolution,
+    dimension_size,
     dot,
     fused,
     linear_solve,
@@ -35,6 +36,7 @@ LOWERINGS: dict[str, Lowering] = {
     "cholesky": linear_solve.lower_cholesky,
     "convolution": convolution.lower_convolution,
     "dot": dot.lower_dot,
+    "get-dimension-size": dimension_size.lower,
     "reduce-window": reduce_window.lower,
     "rng-bit-generator": rng_bit_generator.lower,
     "scatter": scatter.lower,
