@@ -15,8 +15,14 @@ from .node import Computation, Instr, Module
 from .rewrite import relinked
 from .shape import Shape
 
-# The attributes that may hold sizes.
-SIZED = ("slice", "padding", "dynamic_slice_sizes", "slice_sizes", "fft_length")
+# opcode -> its attribute that may hold sizes.
+SIZED = {
+    "slice": "slice",
+    "pad": "padding",
+    "dynamic-slice": "dynamic_slice_sizes",
+    "gather": "slice_sizes",
+    "fft": "fft_length",
+}
 
 
 def replaced(value: Any, size: Callable[[DimExpr], Dim]) -> Any:
@@ -40,9 +46,8 @@ def expressions(value: Any) -> Iterator[DimExpr]:
     if isinstance(value, DimExpr):
         yield value
     elif isinstance(value, Shape):
-        if not value.is_static:
-            yield from expressions(value.dims)
-            yield from expressions(value.elements)
+        yield from expressions(value.dims)
+        yield from expressions(value.elements)
     elif type(value) is tuple:
         for part in value:
             yield from expressions(part)
@@ -55,17 +60,26 @@ def sampled(value: Any) -> Any:
 
 def sizes_of(instr: Instr) -> Iterator[DimExpr]:
     """The named sizes in an instruction's shape and attributes, as often as they come."""
-    held = [instr.shape, *(instr.attrs[name] for name in SIZED if name in instr.attrs)]
-    for value in held:
-        for expression in expressions(value):
-            yield from (size for size in dims_.leaves(expression) if not dims_.is_bounded_only(size))
+    for expression in expressions((instr.shape, instr.attrs.get(SIZED.get(instr.opcode, "")))):
+        yield from (size for size in dims_.leaves(expression) if not dims_.is_bounded_only(size))
+
+
+def has_sizes(instr: Instr) -> bool:
+    """Has it an expression in its shape or attributes? (Asked of every instruction of every module.)"""
+    shape = instr.shape
+    if shape.elements or instr.opcode in SIZED:
+        return any(expressions((shape, instr.attrs.get(SIZED.get(instr.opcode, "")))))
+    for dim in shape.dims:  # noqa: SIM110  (a generator would take as long as the rest of the printer)
+        if type(dim) is not int:
+            return True
+    return False
 
 
 def named_sizes(module: Module) -> dict[str, DimExpr]:
     """The named sizes of a module in the order in which they come."""
     found: dict[str, DimExpr] = {}
     for comp in module.computations():
-        for instr in comp.instrs:
+        for instr in filter(has_sizes, comp.instrs):
             for size in sizes_of(instr):
                 found.setdefault(size.name, size)
     return found
@@ -101,7 +115,8 @@ class _Instance:
         operands, control = (tuple(done[i] for i in listed) for listed in (instr.operands, instr.control))
         shape = replaced(instr.shape, self._number)
         linked = relinked(instr, self.called) if instr.called else instr.attrs
-        attrs = {n: replaced(value, self._number) if n in SIZED else value for n, value in linked.items()}
+        sized = SIZED.get(instr.opcode)
+        attrs = {n: replaced(value, self._number) if n == sized else value for n, value in linked.items()}
         same = shape is instr.shape and operands == instr.operands and control == instr.control
         if same and all(value is instr.attrs[name] for name, value in attrs.items()):
             return instr

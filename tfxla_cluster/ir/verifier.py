@@ -15,7 +15,7 @@ from .opcode import OPCODES
 from .rules import broken, check
 from .shape import Shape
 from .size_proofs import at_most
-from .size_values import sizes_of
+from .size_values import has_sizes, sizes_of
 
 _TEXT_ONLY = attributes.COMMON
 
@@ -53,7 +53,7 @@ class Verifier:
                 self._right.add(instr)
         _verify_structure(comp)
         sizes: dict[str, DimExpr] = {}
-        for instr in comp.instrs:
+        for instr in filter(has_sizes, comp.instrs):
             _join_sizes(sizes, sizes_of(instr))
         return tuple(sizes.values())
 
@@ -121,7 +121,7 @@ def verify_instruction(instr: Instr) -> None:
 
 def _verify_sizes(instr: Instr, shape: Shape) -> None:
     for dim in shape.dims:
-        if not at_most(0, dim):
+        if dim < 0 if isinstance(dim, int) else not at_most(0, dim):
             broken("A5", f"%{instr.name}: {shape}")
     for element in shape.elements:
         _verify_sizes(instr, element)

@@ -12,7 +12,7 @@ from ..literal import freeze
 from ..node import NO_METADATA, Computation, Instr, Metadata
 from ..opcode import OPCODES
 from ..shape import Shape
-from ..size_values import SIZED, expressions
+from ..size_values import SIZED, has_sizes
 from .attributes import READERS, WRITERS, raw_value
 from .frames import Frames
 from .literals import parse_literal
@@ -176,11 +176,11 @@ def take_sources(attrs: dict[str, Any], metadata: Metadata) -> frozenset[str]:
 
 def instruction_sizes(instr: Instr) -> str:
     """The shape, and the attributes that hold sizes, as text with the expressions; '' where all are numbers."""
-    sized = [name for name in SIZED if any(expressions(instr.attrs.get(name)))]
-    if not sized and not any(expressions(instr.shape)):
+    if not has_sizes(instr):
         return ""
-    parts = [f"{name}={WRITERS[attributes.KINDS[name]](instr.attrs[name])}" for name in sized]
-    return ", ".join([render_shape(instr.shape), *parts])
+    name = SIZED.get(instr.opcode)
+    shape = render_shape(instr.shape)
+    return f"{shape}, {name}={WRITERS[attributes.KINDS[name]](instr.attrs[name])}" if name else shape
 
 
 def take_sizes(attrs: dict[str, Any], sizes: Mapping[str, DimExpr]) -> Shape | None:
