@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,15 +20,19 @@ from tests.fuzz.test_fuzz import check
 from tests.hlo_case import Case, assert_close
 from tests.hlo_cases import CASES
 from tests.hlo_linear import linear
+from tfxla_cluster import compiler
 from tfxla_cluster.codegen.triton import workers
 from tfxla_cluster.errors import UnsupportedError
-from tfxla_cluster.ir import text
+from tfxla_cluster.fusion import planner
+from tfxla_cluster.ir import proto, text
 from tfxla_cluster.ir.builder import Builder, scalar_computation
 from tfxla_cluster.ir.dim import sym
 from tfxla_cluster.ir.dtype import DTYPES
 from tfxla_cluster.ir.evaluator import evaluate
 from tfxla_cluster.ir.node import Instr, Module
 from tfxla_cluster.ir.shape import array
+from tfxla_cluster.options import DEFAULT
+from tfxla_cluster.runtime import plan_builder
 
 pytestmark = pytest.mark.skipif(not workers.installed(), reason="Triton is not installed")
 ALL = [*CASES, *linear()]
@@ -51,6 +56,7 @@ REFUSED = {
 }
 NOT_YET = ("dot", "convolution", "sort")
 FUZZ = 40
+DATA = Path(__file__).parents[2] / "data"
 BACKENDS = (gpu_module.Interpreted(), gpu_module.Checked())
 
 
@@ -138,3 +144,19 @@ def test_one_kernel_for_all_sizes(make: Callable[[Builder, Instr], Instr], backe
         fixed = Builder("main")
         want = evaluate(Module("m", fixed.build(make(fixed, fixed.parameter(array(DTYPES["f32"], dims))))), [x])
         np.testing.assert_allclose(run([x])[0], want[0], rtol=1e-5, atol=1e-4)
+
+
+def test_what_training_steps_lack() -> None:
+    """Instructions and fusions of the recorded modules with no GPU kernel: elementwise work and reductions all have."""
+    backend = gpu_module.Interpreted()
+    refused: Counter[str] = Counter()
+    kernels = 0
+    for path in sorted(DATA.glob("*.hlo.pb")):
+        optimised = compiler.optimise(proto.read(path.read_bytes()), backend.target, DEFAULT)
+        for instr in plan_builder.unit_instructions(planner.fuse(optimised, backend.machine, lambda record: None)):
+            try:
+                kernels += len(backend.lower(instr).steps)
+            except UnsupportedError as error:
+                refused[error.message.split()[0]] += 1
+    expected = {"dot": 38, "convolution": 2, "sort": 2, "c64": 1, "fft": 1, "cholesky": 1, "triangular-solve": 1}
+    assert (refused, kernels) == (expected, 141)
