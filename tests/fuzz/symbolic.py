@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tests.fuzz.draft import drawn_array
-from tests.fuzz.modules import Program, program
+from tests.fuzz.modules import Program
 from tfxla_cluster.errors import VerifierError
 from tfxla_cluster.ir import dim as dims
 from tfxla_cluster.ir.dim import Dim, DimExpr
@@ -35,9 +35,9 @@ class Drawn:
     sizes: dict[str, int]
 
 
-def draw(seed: int, length: int = 0) -> Drawn | None:
-    """Two sizes at most; None where the program of that number has no dimensions for them."""
-    made, rng = program(seed, length), random.Random(seed)
+def draw(made: Program, seed: int) -> Drawn | None:
+    """Two sizes at most; None where the program has no dimensions for them."""
+    rng = random.Random(seed)
     numbers = sorted({d for p in made.module.entry.params for d in p.shape.dims if d > 1})
     if not numbers:
         return None
@@ -103,8 +103,9 @@ class _Rewriter:
             if key in attrs:
                 rows = zip(attrs[key], operands[0].shape.dims)
                 attrs[key] = tuple(self.row(row, dim) for row, dim in rows)
-        if instr.opcode in ("while", "conditional"):
-            called = {c: self.computation(c, [operands[-1].shape]) for c in instr.called}
+        if instr.opcode in ("while", "conditional", "call"):
+            params = [o.shape for o in (operands if instr.opcode == "call" else operands[-1:])]
+            called = {c: self.computation(c, params) for c in instr.called}
             return relinked(instr.replace(attrs=attrs), called)
         return attrs
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Callable
 
 import pytest
 
 from tests.fuzz import symbolic
+from tests.fuzz.modules import Program, nested_program, program
 from tests.fuzz.test_fuzz import NUMBERS, check
 from tfxla_cluster import compiler
 from tfxla_cluster.backends import cpu
@@ -41,11 +43,12 @@ def broken(module: Module) -> str:
     return ""
 
 
-@pytest.mark.parametrize("first", range(0, 400, 50))
-def test_verifier(first: int) -> None:
+@pytest.mark.parametrize("make", [lambda number: program(number, 4), nested_program], ids=["flat", "nested"])
+@pytest.mark.parametrize("first", range(0, 200, 50))
+def test_verifier(first: int, make: Callable[[int], Program]) -> None:
     right = wrong = 0
     for number in range(first, first + 50):
-        drawn = symbolic.draw(number, 4)
+        drawn = symbolic.draw(make(number), number)
         if drawn is None:
             continue
         found = broken(drawn.module)
@@ -58,9 +61,10 @@ def test_verifier(first: int) -> None:
 
 
 def right_at_all_sizes(number: int) -> tuple[int, symbolic.Drawn]:
-    """The first program from `number` * 100 on that the verifier passes."""
+    """The first program from `number` * 100 on that the verifier passes; one of four is made of control flow."""
+    make = program if number % 4 else nested_program
     for seed in itertools.count(number * 100):
-        drawn = symbolic.draw(seed)
+        drawn = symbolic.draw(make(seed), seed)
         if drawn is not None and not broken(drawn.module):
             return seed, drawn
     raise AssertionError
@@ -70,7 +74,7 @@ def right_at_all_sizes(number: int) -> tuple[int, symbolic.Drawn]:
 def test_compiled_once(number: int) -> None:
     seed, drawn = right_at_all_sizes(number)
     try:
-        options = CompileOptions(fusion=number % 4 > 0)
+        options = CompileOptions(fusion=number % 5 > 0)
         executable = compiler.compile_module(drawn.module, cpu.this_machine(), options).executable
         for env in environments(drawn, seed, most=37):
             instance = instantiate(drawn.module, env)
