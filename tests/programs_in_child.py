@@ -30,11 +30,11 @@ def start(code: str, flags: str = AUTO, **variables: str) -> subprocess.Popen[st
     )
 
 
-def run(code: str, flags: str = AUTO, **variables: str) -> subprocess.CompletedProcess[str]:
-    """The same, to its end (at most 200 s)."""
+def run(code: str, flags: str = AUTO, stdin: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
+    """The same, to its end (at most 200 s), with `stdin` as its standard input."""
     with start(code, flags, **variables) as child:
         try:
-            out, err = child.communicate(timeout=200)
+            out, err = child.communicate(stdin, timeout=200)
         except BaseException:
             child.kill()
             raise

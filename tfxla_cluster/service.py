@@ -77,6 +77,7 @@ class Service:
         found = self.memory.get(key)
         if found is not None:
             counters.add("cache_hits", reason="memory")
+            _lookup("memory", True, key)
             self._record(request, key, {"hit": "memory", **asdict(found.count)})
             return found
         with trace.phase("executable", cluster=request.name) as timed:
@@ -147,6 +148,7 @@ class Service:
         store = opened(options.store)
         if store is None:
             counters.add("cache_misses", reason="not in memory")
+            _lookup("memory", False, key, "not in memory")
             return None
         lookup = store.get(key, persist.KIND)
         reason = lookup.reason
@@ -158,17 +160,12 @@ class Service:
                 reason = f"the entry does not hold an executable of this version ({error})"
             else:
                 counters.add("cache_hits", reason="disk")
+                _lookup("disk", True, key)
                 _count(loaded)
                 self._record(request, key, {"hit": "disk", **asdict(loaded.count)})
                 return loaded
         counters.add("cache_misses", reason=reason)
-        trace.record(
-            "cache",
-            cache="disk",
-            hit=False,
-            key=cache_key_text(key),
-            reason="; ".join([reason, *store.explain_miss(key, persist.KIND)]),
-        )
+        _lookup("disk", False, key, "; ".join([reason, *store.explain_miss(key, persist.KIND)]))
         return None
 
     def _record(self, request: CompileRequest, key: cache.Key, fields: dict[str, Any]) -> None:
@@ -283,6 +280,12 @@ def _code_version() -> str:
         ]
         _code.append(hashlib.sha256(repr(sorted(rows)).encode()).hexdigest()[:16])
     return _code[0]
+
+
+def _lookup(name: str, hit: bool, key: cache.Key, reason: str = "") -> None:
+    """Record what a cache said."""
+    if trace.wants("cache"):
+        trace.record("cache", cache=name, hit=hit, key=cache_key_text(key), reason=reason)
 
 
 def cache_key_text(key: cache.Key) -> str:

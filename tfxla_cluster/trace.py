@@ -6,12 +6,14 @@ With no dump directory and no TFXLA_LOGS both cost a dictionary look-up.
 
 from __future__ import annotations
 
+import difflib
+import errno
 import json
 import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,12 +28,15 @@ _TEST_OUTPUTS = ("sponge", "test_undeclared_outputs_dir")
 # Topic of TFXLA_LOGS -> kinds of record it prints, and further kinds with a '+' before the topic.
 TOPICS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "recompiles": (("compile", "recompile"), ("lowering", "phase")),
-    "guards": (("recompile",), ()),
-    "clustering": (("cluster", "fallback"), ("unclustered",)),
-    "fusion": ((), ("fusion",)),
+    "guards": (("compile", "recompile"), ()),
+    "clustering": (("cluster", "fallback"), ("unclustered", "function")),
+    "fusion": (("fusion",), ()),
     "kernels": (("kernel",), ("execution",)),
     "cache": (("cache",), ("store",)),
 }
+ALL = "all"
+# Kinds of which a topic without '+' prints only the records with this field true: what was done, not what was refused.
+_DONE = {"fusion": "ok"}
 
 
 class _Writer:
@@ -67,16 +72,31 @@ class _Writer:
     def _open(self, owner: tuple[int, str]) -> None:
         self._close()
         self.owner = owner
-        Path(owner[1]).mkdir(parents=True, exist_ok=True)
+        make_directory(owner[1])
         path = Path(owner[1]) / f"trace.{owner[0]}.jsonl"
         self.fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+
+
+_PATH_MAX = 4096  # Linux's
+
+
+def make_directory(path: str | os.PathLike[str]) -> None:
+    """The directory, made where it is not there yet; an OSError of one line for whatever stands in its place."""
+    if len(os.fsencode(path)) >= _PATH_MAX:  # os.makedirs would overflow the stack
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+    try:
+        os.makedirs(path, exist_ok=True)
+    except FileExistsError:  # a file, a device, a dangling link
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
+    except ValueError as error:  # a null character
+        raise OSError(errno.EINVAL, str(error)) from None
 
 
 _writer = _Writer()
 _said: set[str] = set()
 _said_lock = ForkSafeLock()
 _stack = threading.local()
-_topics: tuple[str, frozenset[str]] | None = None
+_topics: tuple[str, Mapping[str, bool]] | None = None
 
 
 def once(key: str, message: str) -> bool:
@@ -111,20 +131,33 @@ def directory() -> str:
     return "" if name == "-" else name
 
 
-def logged_kinds() -> frozenset[str]:
-    """The kinds of record that TFXLA_LOGS asks to print; an unknown topic is said once."""
+def logged_kinds() -> Mapping[str, bool]:
+    """The kinds of record that TFXLA_LOGS asks to print -> whether all of them (a '+' says so).
+
+    Topics, or 'all', by comma: `+topic` prints more of it, `-topic` nothing. An unknown topic is said once.
+    """
     global _topics
     text = os.environ.get(LOGS_ENV, "")
     if _topics is None or _topics[0] != text:
-        kinds: set[str] = set()
+        levels: dict[str, int] = {}
         for word in filter(None, (w.strip() for w in text.split(","))):
-            verbose, topic = word.startswith("+"), word.lstrip("+")
-            if topic not in TOPICS:
-                once(f"topic:{topic}", f"{LOGS_ENV}: unknown topic '{topic}'; known: {', '.join(TOPICS)}")
-                continue
-            kinds.update(TOPICS[topic][0], TOPICS[topic][1] if verbose else ())
-        _topics = (text, frozenset(kinds))
+            sign, topic = (word[0], word[1:].strip()) if word[0] in "+-" else ("", word)
+            if topic in TOPICS or topic == ALL:
+                levels.update(dict.fromkeys(TOPICS if topic == ALL else [topic], {"-": 0, "": 1, "+": 2}[sign]))
+            else:
+                _unknown_topic(topic)
+        wanted: dict[str, bool] = {}
+        for topic, level in levels.items():
+            for kind in TOPICS[topic][0] * (level > 0) + TOPICS[topic][1] * (level > 1):
+                wanted[kind] = wanted.get(kind, False) or level > 1
+        _topics = (text, wanted)
     return _topics[1]
+
+
+def _unknown_topic(topic: str) -> None:
+    near = difflib.get_close_matches(topic, [*TOPICS, ALL], n=1, cutoff=0.6)
+    meant = f"did you mean '{near[0]}'? " if near else ""
+    once(f"topic:{topic}", f"{LOGS_ENV}: unknown topic '{topic}'; {meant}known: {', '.join([*TOPICS, ALL])}")
 
 
 def wants(kind: str) -> bool:
@@ -138,7 +171,8 @@ def record(kind: str, **fields: Any) -> None:
     if where:
         entry = {"kind": kind, "time": time.time(), "thread": threading.get_native_id(), **fields}
         _writer.write(where, json.dumps(entry, default=_plain) + "\n")
-    if kind in logged_kinds():
+    logged = logged_kinds()
+    if kind in logged and (logged[kind] or fields.get(_DONE.get(kind, ""), True)):
         shown = " ".join(f"{k}={_short(v)}" for k, v in fields.items())
         print(f"[tfxla {kind}] {shown}", file=sys.stderr, flush=True)  # noqa: T201
 

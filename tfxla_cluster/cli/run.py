@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Sequence
 from typing import NoReturn
 
-from .. import flags
+from .. import flags, trace
 from ..errors import InputFileError, OutputError, UsageError
 from . import common
 
@@ -68,7 +68,7 @@ def check_directory(path: str) -> None:
     if not path:
         return
     try:
-        os.makedirs(path, exist_ok=True)
+        trace.make_directory(path)
     except OSError as error:
         raise OutputError(f"--xla_dump_to={path}: {error.strerror}", "Give a directory that can be written") from None
     if not os.access(path, os.W_OK):

@@ -58,7 +58,7 @@ def write(path: Path, data: bytes, *, exclusive: bool = False) -> bool:
 
 
 def _write_and_rename(path: Path, temporary: Path, data: bytes, exclusive: bool) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    trace.make_directory(path.parent)
     try:
         temporary.write_bytes(data)
         if exclusive:
@@ -95,7 +95,7 @@ def next_module_id(directory: Path) -> int:
     if broken(directory):
         return 0
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        trace.make_directory(directory)
         handle = os.open(directory / _COUNTER_FILE, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)

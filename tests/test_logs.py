@@ -1,0 +1,91 @@
+"""TFXLA_LOGS: topics, '+' for more of one, '-' for none of it; each topic prints what a program makes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.programs_in_child import AUTO, run
+from tfxla_cluster import trace
+from tfxla_cluster.dump import schema
+
+PROGRAM = """
+import tensorflow as tf
+@tf.function
+def f(x):
+    y = tf.nn.softmax(x * 2.0 + 1.0) * tf.tanh(x)
+    return tf.reduce_sum(y), tf.strings.as_string(y)
+@tf.function(jit_compile=True, input_signature=[tf.TensorSpec([None])])
+def g(x):
+    return tf.reduce_sum(tf.exp(x) * x)
+for n in (3, 4):
+    f(tf.ones([n, 5]))
+    g(tf.ones([n]))
+"""
+README = (Path(__file__).parents[1] / "README.md").read_text()
+
+
+@pytest.fixture
+def logged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace, "_topics", None)
+    monkeypatch.setattr(trace, "_said", set())
+
+
+def kinds(monkeypatch: pytest.MonkeyPatch, text: str) -> dict[str, bool]:
+    monkeypatch.setenv(trace.LOGS_ENV, text)
+    return dict(trace.logged_kinds())
+
+
+def printed(logs: str) -> list[str]:
+    done = run(PROGRAM, AUTO, TFXLA_LOGS=logs)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return [line for line in done.stderr.splitlines() if line.startswith("[tfxla ")]
+
+
+def test_the_line_of_the_readme_prints_each_of_its_topics() -> None:
+    (text,) = re.findall(r"TFXLA_LOGS=(\S+?)`", README)
+    lines = printed(text)
+    for word in text.split(","):
+        normal, _ = trace.TOPICS[word.lstrip("+-")]
+        for kind in set(normal) - {"fallback"}:  # nothing falls back here
+            assert any(line.startswith(f"[tfxla {kind}]") for line in lines), (word, kind)
+    assert any(line.startswith("[tfxla unclustered]") for line in lines)  # of +clustering
+    assert all("ok=true" in line for line in lines if line.startswith("[tfxla fusion]"))
+
+
+def test_levels(logged: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert kinds(monkeypatch, "") == {}
+    assert kinds(monkeypatch, "cache") == {"cache": False}
+    assert kinds(monkeypatch, " + cache ") == {"cache": True, "store": True}
+    assert kinds(monkeypatch, "all,-recompiles,-guards,-clustering,-fusion,-kernels") == {"cache": False}
+    assert kinds(monkeypatch, "+all,-fusion").keys() == {k for t in trace.TOPICS.values() for p in t for k in p} - {
+        "fusion"
+    }
+
+
+def test_refusals_need_a_plus(
+    logged: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for logs, count in (("fusion", 1), ("+fusion", 2), ("+fusion,-fusion", 0), ("cache", 0)):
+        monkeypatch.setenv(trace.LOGS_ENV, logs)
+        trace.record("fusion", a="x", b="y", ok=True)
+        trace.record("fusion", a="x", b="z", ok=False)
+        assert capsys.readouterr().err.count("[tfxla fusion]") == count, logs
+
+
+@pytest.mark.parametrize(("word", "nearest"), [("fuzion", "fusion"), ("+recompile", "recompiles"), ("-zzz", "")])
+def test_an_unknown_topic_is_said_once(
+    word: str, nearest: str, logged: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert kinds(monkeypatch, f"{word},cache") == {"cache": False}
+    assert kinds(monkeypatch, f"{word}") == {}
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"unknown topic '{word.lstrip('+-')}'" in line
+    assert ("did you mean" in line) == bool(nearest)
+    assert f"did you mean '{nearest}'" in line or not nearest
+
+
+def test_topics_print_kinds_of_the_schema() -> None:
+    assert {kind for topic in trace.TOPICS.values() for part in topic for kind in part} <= set(schema.RECORD_KINDS)
