@@ -21,6 +21,7 @@ BASICS = {
     "gc_pause",
     "locks",
     "options",
+    "output_file",
     "target",
     "trace",
 }

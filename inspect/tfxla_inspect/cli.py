@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from tfxla_cluster import output_file
 from tfxla_cluster.errors import TfxlaError
 
 from . import __version__, pack, report
@@ -67,7 +68,8 @@ def _report(arguments: argparse.Namespace) -> int:
     if show:
         _progress("")
     if not arguments.quiet:
-        print(f"{arguments.output}: {written / 1e6:.1f} MB in {time.monotonic() - started:.1f} s")
+        said = sys.stderr if output_file.is_stdout(arguments.output) else sys.stdout
+        print(f"{arguments.output}: {written / 1e6:.1f} MB in {time.monotonic() - started:.1f} s", file=said)
     return 0
 
 

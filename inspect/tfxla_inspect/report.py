@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from tfxla_cluster.errors import InputFileError, OutputError
+from tfxla_cluster import output_file
+from tfxla_cluster.errors import InputFileError
 
 from . import graph_page, start_page
 from .graphs import PLUMBING
@@ -54,15 +54,11 @@ def build(directory: Path, limit: int = LIMIT, progress: Progress = lambda what:
 
 
 def write(directory: Path, output: Path, limit: int = LIMIT, progress: Progress = lambda what: None) -> int:
-    """Build the report and put it at `output`, whole or not at all; its bytes. Raises OutputError."""
+    """Build the report and put it at `output`, as output_file.write; its bytes. Raises OutputError, also where
+    `output` is a file of the dump."""
     data = build(directory, limit, progress).encode("utf-8", "replace")
-    temporary = output.with_name(f".{output.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_bytes(data)
-        os.replace(temporary, output)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise OutputError(f"{output}: cannot be written: {error.strerror}") from None
+    own = [file.path for file in scan(directory).everything if file.kind != "unknown"]
+    output_file.write(output, data, own)
     return len(data)
 
 

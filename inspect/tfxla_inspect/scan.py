@@ -125,11 +125,15 @@ class Directory:
         return sorted((f for f in self.files if f.kind == kind), key=lambda f: natural(f.name))
 
     @property
+    def everything(self) -> list[File]:
+        """The files of modules and all others."""
+        return [f for m in self.modules for f in m.files] + self.files
+
+    @property
     def is_foreign(self) -> bool:
         """True when no file is surely part of a dump: other programs too write *.pbtxt, a manifest.json,
         or a file called module_1.txt."""
-        sure = [f.kind for m in self.modules for f in m.files] + [f.kind for f in self.files]
-        return all(kind in _ANYBODYS for kind in sure)
+        return all(file.kind in _ANYBODYS for file in self.everything)
 
 
 def natural(text: str) -> list[tuple[int, str]]:

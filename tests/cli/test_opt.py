@@ -39,7 +39,7 @@ BAD = [
     (["{dir}/bad.txt"], 3, "bad.txt:1:1"),
     (["{dir}/invalid.txt"], 4, "(E3)"),
     (["{dir}/bytes.pb"], 3, "not an HloModuleProto"),
-    (["{dir}/in.txt", "-o", "{dir}/no/such"], 6, "cannot write"),
+    (["{dir}/in.txt", "-o", "{dir}/no/such"], 6, "cannot be written"),
 ]
 
 

@@ -10,10 +10,10 @@ import json
 import math
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from ..errors import OutputError, UsageError
+from .. import output_file
+from ..errors import UsageError
 from . import common
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -122,7 +122,4 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, float]:
 
 
 def _write(path: str, data: dict[str, Any]) -> None:
-    try:
-        Path(path).write_text(json.dumps(data, indent=1))
-    except OSError as error:
-        raise OutputError(f"--json={path}: {error.strerror}", "Give a file that can be written") from None
+    output_file.write(path, json.dumps(data, indent=1).encode())

@@ -9,9 +9,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from ..errors import OutputError, UsageError
+from .. import output_file
+from ..errors import UsageError
 from ..ir import text, verifier
 from ..ir.node import Module
 from ..passes import pipeline, pipelines
@@ -37,7 +37,11 @@ def main(argv: Sequence[str]) -> int:
     verifier.verify(module)
     observer = _say if options.print_changes else None
     module = pipeline.run(module, "opt", _chosen(options.passes), observer, strict=options.strict)
-    _write(options.output, text.render(module, elide_literals=options.elide_literals))
+    out = text.render(module, elide_literals=options.elide_literals)
+    if options.output == "-":
+        sys.stdout.write(out)
+    else:
+        output_file.write(options.output, out.encode(), [options.module])
     return 0
 
 
@@ -70,16 +74,6 @@ def _chosen(names: str | None) -> list[Pass]:
 
 def _say(module: Module, name: str, after: str, before: str) -> None:
     print(f"after {after}: {sum(len(c.instrs) for c in module.computations())} instructions", file=sys.stderr)
-
-
-def _write(name: str, out: str) -> None:
-    if name == "-":
-        sys.stdout.write(out)
-        return
-    try:
-        Path(name).write_text(out)
-    except OSError as error:
-        raise OutputError(f"cannot write {name}: {error.strerror}") from error
 
 
 if __name__ == "__main__":
