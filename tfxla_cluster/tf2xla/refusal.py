@@ -49,6 +49,11 @@ _VARIANTS = "Pass no tensor list, data set or other variant into the compiled fu
 _DEFAULT_WAY_OUT = "Move that op out of the function, or drop jit_compile=True (the rest is then clustered)"
 
 
+def node_in(text: str) -> str:
+    """The first node that a message of TensorFlow names, '' where none."""
+    return next(iter(_NODE.findall(text)), "")
+
+
 def explain(text: str, lowered_name: str, definition: Any) -> LoweringError:
     """The error of the bridge as one that names op, node, user line, reason and remedy.
 
@@ -68,7 +73,7 @@ def explain(text: str, lowered_name: str, definition: Any) -> LoweringError:
         why = f"input {position} of op {op} must be a compile-time constant, and its value is computed at run time"
         remedy = _SHAPE_WAY_OUT
     else:
-        node = next(iter(_NODE.findall(text)), "")
+        node = node_in(text)
         op = sources.op_of(definition.signature.name, node)
         why, remedy = _first_lines(text), _DEFAULT_WAY_OUT
     where = sources.line_of(definition.signature.name, node) or _last_user_frame(text)

@@ -20,6 +20,7 @@ from ..native_op import op as native_op
 from ..native_op.op import InputView, Program
 from ..native_op.records import UNREAD, Entry, Output
 from ..rewrites import rewritten_functions
+from . import shape_check
 from .variables import Interface
 
 
@@ -130,6 +131,7 @@ def compile_function(
 
 def _lower(function: str, args: Sequence[bridge.Arg]) -> bridge.Lowered:
     try:
+        shape_check.check(bridge.function_def(function), args)
         with rewritten_functions.expanded(function) as name:
             return bridge.lower(name, args)
     except LoweringError as error:

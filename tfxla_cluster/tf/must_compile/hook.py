@@ -25,7 +25,7 @@ from ...tf2xla import bridge, sources
 from ...tf2xla.function_def import fresh_name
 from .. import devices
 from ..compiler_port import Compiler
-from ..functions import function_compiler, uninitialised, variables
+from ..functions import function_compiler, shape_check, uninitialised, variables
 from ..native_op import op as native_op
 from . import uncompiled
 from .uncompiled import MUST_COMPILE
@@ -323,7 +323,8 @@ class Hook:
         if flags.get("tfxla_must_compile_fallback") == "raise":
             raise tf.errors.InvalidArgumentError(None, None, refusal_text(route.name.decode(), reason)) from failure
         definition = bridge.function_def(route.name)
-        unsafe = uncompiled.is_unsafe_in_stock(definition, bridge.library)
+        misfit = isinstance(failure, shape_check.BranchError)
+        unsafe = uncompiled.is_unsafe_in_stock(definition, bridge.library, misfit)
         route.fall_back(reason, uncompiled.copy(definition) if unsafe else None)
 
     def _free_dropped(self) -> None:

@@ -39,10 +39,10 @@ def has_variants(definition: Any) -> bool:
     return any(arg.type == VARIANT for arg in (*signature.input_arg, *signature.output_arg))
 
 
-def is_unsafe_in_stock(definition: Any, library: Library) -> bool:
-    """Stock XLA may get the function wrong, and every op can run uncompiled."""
+def is_unsafe_in_stock(definition: Any, library: Library, suspected: bool = False) -> bool:
+    """Stock XLA may get the function wrong (by its ops, or `suspected` so), and every op can run uncompiled."""
     ops = _ops(definition, library)
-    return bool(ops & UNSAFE_IN_STOCK) and all(_runs_on_cpu(op) for op in ops)
+    return (suspected or bool(ops & UNSAFE_IN_STOCK)) and all(_runs_on_cpu(op) for op in ops)
 
 
 def _ops(definition: Any, library: Library) -> set[str]:
