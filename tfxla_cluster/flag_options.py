@@ -49,4 +49,5 @@ def dump_options() -> DumpOptions:
         metadata=not flags.get("xla_dump_disable_metadata"),
         large_constants=flags.get("xla_dump_large_constants"),
         gpu_target=flags.get("tfxla_gpu_target"),
+        graph_rewrite_re=flags.get("tfxla_dump_graph_rewrite_re"),
     )

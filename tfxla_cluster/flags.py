@@ -138,6 +138,12 @@ FLAGS: dict[str, Flag] = {
             "No GPU needs to be there, and nothing runs on one.",
             ("", "sm_80", "sm_90"),
         ),
+        Flag(
+            "tfxla_dump_graph_rewrite_re",
+            "str",
+            "",
+            "Also the TensorFlow graph (pbtxt) after graph rewrites whose name matches ('' none).",
+        ),
         Flag("tfxla_fast_path", "bool", True, "Call compiled functions directly where the guards hold."),
     )
 }

@@ -53,7 +53,8 @@ class DumpOptions:
 
     directory: '' nowhere, '-' to standard output. module_re, pass_re, pipeline_re: what names must match somewhere
     (pass_re '': no pass). max_modules: of this process, -1 all. large_constants: literals of more than 10 elements
-    in full. gpu_target: kernels for this GPU too, '' for none.
+    in full. gpu_target: kernels for this GPU too, '' for none. graph_rewrite_re: the graph after the rewrites whose
+    name matches ('' none).
     """
 
     directory: str = ""
@@ -68,6 +69,7 @@ class DumpOptions:
     metadata: bool = True
     large_constants: bool = True
     gpu_target: str = ""
+    graph_rewrite_re: str = ""
 
 
 # Nothing is dumped.

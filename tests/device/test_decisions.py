@@ -15,6 +15,7 @@ from tfxla_cluster.tf import devices
 from tfxla_cluster.tf.clustering.encapsulate import encapsulate
 from tfxla_cluster.tf.clustering.mark_for_compilation import CLUSTERED_ATTR, Options, find_clusters
 from tfxla_cluster.tf.clustering.support import Checker
+from tfxla_cluster.tf.graph.pipeline import ViewedGraph
 from tfxla_cluster.tf.graph.view import Graph
 from tfxla_cluster.tf.graph_pass import sortable
 from tfxla_cluster.tf.rewrites import effects, forwarding, random_ops
@@ -145,8 +146,8 @@ def test_rewrites_leave_what_lies_elsewhere(with_gpu: devices.Machine) -> None:
     graph.node.add(name="k", op="StatelessRandomGetKeyCounter", device="/GPU:0", input=["seed"])
     checker = Checker({})
     assert [n.op for n in random_ops.expand_graph(graph).node] == [n.op for n in graph.node]
-    assert forwarding.forward(graph, lambda node: bool(checker.node(node))) is graph
-    assert effects.defer(graph, lambda node: bool(checker.node(node)), ()) is graph
+    assert forwarding.forward(ViewedGraph(graph), lambda node: bool(checker.node(node))) is graph
+    assert effects.defer(ViewedGraph(graph), lambda node: bool(checker.node(node)), ()) is graph
 
 
 @pytest.mark.parametrize(

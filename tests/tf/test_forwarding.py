@@ -8,6 +8,7 @@ import tensorflow as tf
 
 import tfxla_cluster
 from tfxla_cluster import flags
+from tfxla_cluster.tf.graph.pipeline import ViewedGraph
 from tfxla_cluster.tf.rewrites.forwarding import forward
 
 
@@ -19,7 +20,7 @@ def graph_of(function):
 
 def forwarded(function, preserve=()):
     before = graph_of(function)
-    after = forward(before, lambda node: node.op in ("AddV2", "Mul", "Sub", "Identity"), preserve)
+    after = forward(ViewedGraph(before), lambda node: node.op in ("AddV2", "Mul", "Sub", "Identity"), preserve)
     return before, after, {node.name: node for node in after.node}
 
 

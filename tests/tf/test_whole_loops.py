@@ -153,7 +153,7 @@ def test_the_gate_of_a_branch() -> None:
     graph.node[4].attr["Tin"].list.type.extend(kinds)
     graph.node[4].attr["Tcond"].type = tf.bool.as_datatype_enum
     result = whole_loops.lower_others(graph, lambda node: False)
-    assert result is not None
+    assert result is not graph
     gate = result.node[-1]
     assert list(result.node[4].input) == [gate.name, "x", "y", "v", "^z"]
     assert list(gate.input) == ["p", "^y"]

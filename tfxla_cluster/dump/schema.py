@@ -51,6 +51,7 @@ FILE_KINDS: tuple[FileKind, ...] = (
     FileKind("ttgir", "Triton GPU IR."),
     FileKind("ptx", "PTX."),
     FileKind("*.cubin", "A kernel's machine code for a GPU."),
+    FileKind("graph_rewrites.after_*.before_*.pbtxt", "GraphDef between two (--tfxla_dump_graph_rewrite_re).", False),
     FileKind("before_mark_for_compilation*.pbtxt", "GraphDef before clustering.", False),
     FileKind("mark_for_compilation*.pbtxt", "GraphDef with attribute _XlaCluster on clustered nodes.", False),
     FileKind("mark_for_compilation_annotated*.pbtxt", "The same, node names prefixed with their cluster.", False),

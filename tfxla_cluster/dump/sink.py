@@ -78,6 +78,13 @@ class Sink:
             return None
         return files.write_numbered(Path(directory), stem, ".pbtxt", data)
 
+    def rewritten(self, after: str, before: str, content: Text) -> None:
+        """Write the graph between two rewrites, `graph_rewrites.after_A.before_B.pbtxt`, where `after` matches
+        graph_rewrite_re of the options ('' none). Sentinels as ModuleDump.pass_dump has them."""
+        pattern = self.options.graph_rewrite_re
+        if pattern and _matches("tfxla_dump_graph_rewrite_re", pattern, after):
+            self.graph(f"graph_rewrites.after_{after}.before_{before}", content)
+
     def write(self, name: str, data: bytes) -> bool:
         """Write a file, or print text between XLA's markers; False when nothing was written."""
         if self.directory == STDOUT:

@@ -1,7 +1,8 @@
 """The graph pass: what happens to every graph that TensorFlow is about to instantiate.
 
-must-compile calls replaced -> random ops rewritten -> written variables forwarded -> effects deferred -> clusters
--> dump and trace -> calls in their place. Registered with grappler by `enable`.
+must-compile calls replaced -> loops that stay TensorFlow's taken apart -> random ops rewritten -> written variables
+forwarded -> effects deferred -> clusters -> dump and trace -> calls in their place. Rewrites run under graph.pipeline.
+Registered with grappler by `enable`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from .clustering import cluster_checks, coverage, graph_dumps, support
 from .clustering.cluster_program import fallen_back
 from .clustering.encapsulate import ClusterFunction, encapsulate
 from .clustering.mark_for_compilation import CLUSTERED_ATTR, Clustering, Options, find_clusters
+from .graph import pipeline
+from .graph.pipeline import Rewrite, ViewedGraph
 from .graph.view import Graph, NodeDef
 from .must_compile import nested
 from .must_compile.hook import Hook
@@ -57,17 +60,22 @@ class GraphPass:
         if any(CLUSTERED_ATTR in node.attr for node in graph_def.node):
             return None
         self.hook.sweep()
-        replaced = self.replace_must_compile_calls(graph_def)
-        return self._cluster(replaced or graph_def, preserve, fetched) or replaced
+        given = ViewedGraph(graph_def)
+        with trace.phase("graph", function=sources.caller()):
+            calls = Rewrite("must-compile-calls", lambda graph: self.replace_must_compile_calls(graph.graph_def))
+            replaced = pipeline.run(given, [calls], graph_dumps.between_rewrites())
+            clustered = self._cluster(replaced, preserve, fetched)
+        changed = clustered or replaced.graph_def
+        return None if changed is graph_def else changed
 
-    def replace_must_compile_calls(self, graph_def: graph_pb2.GraphDef) -> graph_pb2.GraphDef | None:
-        """A copy in which calls of must-compile functions run natively; None where there is none."""
+    def replace_must_compile_calls(self, graph_def: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
+        """A copy in which calls of must-compile functions run natively; the same object where there is none."""
         library = {f.signature.name: f for f in graph_def.library.function}
         calls = [i for i, node in enumerate(graph_def.node) if nested.is_must_compile_call(node, library.get)]
         placed = {i: nested.placed(graph_def.node[i], graph_def) for i in calls}
         calls = [i for i in calls if placed[i] or not self.nested.leave(graph_def.node[i], placed[i].reason)]
         if not calls:
-            return None
+            return graph_def
         copy = graph_pb2.GraphDef()
         copy.CopyFrom(graph_def)
         for i in calls:
@@ -78,21 +86,19 @@ class GraphPass:
         return copy
 
     def _cluster(
-        self, graph_def: graph_pb2.GraphDef, preserve: frozenset[str], fetched: frozenset[str]
+        self, given: ViewedGraph, preserve: frozenset[str], fetched: frozenset[str]
     ) -> graph_pb2.GraphDef | None:
         """Automatic clustering of one graph; None when nothing changes."""
-        options = Options.from_flags()
-        if not options.global_jit and not any("_XlaCompile" in node.attr for node in graph_def.node):
+        options, nodes = Options.from_flags(), given.graph_def.node
+        if not options.global_jit and not any("_XlaCompile" in node.attr for node in nodes):
             return None
-        functions = {f.signature.name: f for f in graph_def.library.function}
+        functions = {f.signature.name: f for f in given.graph_def.library.function}
         checker = support.Checker(functions, True, options.only, options.excluded)
-        lowered = whole_loops.lower_others(graph_def, lambda node: bool(checker.node(node)))
-        if lowered is not None:
-            return lowered  # grappler takes them apart and asks again
-        expanded = random_ops.expand_graph(graph_def)
-        forwarded = forwarding.forward(expanded, lambda node: bool(checker.node(node)), preserve)
-        deferred = effects.defer(forwarded, lambda node: bool(checker.node(node)), preserve)
-        graph = Graph.of_graph_def(deferred)
+        taken_apart = pipeline.run(given, [_taking_apart(checker)], graph_dumps.between_rewrites())
+        if taken_apart is not given:
+            return taken_apart.graph_def  # grappler takes loops apart and asks again
+        rewritten = pipeline.run(given, _rewrites(checker, preserve), graph_dumps.between_rewrites())
+        graph_def, deferred, graph = given.graph_def, rewritten.graph_def, rewritten.view
         clustering = find_clusters(graph, checker, options, preserve - fetched)
         first_time = not _asked_again(graph, clustering)
         if first_time:
@@ -122,6 +128,26 @@ class GraphPass:
                 left_out(graph, clustering),
             )
         return result if made else None
+
+
+def _taking_apart(checker: support.Checker) -> Rewrite:
+    """Loops and branches that are not compiled whole are TensorFlow's to take apart."""
+    return Rewrite(
+        "loops-apart", lambda g: whole_loops.lower_others(g.graph_def, lambda node: bool(checker.node(node)))
+    )
+
+
+def _rewrites(checker: support.Checker, preserve: frozenset[str]) -> list[Rewrite]:
+    """What is done to a graph before its clusters are looked for."""
+
+    def pure(node: NodeDef) -> bool:
+        return bool(checker.node(node))
+
+    return [
+        Rewrite("random-ops", lambda graph: random_ops.expand_graph(graph.graph_def)),
+        Rewrite("variable-forwarding", lambda graph: forwarding.forward(graph, pure, preserve)),
+        Rewrite("effect-deferral", lambda graph: effects.defer(graph, pure, preserve)),
+    ]
 
 
 def sortable(graph_def: graph_pb2.GraphDef) -> bool:

@@ -1,4 +1,5 @@
-"""The clustering graphs as files, named and laid out as TensorFlow's own: `mark_for_compilation*.pbtxt`."""
+"""Graphs as files: those of clustering, named and laid out as TensorFlow's own (`mark_for_compilation*.pbtxt`), and
+those between two rewrites."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from tensorflow.core.framework import graph_pb2
 from ... import flag_options, flags, trace
 from ...dump.sink import Sink
 from ..graph import view as graphs
+from ..graph.pipeline import Observer
 from ..graph.view import Graph
 from .mark_for_compilation import Clustering
 
@@ -18,6 +20,15 @@ _HANDLES = frozenset({"VarHandleOp", "VariableV2", "Variable"})
 def wanted() -> bool:
     """Under --tf_xla_clustering_debug, or when a dump is on."""
     return bool(flags.get("tf_xla_clustering_debug") or trace.directory())
+
+
+def between_rewrites() -> Observer | None:
+    """Writes the graph between two rewrites where --tfxla_dump_graph_rewrite_re asks for it."""
+    options = flag_options.dump_options()
+    if not options.graph_rewrite_re:
+        return None
+    sink = Sink(options)
+    return lambda graph, after, before: sink.rewritten(after, before, lambda: text_format.MessageToString(graph))
 
 
 def write(original: graph_pb2.GraphDef, graph_def: graph_pb2.GraphDef, graph: Graph, clustering: Clustering) -> str:

@@ -16,16 +16,13 @@ from tensorflow.core.framework import graph_pb2
 
 from ..graph import deadness
 from ..graph import view as graphs
-from ..graph.view import Graph
+from ..graph.pipeline import ViewedGraph
 
 _CANNOT_WAIT = graphs.MERGES | graphs.EXITS | graphs.NEXT_ITERATIONS | {"LoopCond"}
 
 
 def defer(
-    graph_def: graph_pb2.GraphDef,
-    pure: Callable[[graphs.NodeDef], bool],
-    preserve: Collection[str],
-    work_limit: int | None = None,
+    graph: ViewedGraph, pure: Callable[[graphs.NodeDef], bool], preserve: Collection[str], work_limit: int | None = None
 ) -> graph_pb2.GraphDef:
     """The graph with effects moved behind the pure work that waits for them; the same object if none is.
 
@@ -33,19 +30,18 @@ def defer(
     nothing visible would wait is left, unless it is preserved: it would be pruned. `work_limit`: edges that may
     be walked (default 50 a node).
     """
-    return _Deferral(graph_def, pure, preserve, work_limit).run()
+    return _Deferral(graph, pure, preserve, work_limit).run()
 
 
 class _Deferral:
     def __init__(
         self,
-        graph_def: graph_pb2.GraphDef,
+        graph: ViewedGraph,
         pure: Callable[[graphs.NodeDef], bool],
         preserve: Collection[str],
         work_limit: int | None,
     ) -> None:
-        self.graph_def, self.preserve = graph_def, preserve
-        self.graph = Graph.of_graph_def(graph_def)
+        self.graph_def, self.graph, self.preserve = graph.graph_def, graph.view, preserve
         self.pure = [
             node.name not in preserve and (node.op in ("Const", "NoOp") or pure(node)) for node in self.graph.nodes
         ]

@@ -18,6 +18,7 @@ from tensorflow.core.framework import graph_pb2
 
 from .. import devices
 from ..graph import deadness
+from ..graph.pipeline import ViewedGraph
 from ..graph.view import Graph, NodeDef, attr
 
 _READ, _ASSIGN = "ReadVariableOp", "AssignVariableOp"
@@ -29,9 +30,7 @@ _OPAQUE = frozenset({"EagerPyFunc", "PyFunc", "PyFuncStateless", "StatefulPartit
 _LOOKERS = frozenset({"ResourceGather", "ResourceGatherNd", "VariableShape", "VarIsInitializedOp"})
 
 
-def forward(
-    graph_def: graph_pb2.GraphDef, pure: Callable[[NodeDef], bool], preserve: Collection[str] = ()
-) -> graph_pb2.GraphDef:
+def forward(graph: ViewedGraph, pure: Callable[[NodeDef], bool], preserve: Collection[str] = ()) -> graph_pb2.GraphDef:
     """The graph with written values passed on to later reads; the same object where there is none.
 
     A read becomes an Identity that still waits for the write, for often nothing else keeps the write from being
@@ -40,13 +39,12 @@ def forward(
     `pure(node)`: may the node be part of a cluster? An update whose amount is computed outside clusters stays as
     it is: TensorFlow does it in place.
     """
-    if not any(node.op in _WRITES for node in graph_def.node):
-        return graph_def
-    graph = Graph.of_graph_def(graph_def)
-    plan = _Plan(graph, pure)
-    for uses in _uses_by_variable(graph).values():
+    if not any(node.op in _WRITES for node in graph.graph_def.node):
+        return graph.graph_def
+    plan = _Plan(graph.view, pure)
+    for uses in _uses_by_variable(graph.view).values():
         plan.variable(uses)
-    return plan.apply(graph_def, preserve)
+    return plan.apply(graph.graph_def, preserve)
 
 
 def _uses_by_variable(graph: Graph) -> dict[tuple[int, int], list[int]]:

@@ -40,15 +40,15 @@ def remove() -> None:
         control_flow_util_v2.maybe_set_lowering_attr = _original.pop()
 
 
-def lower_others(graph_def: graph_pb2.GraphDef, compilable: Callable[[NodeDef], bool]) -> graph_pb2.GraphDef | None:
-    """A copy with the mark on each loop or branch that cannot be compiled whole; None where there is none."""
+def lower_others(graph_def: graph_pb2.GraphDef, compilable: Callable[[NodeDef], bool]) -> graph_pb2.GraphDef:
+    """A copy with the mark on loops and branches that cannot be compiled whole; the same object where there is none."""
     found = [
         i
         for i, node in enumerate(graph_def.node)
         if node.op in CONTROL_OPS and LOWER_ATTR not in node.attr and not compilable(node)
     ]
     if not found:
-        return None
+        return graph_def
     result = graph_pb2.GraphDef()
     result.CopyFrom(graph_def)
     producers = {node.name: node.op for node in graph_def.node}
