@@ -12,13 +12,14 @@ from collections.abc import Callable
 
 import pytest
 
+from tests import oracle
 from tests.fuzz import symbolic
 from tests.fuzz.modules import Program, nested_program, program
 from tests.fuzz.test_fuzz import NUMBERS, check
 from tfxla_cluster import compiler
 from tfxla_cluster.backends import cpu
 from tfxla_cluster.errors import VerifierError
-from tfxla_cluster.ir import text
+from tfxla_cluster.ir import proto, text
 from tfxla_cluster.ir.evaluator import evaluate
 from tfxla_cluster.ir.node import Module
 from tfxla_cluster.ir.size_values import instantiate
@@ -58,6 +59,22 @@ def test_verifier(first: int, make: Callable[[int], Program]) -> None:
         )
         right, wrong = right + (not found), wrong + bool(found)
     assert right > 10 < wrong
+
+
+def test_text_and_protos_keep_sizes() -> None:
+    kept = 0
+    for number in range(60):
+        drawn = symbolic.draw(program(number), number)
+        if drawn is None:
+            continue
+        written = text.render(drawn.module)
+        for again in (text.parse(written), proto.read(proto.write(drawn.module))):
+            assert text.render(again) == written, number
+            assert [i.shape for i in again.entry.instrs] == [i.shape for i in drawn.module.entry.instrs], number
+        if number % 10 == 0:
+            oracle.parse(written)
+        kept += 1
+    assert kept > 30
 
 
 def right_at_all_sizes(number: int) -> tuple[int, symbolic.Drawn]:

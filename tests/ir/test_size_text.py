@@ -96,3 +96,19 @@ def test_a_declaration_that_is_none_is_refused(declared: str) -> None:
         text.parse(
             f'HloModule m, frontend_attributes={{tfxla_sizes="{declared}"}}\nENTRY e {{ ROOT x = f32[] parameter(0) }}'
         )
+
+
+@pytest.mark.parametrize(
+    ("said", "wrong"),
+    [
+        (b"f32[101/*n*/,4,7/*m.1*/]", b"f32[101/*n*/,4,7/*m.2*/]"),
+        (b"f32[101/*n*/,4,7/*m.1*/]", b"f32[101/*n*/,8,7/*m.1*/]"),
+        (b"slice={[0:100/*(n+-1)*/]", b"calls={[0:100/*(n+-1)*/]"),
+        (b"n=101>=1<=4096", b"n=101>=1<=409;"),
+    ],
+)
+def test_a_proto_whose_sizes_do_not_fit_is_refused(said: bytes, wrong: bytes) -> None:
+    data = proto.write(sized_module())
+    assert said in data
+    with pytest.raises(ParseError):
+        proto.read(data.replace(said, wrong))

@@ -11,6 +11,7 @@ from ...errors import ParseError
 from .. import attributes as table
 from ..node import NO_METADATA, Alias, Computation, Instr, Metadata, Module
 from ..opcode import OPCODES
+from ..size_values import sampled
 from ..text.instruction import take_sizes, take_sources
 from ..text.sizes import SIZES_KEY, read_declared
 from .attributes import CODECS, COMMON
@@ -102,7 +103,11 @@ class _Reader:
         if called:
             attrs.update(called_attributes(opcode, called, operands))
         sources = take_sources(attrs, metadata)
-        shape = take_sizes(attrs, self.sizes) or read_shape(p.shape)
+        shape = read_shape(p.shape)
+        sized = take_sizes(opcode, attrs, self.sizes)
+        if sized is not None and not sampled(sized).same_as(sampled(shape)):
+            raise ParseError(f"instruction '{p.name}' is {shape}, its sizes say {sized}")
+        shape = sized or shape
         return Instr(p.name, opcode, shape, operands, attrs, sources, metadata, control)
 
 

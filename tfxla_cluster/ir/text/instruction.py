@@ -183,19 +183,20 @@ def instruction_sizes(instr: Instr) -> str:
     return f"{shape}, {name}={WRITERS[attributes.KINDS[name]](instr.attrs[name])}" if name else shape
 
 
-def take_sizes(attrs: dict[str, Any], sizes: Mapping[str, DimExpr]) -> Shape | None:
+def take_sizes(opcode: str, attrs: dict[str, Any], sizes: Mapping[str, DimExpr]) -> Shape | None:
     """The shape that the frontend attribute of `instruction_sizes` says, None where there is none. The attribute is
-    taken out of `attrs`, and what it says of other attributes put in."""
+    taken out of `attrs`, and what it says of the opcode's attribute put in."""
     text = _take_frontend(attrs, SIZES_KEY)
     if text is None:
         return None
     scan = Scanner(text)
     scan.sizes = sizes
     shape = parse_shape(scan)
-    while scan.accept(","):
-        key = scan.key() or scan.fail("expected attribute=value")
-        attrs[key] = READERS[attributes.KINDS[key]](scan, {})
-    return shape
+    name = SIZED.get(opcode)
+    if name and scan.accept(","):
+        scan.expect(f"{name}=")
+        attrs[name] = READERS[attributes.KINDS[name]](scan, {})
+    return shape if scan.at_end() else scan.fail("expected the end of an instruction's sizes")
 
 
 def _take_frontend(attrs: dict[str, Any], key: str) -> str | None:
