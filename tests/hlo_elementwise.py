@@ -70,6 +70,11 @@ def _integers() -> list[Case]:
             bounds = (0 if dtype[0] == "u" else -7, 40) if op == "power" else (None, None)
             cases.append(Case(f"{op}-{dtype}", binary(op, dtype), EXACT, *bounds))
     cases.extend(Case(f"{op}-pred", binary(op, "pred"), EXACT) for op in ("and", "or", "xor"))
+    cases.extend(
+        Case(f"{op}-{dtype}", binary(op, dtype), EXACT)
+        for op in ("shift-left", "shift-right-arithmetic", "shift-right-logical")
+        for dtype in ("s4", "u4")
+    )
     for op in ("divide", "remainder"):
         iotas = "  x = s64[12] iota(), iota_dimension=0\n  y = s64[12] iota(), iota_dimension=0\n"
         cases.append(Case(f"{op}-iotas", module(f"{iotas}  ROOT r = s64[12] {op}(x, y)"), EXACT))

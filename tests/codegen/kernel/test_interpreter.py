@@ -13,6 +13,7 @@ from tests.hlo_case import Case, assert_close
 from tests.hlo_cases import CASES
 from tests.hlo_linear import linear
 from tests.test_compiler_cases import REFUSED
+from tfxla_cluster.backends.cpu import Cpu
 from tfxla_cluster.codegen.kernel import interpreter
 from tfxla_cluster.codegen.kernel.builder import KernelBuilder
 from tfxla_cluster.codegen.kernel.ir import Product
@@ -55,7 +56,7 @@ def check(module: Module, args: list[np.ndarray], ulps: int) -> None:
     """The module's kernels, fused and not, agree with the evaluator."""
     target = run_kernel.host_target()
     optimised = pipeline.run(module, "optimize", pipelines.optimize(target))
-    for each in (optimised, planner.fuse(optimised, target, lambda decision: None)):
+    for each in (optimised, planner.fuse(optimised, Cpu(target).machine, lambda decision: None)):
         checker = UnitChecker(each, ulps)
         checker.run(each.entry, args)
         assert checker.checked or not checker.units

@@ -14,10 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from ...decision import YES, Decision, no
 from ...errors import InternalError, UnsupportedError
 from ...ir.attributes import complete
+from ...ir.dtype import DType
 from ...ir.evaluator import MEANINGS, Evaluator
+from ...ir.infer.elementwise import works_on
 from ...ir.node import Instr
+from ...ir.opcode import is_elementwise
 from ...ir.shape import array as array_shape
 from .checked_memory import Array, CheckedMemory, poison
 from .ir import (
@@ -56,6 +60,19 @@ def run(kernel: Kernel, inputs: Sequence[Array], outputs: Sequence[Array], sizes
     with np.errstate(all="ignore"):
         for task in tasks:
             interpreter.task(task)
+
+
+_REAL_ONLY = ("atan2", "cbrt")  # in NumPy
+
+
+def support(opcode: str, operands: Sequence[DType], out: DType) -> Decision:
+    """Whether the evaluator has a meaning for an op on operands of these types."""
+    known = is_elementwise(opcode) and opcode != "map" and opcode in MEANINGS and works_on(opcode, operands[0])
+    if not known or (operands[0].kind == "complex" and opcode in _REAL_ONLY):
+        return no("opcode", f"no meaning for {opcode} on {operands[0].name}")
+    if opcode == "bitcast-convert" and operands[0].bits != out.bits:
+        return no("bitcast", f"no meaning for bitcast-convert on {operands[0].name} as {out.name}")
+    return YES
 
 
 class _Interpreter:
@@ -116,17 +133,18 @@ class _Interpreter:
         args = self.values(stmt.operands)
         if stmt.attrs.get("index"):
             args[1] = np.maximum(args[1], 1)
-        meaning = MEANINGS.get(stmt.opcode)
-        if meaning is None:
-            raise UnsupportedError(f"no meaning for {stmt.opcode} on {stmt.operands[0].dtype.name}")
-        result = np.asarray(meaning(self._evaluator, self._instr(stmt), args))
+        instr = self._instr(stmt)
+        result = np.asarray(MEANINGS[stmt.opcode](self._evaluator, instr, args))
         if result.dtype != stmt.out.dtype.numpy:
             raise self._error(stmt, f"the value is {result.dtype}")
         self.env[stmt.out] = result
 
     def _instr(self, stmt: Op) -> Instr:
-        """The HLO instruction whose meaning is the op's."""
+        """The HLO instruction whose meaning is the op's; UnsupportedError names an opcode and dtype without one."""
         if stmt not in self._instrs:
+            decision = support(stmt.opcode, [v.dtype for v in stmt.operands], stmt.out.dtype)
+            if not decision:
+                raise UnsupportedError(decision.reason)
             attrs = complete(stmt.opcode, dict(stmt.attrs), stmt.operands[0].dtype.kind)
             self._instrs[stmt] = Instr(stmt.opcode, stmt.opcode, array_shape(stmt.out.dtype), attrs=attrs)
         return self._instrs[stmt]

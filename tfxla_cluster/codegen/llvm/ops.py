@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...decision import YES, Decision, no
 from ...errors import UnsupportedError
 from ...ir.dtype import DType
 from . import integer
@@ -62,55 +63,53 @@ _COMPARE_INT = {"EQ": "eq", "NE": "ne", "LT": "slt", "LE": "sle", "GT": "sgt", "
 
 def emit(asm: Asm, opcode: str, attrs: Mapping[str, Any], operands: Sequence[Operands], out: DType) -> tuple[Reg, ...]:
     """The registers of `opcode(operands)`; UnsupportedError names the opcode and dtype without a rule."""
+    decision = support(opcode, [o.dtype for o in operands], out)
+    if not decision:
+        raise UnsupportedError(decision.reason)
     function = _GENERAL.get(opcode)
     if function is not None:
         return function(asm, attrs, operands, out)
     dtype, regs = operands[0].dtype, [o.parts[0] for o in operands]
     if dtype.kind == "complex":
-        return _complex_function(asm, opcode, operands)
-    if dtype.is_float and opcode in FLOAT_FUNCTIONS:
-        return (FLOAT_FUNCTIONS[opcode](asm, *regs),)
-    if dtype.is_integer and opcode in integer.INTEGER_FUNCTIONS:
+        if opcode == "abs":
+            real, imag = operands[0].parts
+            return (absolute(asm, (real, imag)),)
+        return COMPLEX_FUNCTIONS[opcode](asm, *(o.parts for o in operands))
+    if dtype.is_integer:
         return (integer.emit(asm, opcode, dtype, regs),)
-    if dtype.kind == "pred" and opcode in integer.PRED_FUNCTIONS:
-        return (integer.PRED_FUNCTIONS[opcode](asm, *regs),)
-    raise UnsupportedError(f"no machine code for {opcode} on {dtype.name}")
+    return ((FLOAT_FUNCTIONS if dtype.is_float else integer.PRED_FUNCTIONS)[opcode](asm, *regs),)
 
 
-def _complex_function(asm: Asm, opcode: str, operands: Sequence[Operands]) -> tuple[Reg, ...]:
-    if opcode == "abs":
-        real, imag = operands[0].parts
-        return (absolute(asm, (real, imag)),)
-    if opcode not in COMPLEX_FUNCTIONS:
-        raise UnsupportedError(f"no machine code for {opcode} on {operands[0].dtype.name}")
-    return COMPLEX_FUNCTIONS[opcode](asm, *(o.parts for o in operands))
+def support(opcode: str, operands: Sequence[DType], out: DType) -> Decision:
+    """Whether `emit` has a rule for the opcode on operands of these types."""
+    dtype = operands[0]
+    if opcode == "clamp":
+        allowed = all(bound in _FUNCTIONS[dtype.kind] for bound in ("maximum", "minimum"))
+    elif opcode == "bitcast-convert":
+        allowed = dtype.bits == out.bits and not {dtype.kind, out.kind} & {"pred", "complex"}
+    elif opcode in _GENERAL:
+        allowed = dtype.kind in _KINDS.get(opcode, (dtype.kind,)) and (opcode != "complex" or dtype.bits >= 32)
+    else:
+        allowed = opcode in _FUNCTIONS[dtype.kind]
+    return YES if allowed else no("opcode", f"no machine code for {opcode} on {dtype.name}")
 
 
-def supported(opcode: str, dtype: DType) -> bool:
-    """True when `emit` has a rule for the opcode on operands of `dtype`."""
-    table = (
-        FLOAT_FUNCTIONS
-        if dtype.is_float
-        else integer.INTEGER_FUNCTIONS
-        if dtype.is_integer
-        else integer.PRED_FUNCTIONS
-        if dtype.kind == "pred"
-        else {**COMPLEX_FUNCTIONS, "abs": absolute}
-    )
-    return (opcode in _GENERAL and _allowed(opcode, dtype)) or opcode in table
-
-
-def _allowed(opcode: str, dtype: DType) -> bool:
-    """Whether HLO has the general opcode on operands of `dtype`."""
-    kinds = {
-        "clamp": ("int", "uint", "float"),
-        "is-finite": ("float",),
-        "reduce-precision": ("float",),
-        "complex": ("float",),
-        "real": ("float", "complex"),
-        "imag": ("float", "complex"),
-    }
-    return dtype.kind in kinds.get(opcode, (dtype.kind,))
+# General opcodes that not every kind of first operand has.
+_KINDS = {
+    "select": ("pred",),
+    "is-finite": ("float",),
+    "reduce-precision": ("float",),
+    "complex": ("float",),
+    "real": ("float", "complex"),
+    "imag": ("float", "complex"),
+}
+_FUNCTIONS: Mapping[str, Collection[str]] = {
+    "float": FLOAT_FUNCTIONS,
+    "int": integer.INTEGER_FUNCTIONS,
+    "uint": integer.INTEGER_FUNCTIONS,
+    "pred": integer.PRED_FUNCTIONS,
+    "complex": {*COMPLEX_FUNCTIONS, "abs"},
+}
 
 
 def index_division(asm: Asm, opcode: str, a: Reg, b: Reg) -> Reg:

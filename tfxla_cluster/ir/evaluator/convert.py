@@ -64,6 +64,8 @@ def _saturate(x: Array, to: DType) -> Array:
 def reduce_precision(x: Array, exponent_bits: int, mantissa_bits: int) -> Array:
     """Round to a float of the given format, in the type of `x`: overflow to inf, underflow to zero of the sign."""
     dtype = from_numpy(x.dtype)
+    if dtype.bits < 16:
+        return reduce_precision(x.astype(np.float32), exponent_bits, mantissa_bits).astype(x.dtype)
     exponents, mantissas = _FORMATS[dtype.name]
     uint = _UINT[x.dtype.itemsize]
     bits: Any = np.atleast_1d(x).view(uint).astype(np.uint64)

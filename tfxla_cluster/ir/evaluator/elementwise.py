@@ -92,6 +92,12 @@ def _either(on_float: Callable[..., Any], on_int: Callable[..., Any]) -> Meaning
     return meaning
 
 
+def _nibble(x: Array, signed: bool) -> Array:
+    """The four bits of each element as a number of eight, with its sign or without."""
+    low = (x.astype(np.int8) & 15).astype(np.int8)
+    return np.asarray((low ^ 8) - 8 if signed else low.astype(np.uint8))
+
+
 def _shift(fn: Callable[[Array, Array], Any], fill: Callable[[Array], Any], read_as: Mapping[int, Any]) -> Meaning:
     """`fn` on the bits read as `read_as`, or `fill` where the amount (read as unsigned) is at least the width."""
 
@@ -101,10 +107,10 @@ def _shift(fn: Callable[[Array, Array], Any], fill: Callable[[Array], Any], read
         unsigned = _UNSIGNED[x.dtype.itemsize]
         count = amount.view(unsigned) if bits >= 8 else amount.astype(np.uint8) & 15
         inside = np.minimum(count, bits - 1)
-        operand = x.view(read_as[x.dtype.itemsize]) if bits >= 8 else x
+        operand = x.view(read_as[x.dtype.itemsize]) if bits >= 8 else _nibble(x, read_as is _SIGNED)
         moved = fn(_wide(operand), inside.astype(_wide(operand).dtype)).astype(operand.dtype)
-        moved = moved.view(x.dtype) if moved.dtype != x.dtype else moved
-        return np.where(count >= bits, np.asarray(fill(operand)).astype(operand.dtype).astype(x.dtype), moved)
+        result = np.where(count >= bits, np.asarray(fill(operand)).astype(operand.dtype), moved)
+        return result.view(x.dtype) if bits >= 8 else convert(result, from_numpy(x.dtype))
 
     return meaning
 
