@@ -171,9 +171,11 @@ class _Emitter:
         if stmt.buffer.dtype.kind == "pred":
             value += ".to(tl.int8)"
         guard = f", mask={mask}" if mask else ""
-        self.put(f"tl.store({_pointer(stmt.buffer)} + {offset}, {value}{guard})")
-        if stmt.buffer in self.read:  # by other threads of the program
-            self.put("tl.debug_barrier()")
+        text = f"tl.store({_pointer(stmt.buffer)} + {offset}, {value}{guard})"
+        # Of a buffer that is read too: other threads of the program have read before it, and read after it.
+        barrier = ["tl.debug_barrier()"] if stmt.buffer in self.read else []
+        for line in (*barrier, text, *barrier):
+            self.put(line)
 
     def mask(self, axes: Iterable[int], own: Var | None) -> str:
         """Where an access happens: the lanes in use of the axes that it has, and its own condition."""
