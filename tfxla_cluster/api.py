@@ -83,11 +83,27 @@ def enable(**changes: Any) -> Enabled:
     with _lock:
         flags.read_environment()
         flags.set_values(changes)
-        connect().enable()
+        side = connect()
+        _check_names()
+        side.enable()
         _enabled[:] = [True]
         if flags.get("tf_xla_auto_jit") not in ("", "0", "-1") and not flags.get("tf_xla_cpu_global_jit"):
             trace.once("cpu_global_jit", "--tf_xla_auto_jit clusters nothing on CPUs without --tf_xla_cpu_global_jit")
     return Enabled()
+
+
+def _check_names() -> None:
+    """FlagError for a pass or an op that a flag names and that does not exist."""
+    import tensorflow as tf
+    from tensorflow.python.framework import op_def_registry
+
+    from .passes import pipelines
+    from .tf.graph.op_groups import GROUPS
+
+    flags.check_names("xla_disable_hlo_passes", pipelines.PASSES.__contains__, pipelines.PASSES)
+    ops = [*GROUPS, *dir(tf.raw_ops)]
+    for flag in ("tf_xla_ops_to_cluster", "tf_xla_cluster_exclude_ops"):
+        flags.check_names(flag, lambda name: name in GROUPS or op_def_registry.get(name) is not None, ops)
 
 
 def disable() -> None:

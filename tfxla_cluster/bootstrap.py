@@ -31,7 +31,8 @@ class _EnableAfter(Loader):
             api.enable()
         except TfxlaError as error:
             # A wrong flag must stop the program: running on without the compiler would be silent.
-            raise SystemExit(f"tfxla_cluster: {error}") from None
+            sys.stderr.write(f"tfxla_cluster: {error}\n")
+            raise SystemExit(error.exit_code) from None
 
 
 class TensorFlowWatch(MetaPathFinder):

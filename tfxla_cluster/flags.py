@@ -13,7 +13,7 @@ import re
 import shlex
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +26,8 @@ _TRUE, _FALSE = ("true", "t", "1", "yes"), ("false", "f", "0", "no")
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """`kind` one of bool, int, str, enum (then `choices`) and level (of auto-clustering). `least`: of an int.
+    """`kind` one of bool, int, str, regex, enum (then `choices`) and level (of auto-clustering). `least`, `most`: of
+    an int.
     `no_effect`: why a flag that XLA has does nothing here; whoever sets it is told once.
 
     `origin` 'tf' (TF_XLA_FLAGS), 'xla' (XLA_FLAGS) or 'own'.
@@ -39,6 +40,7 @@ class Flag:
     choices: tuple[str, ...] = ()
     no_effect: str = ""
     least: int = 0
+    most: int = 2**63 - 1
 
     @property
     def origin(self) -> str:
@@ -48,6 +50,7 @@ class Flag:
 
 
 _INT32_MAX, _INT64_MAX = 2**31 - 1, 2**63 - 1
+_MOST_THREADS = 1024
 
 FLAGS: dict[str, Flag] = {
     flag.name: flag
@@ -98,9 +101,9 @@ FLAGS: dict[str, Flag] = {
         Flag("xla_dump_to", "str", "", "Directory of the dump ('' off)."),
         Flag("xla_dump_hlo_as_text", "bool", True, "HLO as text."),
         Flag("xla_dump_hlo_as_proto", "bool", True, "HLO as HloProto (.hlo.pb), with all literals."),
-        Flag("xla_dump_hlo_module_re", "str", ".*", "Only modules whose name matches."),
-        Flag("xla_dump_hlo_pass_re", "str", "", "Also the HLO between passes whose name matches ('' none)."),
-        Flag("xla_dump_hlo_pipeline_re", "str", ".*", "Of pass dumps, only pipelines whose name matches."),
+        Flag("xla_dump_hlo_module_re", "regex", ".*", "Only modules whose name matches."),
+        Flag("xla_dump_hlo_pass_re", "regex", "", "Also the HLO between passes whose name matches ('' none)."),
+        Flag("xla_dump_hlo_pipeline_re", "regex", ".*", "Of pass dumps, only pipelines whose name matches."),
         Flag("xla_dump_include_timestamp", "bool", False, "Begin file names with the time in microseconds."),
         Flag("xla_dump_max_hlo_modules", "int", -1, "Modules dumped at most (-1 all).", least=-1),
         Flag("xla_dump_disable_metadata", "bool", False, "Leave metadata out of HLO text."),
@@ -126,9 +129,15 @@ FLAGS: dict[str, Flag] = {
             "function (said once, counted), 'raise' raises InvalidArgumentError.",
             ("xla", "raise"),
         ),
-        Flag("tfxla_threads", "int", 0, "Threads of the kernel pool (0: as many as this process may use)."),
+        Flag(
+            "tfxla_threads",
+            "int",
+            0,
+            "Threads of the kernel pool (0: as many as this process may use).",
+            most=_MOST_THREADS,
+        ),
         Flag("tfxla_cache_capacity", "int", 256, "Executables kept in memory; the least recently used goes first."),
-        Flag("tfxla_compile_threads", "int", 2, "Threads that compile the kernels of a module."),
+        Flag("tfxla_compile_threads", "int", 2, "Threads that compile the kernels of a module.", most=_MOST_THREADS),
         Flag("tfxla_timings", "bool", False, "Time every step of every execution, for the dump."),
         Flag(
             "tfxla_gpu_target",
@@ -196,10 +205,7 @@ def convert(name: str, value: Any, source: str = "") -> Any:
     flag = FLAGS.get(name)
     prefix = f"{source}: " if source else ""
     if flag is None:
-        near = difflib.get_close_matches(name, FLAGS, n=1, cutoff=0.0)
-        raise FlagError(
-            f"{prefix}unknown flag --{name}", f"Did you mean --{near[0]}? `tfxla-run --help-flags` lists all"
-        )
+        raise FlagError(f"{prefix}unknown flag --{name}", _about_unknown(name))
     if value is None and flag.kind != "bool":
         raise FlagError(f"{prefix}--{name} needs a value", f"Write --{name}={_EXAMPLES.get(flag.kind, flag.default)}")
     try:
@@ -207,9 +213,25 @@ def convert(name: str, value: Any, source: str = "") -> Any:
     except ValueError:
         wanted = (
             " or ".join(flag.choices)
-            or {"bool": "true or false", "int": f"an integer from {flag.least}", "level": _LEVELS}[flag.kind]
+            or {"bool": "true or false", "int": _range(flag), "level": _LEVELS, "regex": "a regular expression"}[
+                flag.kind
+            ]
         )
         raise FlagError(f"{prefix}--{name} wants {wanted}, got '{value}'") from None
+
+
+def _about_unknown(name: str) -> str:
+    near = difflib.get_close_matches(name, FLAGS, n=1, cutoff=_NEAR)
+    known = "`tfxla-run --help-flags` lists all"
+    if near:
+        return f"Did you mean --{near[0]}? {known}"
+    variable = "TF_XLA_FLAGS" if name.startswith("tf_xla_") else "XLA_FLAGS"
+    if name.startswith(("tf_xla_", "xla_")):
+        return f"If it is one of XLA's, this package does not know it: give it in {variable} for stock XLA; {known}"
+    return known
+
+
+_NEAR = 0.85  # of difflib's ratio: from here on a name is a misspelling
 
 
 def _to_bool(flag: Flag, value: Any) -> bool:
@@ -226,9 +248,21 @@ def _to_enum(flag: Flag, value: Any) -> str:
 
 
 def _to_int(flag: Flag, value: Any) -> int:
-    if int(value) < flag.least:
+    if not flag.least <= int(value) <= flag.most:
         raise ValueError(value)
     return int(value)
+
+
+def check_names(flag: str, exists: Callable[[str], bool], names: Iterable[str]) -> None:
+    """FlagError where the flag's value, names by comma, has one that does not exist: the nearest of `names` is told."""
+    for name in filter(None, (word.strip() for word in str(get(flag)).split(","))):
+        if not exists(name):
+            near = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)
+            raise FlagError(f"--{flag}: there is no '{name}'", f"Did you mean {near[0]}?" if near else "")
+
+
+def _range(flag: Flag) -> str:
+    return f"an integer from {flag.least}" + (f" to {flag.most}" if flag.most < _INT32_MAX else "")
 
 
 _LEVELS = "-1, 0, 1, 2, fusible or single-gpu(N)"
@@ -242,7 +276,16 @@ def _to_level(flag: Flag, value: Any) -> str:
     return str(value)
 
 
+def _to_regex(flag: Flag, value: Any) -> str:
+    try:
+        re.compile(str(value))
+    except re.error:
+        raise ValueError(value) from None
+    return str(value)
+
+
 _CONVERT = {
+    "regex": _to_regex,
     "bool": _to_bool,
     "int": _to_int,
     "level": _to_level,

@@ -35,6 +35,13 @@ def entry() -> None:
     sys.exit(main())
 
 
+def _megabytes(text: str) -> float:
+    value = float(text)
+    if not 0 < value <= 100_000:
+        raise argparse.ArgumentTypeError(f"{text} is not more than 0 and at most 100000")
+    return value
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("tfxla-inspect", description="Reads dump directories of tfxla_cluster and of XLA.")
     parser.add_argument("--version", action="version", version=f"tfxla-inspect {__version__}")
@@ -51,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument(
         "--max-mb",
         metavar="N",
-        type=float,
+        type=_megabytes,
         default=pack.LIMIT / 2**20,
         help="most megabytes of embedded pages (default %(default)g); larger ones are left out, and listed",
     )

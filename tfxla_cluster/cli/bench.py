@@ -37,7 +37,7 @@ def main(argv: Sequence[str]) -> int:
     )
     parser.add_argument("suite", choices=["cpu"])
     parser.add_argument("--filter", default="", help="only rows whose name or family contains this")
-    parser.add_argument("--rounds", type=int, default=25)
+    parser.add_argument("--rounds", type=common.number(int, 1, 100_000), default=25)
     parser.add_argument("--json", default="", metavar="FILE", help="write the rows and families")
     options = parser.parse_args(argv)
     rows = run_rows(options.filter, options.rounds)

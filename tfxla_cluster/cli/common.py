@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
+import math
 import os
 import sys
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from .. import bugs
 from ..errors import InternalError, TfxlaError
@@ -12,6 +15,19 @@ from ..errors import InternalError, TfxlaError
 EXIT_CODES = """exit codes:
   0 done; 1 failed; 2 wrong usage or flag; 3 missing, unreadable or corrupt input; 4 invalid module;
   5 not supported; 6 output could not be written; 7 wrong version of a library; 70 a bug of this package"""
+
+
+def number(kind: Callable[[str], Any], low: float, high: float = math.inf) -> Callable[[str], Any]:
+    """An argparse type: an int or a float from `low` to `high`."""
+
+    def convert(text: str) -> Any:
+        value = kind(text)
+        if not low <= value <= high:
+            raise argparse.ArgumentTypeError(f"{text} is not from {low:g} to {high:g}")
+        return value
+
+    convert.__name__ = kind.__name__  # argparse says "invalid int value"
+    return convert
 
 
 def run(program: str, main: Callable[[Sequence[str]], int], argv: Sequence[str] | None = None) -> int:

@@ -49,9 +49,11 @@ def _parser() -> argparse.ArgumentParser:
         epilog=common.EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--image-size", type=int, default=8, help="side of the images, 8 (as shipped) or more")
-    parser.add_argument("--epochs", type=int, default=12)
-    parser.add_argument("--rounds", type=int, default=7, help="interleaved timing rounds")
+    parser.add_argument(
+        "--image-size", type=common.number(int, 8, 512), default=8, help="side of the images, 8 (as shipped) to 512"
+    )
+    parser.add_argument("--epochs", type=common.number(int, 1, 10_000), default=12)
+    parser.add_argument("--rounds", type=common.number(int, 1, 10_000), default=7, help="interleaved timing rounds")
     parser.add_argument("--dump-to", default="tfxla-demo-dump", help="directory of the dump")
     parser.add_argument("--report", default="tfxla-demo-report.html", help="file of the report")
     parser.add_argument("--json", action="store_true", help="one JSON object on the last line")

@@ -72,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE.npy",
         help="an input, in the order of the parameters; give it once a parameter",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of random inputs (default 0)")
+    parser.add_argument("--seed", type=common.number(int, 0, 2**63), default=0, help="of random inputs (default 0)")
     parser.add_argument(
         "--until", metavar="PASS", help=f"stop the passes after the last run of PASS ('{NO_PASSES}': run none)"
     )
@@ -81,8 +81,10 @@ def _parser() -> argparse.ArgumentParser:
         "--backend", choices=sorted(registry.BACKENDS), default="cpu", help="what compiles and runs it (default cpu)"
     )
     parser.add_argument("--reference", choices=["evaluator"], help="compare with the NumPy meaning of the module")
-    parser.add_argument("--rtol", type=float, help="relative tolerance (default by dtype)")
-    parser.add_argument("--repeat", type=int, default=1, help="runs; run_ms is the fastest (default 1)")
+    parser.add_argument("--rtol", type=common.number(float, 0), help="relative tolerance (default by dtype)")
+    parser.add_argument(
+        "--repeat", type=common.number(int, 1, 10**9), default=1, help="runs; run_ms is the fastest (default 1)"
+    )
     parser.add_argument("--save", metavar="DIR", help="write inputs and outputs as .npy")
     parser.add_argument("--json", action="store_true", help="report as one JSON object")
     return parser

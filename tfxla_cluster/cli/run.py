@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -34,7 +35,7 @@ def main(argv: Sequence[str]) -> int:
     if options.help_flags:
         print(flags.help_text())
     else:
-        _replace_process(options.program)
+        _replace_process(options.program[1:] if options.program[:1] == ["--"] else options.program)
     return 0
 
 
@@ -42,10 +43,27 @@ def _replace_process(words: list[str]) -> NoReturn:
     if not words:
         raise UsageError("no program given", "Write: tfxla-run python prog.py")
     environment = moved_environment(dict(os.environ))
-    program = shutil.which(words[0])
-    if program is None:
+    command = _command(words)
+    try:
+        os.execve(command[0], [words[0], *command[1:]] if command[0] != sys.executable else command, environment)
+    except OSError as error:
+        raise InputFileError(f"{words[0]}: cannot be run: {error.strerror}", "Give a program") from None
+
+
+def _command(words: list[str]) -> list[str]:
+    """The program's file and its arguments; a Python source that is no program itself is run by this Python."""
+    found = shutil.which(words[0])
+    if found is not None:
+        return [found, *words[1:]]
+    if not os.path.exists(words[0]):
         raise InputFileError(f"program '{words[0]}' not found", "Give a program on PATH or a path")
-    os.execve(program, words, environment)
+    if os.path.isdir(words[0]):
+        raise InputFileError(f"{words[0]} is a directory", "Give a program on PATH or a path")
+    if words[0].endswith(".py"):
+        return [sys.executable, *words]
+    if os.access(words[0], os.X_OK):
+        return [os.path.abspath(words[0]), *words[1:]]
+    raise InputFileError(f"{words[0]} is not executable", f"chmod +x {words[0]}, or name the program that runs it")
 
 
 def moved_environment(environment: dict[str, str]) -> dict[str, str]:
