@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import readme_table
+
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"<!-- test -->\n```(bash|python)\n(.*?)```", re.DOTALL)
 BLOCKS = BLOCK.findall((ROOT / "README.md").read_text())
@@ -39,6 +41,27 @@ def test_dumps_and_report_are_there(directory):
         pytest.skip("the README's commands were not run")
     assert {"dump", "dump2", "dump3", "report.html"} <= made
     assert list((directory / "dump").glob("module_0000.*after_optimizations.txt"))
+
+
+def test_the_table_of_figures_is_as_the_command_writes_it():
+    readme = (ROOT / "README.md").read_text()
+    lines = readme_table.rows(readme)
+    results = [readme_table.parse(line) for line in lines]
+    assert [readme_table.row(result) for result in results] == lines
+    for result in results:
+        assert result["native_kernels"] == result["kernels"] > 0
+        assert result["clustered_share"] >= 0.95
+        assert readme_table.with_result(readme, result) == readme
+    faster = readme_table.with_result(readme, {**results[-1], "step_ms": 123.456})
+    assert len(readme_table.rows(faster)) == len(lines)
+    assert "| 123 |" in readme_table.rows(faster)[-1]
+
+
+def test_both_tiers_are_in_the_readme():
+    readme = (ROOT / "README.md").read_text()
+    for script in ("run", "fast"):
+        assert f"`.ci/{script}`" in readme
+        assert os.access(ROOT / ".ci" / script, os.X_OK)
 
 
 def test_install_lines_are_what_ci_runs():
