@@ -53,6 +53,8 @@ REFUSED = {
     "f8e4m3": 2,
     "f8e3m4": 2,
     "sort": 2,
+    "s4": 3,
+    "u4": 3,
 }
 NOT_YET = ("dot", "convolution", "sort")
 FUZZ = 40
