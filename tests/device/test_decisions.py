@@ -15,9 +15,9 @@ from tfxla_cluster.tf import devices
 from tfxla_cluster.tf.clustering.encapsulate import encapsulate
 from tfxla_cluster.tf.clustering.mark_for_compilation import CLUSTERED_ATTR, Options, find_clusters
 from tfxla_cluster.tf.clustering.support import Checker
+from tfxla_cluster.tf.graph.acyclic import is_acyclic
 from tfxla_cluster.tf.graph.pipeline import ViewedGraph
 from tfxla_cluster.tf.graph.view import Graph
-from tfxla_cluster.tf.graph_pass import sortable
 from tfxla_cluster.tf.rewrites import effects, forwarding, random_ops
 
 TASK = "/job:localhost/replica:0/task:0"
@@ -119,7 +119,7 @@ def test_clusters_lie_on_one_device_with_a_backend(
         left += sum(d.rule == "device" for d in found.decisions.values())
         result, functions = encapsulate(graph_def, graph, found, lambda f: CallProgram(f, True))
         made += len(functions)
-        assert sortable(result), seed
+        assert is_acyclic(result), seed
         assert all(f.device == "CPU" for f in functions)
         for node in result.node:
             if CLUSTERED_ATTR in node.attr:

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tests.tf import double
 from tfxla_cluster import flags
 from tfxla_cluster.tf import graph_pass
-from tfxla_cluster.tf.clustering import encapsulate
+from tfxla_cluster.tf.clustering import encapsulate, report
 from tfxla_cluster.tf.must_compile.hook import Hook
 from tfxla_cluster.tf.must_compile.nested import NestedCalls
 
@@ -68,14 +68,14 @@ def clustering(monkeypatch, ready: bool = True, **changes):
         seen.functions.append(function)
         return CallProgram(function, ready)
 
-    original = graph_pass.report
+    original = report.report
 
-    def report(before, graph_def, graph, found):
+    def seen_too(before, graph_def, graph, found):
         seen.clusterings.append((graph, found))
         original(before, graph_def, graph, found)
 
     ours = graph_pass_of(make)
-    monkeypatch.setattr(graph_pass, "report", report)
+    monkeypatch.setattr(report, "report", seen_too)
     settings = {"tf_xla_auto_jit": "2", "tf_xla_cpu_global_jit": True, **changes}
     with flags.patch(**settings):
         ours.enable()
