@@ -60,7 +60,6 @@ def test_smallest_clusters(control_flow: str, name: str) -> None:
 _V1_ONLY = {
     "variable",  # a Session orders no variable behind a v2 branch
     "reference_variable",  # v2 branches take no references
-    "order_in_a_branch",  # a branch in a branch: grappler does not ask a third time, so nothing is clustered
 }
 
 

@@ -153,6 +153,15 @@ def gradient_of_loop(x: Any) -> Any:
 
 
 @program
+def gradient_of_cond_in_loop(x: Any) -> Any:
+    def body(i: Any, a: Any) -> Any:
+        return i + 1, tf.cond(tf.equal(i % 2, 0), lambda: tf.exp(-a) + a, lambda: a * 2.0 - 1.0)
+
+    y = tf.while_loop(lambda i, a: i < 4, body, [0, x])[1]
+    return y, tf.gradients(y, x)[0]
+
+
+@program
 def gradient_of_a_gradient(x: Any) -> Any:
     y = tf.cond(_positive(x), lambda: tf.exp(x * 0.1) * x * x, lambda: tf.sin(x) * x - 2.0 * x)
     return v1.gradients(v1.gradients(y, x), x)

@@ -14,6 +14,7 @@ from typing import Any
 from tensorflow.core.framework import graph_pb2, types_pb2
 from tensorflow.python.ops import control_flow_util_v2
 
+from ...tf2xla import function_calls
 from ..graph.view import KEPT_IDENTITY, NodeDef, attr, split_input, type_list
 
 CONTROL_OPS = frozenset({"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"})
@@ -52,11 +53,26 @@ def lower_others(graph_def: graph_pb2.GraphDef, compilable: Callable[[NodeDef], 
     result = graph_pb2.GraphDef()
     result.CopyFrom(graph_def)
     producers = {node.name: node.op for node in graph_def.node}
+    _mark_inside(result, found, compilable)
     for i in found:
         result.node[i].attr[LOWER_ATTR].b = True
         if graph_def.node[i].op in ("If", "Case"):
             _wait_for_inputs(result, result.node[i], producers)
     return result
+
+
+def _mark_inside(graph_def: graph_pb2.GraphDef, found: list[int], compilable: Callable[[NodeDef], bool]) -> None:
+    """Mark what cannot be compiled inside of these too, so that all of it is taken apart at once.
+
+    Grappler asks twice only, and what it takes apart the second time is left as it is. Functions still have the
+    control edges of their trace: no gate as below.
+    """
+    library = {f.signature.name: f for f in graph_def.library.function}
+    names = [name for i in found for name in function_calls.in_attributes(graph_def.node[i])]
+    for function in function_calls.reachable(names, library.get):
+        for node in function.node_def:
+            if node.op in CONTROL_OPS and LOWER_ATTR not in node.attr and not compilable(node):
+                node.attr[LOWER_ATTR].b = True
 
 
 def _wait_for_inputs(graph_def: graph_pb2.GraphDef, node: NodeDef, producers: Mapping[str, str]) -> None:
