@@ -215,7 +215,7 @@ def callees_first(
     """
 
     def callees(comp: Computation) -> Iterator[Computation]:
-        return (callee for instr in comp.instrs for callee in called(instr))
+        return (callee for instr in comp.instrs if instr.opcode in _CALLING for callee in called(instr))
 
     found: list[Computation] = []
     seen: set[Computation] = set()

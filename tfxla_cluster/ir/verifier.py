@@ -120,6 +120,7 @@ def verify_instruction(instr: Instr) -> None:
 
 
 def _verify_sizes(instr: Instr, shape: Shape) -> None:
+    """Rule A5."""
     for dim in shape.dims:
         if dim < 0 if isinstance(dim, int) else not at_most(0, dim):
             broken("A5", f"%{instr.name}: {shape}")

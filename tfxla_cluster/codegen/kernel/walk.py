@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 from .ir import Across, For, If, Reduce, Stmt, Tile, While
+
+_NESTED: Mapping[type, Callable[[Any], tuple[tuple[Stmt, ...], ...]]] = {
+    For: lambda stmt: (stmt.body,),
+    Tile: lambda stmt: (stmt.body,),
+    Reduce: lambda stmt: (stmt.body, stmt.combine.body),
+    Across: lambda stmt: (stmt.combine.body,),
+    If: lambda stmt: (stmt.then.body, stmt.orelse.body),
+    While: lambda stmt: (stmt.cond.body, stmt.body.body),
+}
 
 
 def nested(stmt: Stmt) -> tuple[tuple[Stmt, ...], ...]:
     """The statement lists inside a statement."""
-    if isinstance(stmt, For | Tile):
-        return (stmt.body,)
-    if isinstance(stmt, Reduce):
-        return stmt.body, stmt.combine.body
-    if isinstance(stmt, Across):
-        return (stmt.combine.body,)
-    if isinstance(stmt, If):
-        return stmt.then.body, stmt.orelse.body
-    if isinstance(stmt, While):
-        return stmt.cond.body, stmt.body.body
-    return ()
+    inner = _NESTED.get(type(stmt))  # one look-up: most statements hold none
+    return () if inner is None else inner(stmt)
 
 
 def walk(body: Iterable[Stmt]) -> Iterator[Stmt]:
@@ -34,6 +35,6 @@ def lane_depth(body: Iterable[Stmt]) -> int:
     """How deep tiles and vector loops nest."""
     deepest = 0
     for stmt in body:
-        own = isinstance(stmt, Tile) or (isinstance(stmt, For | Reduce) and stmt.kind == "vector")
+        own = isinstance(stmt, Tile) or (isinstance(stmt, (For, Reduce)) and stmt.kind == "vector")
         deepest = max([deepest, *(own + lane_depth(inner) for inner in nested(stmt))])
     return deepest
