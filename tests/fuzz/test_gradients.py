@@ -108,6 +108,16 @@ def network(number: int) -> Callable[..., Any]:
     return run
 
 
+def compiled(run: Callable[..., Any], args: list[Any]) -> list[Any] | None:
+    """What `run` gives compiled; None where the bridge refuses a list in a loop in a loop, whose size it cannot see."""
+    try:
+        return tf.nest.flatten(tfxla_cluster.jit(run)(*args))
+    except tf.errors.InvalidArgumentError as error:
+        if "input 1 of op EmptyTensorList must be a compile-time constant" not in error.message:
+            raise
+        return None
+
+
 @pytest.mark.parametrize("number", NUMBERS)
 def test_network(number: int) -> None:
     seed = np.random.RandomState(number)
@@ -115,14 +125,13 @@ def test_network(number: int) -> None:
     run = network(number)
     want = tf.nest.flatten(run(*args))
     before = tfxla_cluster.stats()
-    try:
-        got = tf.nest.flatten(tfxla_cluster.jit(run)(*args))
-    except tf.errors.InvalidArgumentError as error:
-        if "Cannot find body function" not in str(error):
-            raise
-        pytest.xfail("the bridge does not find the body of a loop that it made for a second derivative")
+    got = compiled(run, args)
     after = tfxla_cluster.stats()
     new = {r for r, n in after["internal_error_reasons"].items() if n != before["internal_error_reasons"].get(r, 0)}
     assert not new
+    if got is None:  # then stock XLA refuses it too
+        with pytest.raises(tf.errors.InvalidArgumentError, match="must be a compile-time constant"):
+            tf.function(run, jit_compile=True)(*args)
+        return
     for a, b in zip(got, want, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12 * (1.0 + float(tf.reduce_max(tf.abs(b)))))

@@ -16,7 +16,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 from ..errors import LoweringError, NoConstantError
-from . import function_tree, must_be_constant, refusal, tensor_lists, wire
+from . import function_tree, must_be_constant, passed_values, refusal, tensor_lists, wire
 from .function_def import library as library
 from .function_def import specialise
 
@@ -75,6 +75,17 @@ def lower(function: str | bytes, args: Sequence[Arg]) -> Lowered:
     in a kernel's compute function. Raises LoweringError with op, node and reason where the bridge refuses.
     """
     name = function if isinstance(function, str) else function.decode()
+    try:
+        return _lower_with_lists(name, args)
+    except LoweringError as error:
+        if not passed_values.refused(error):
+            raise
+    with function_tree.rewritten(name, passed_values.forwarded()) as copy:
+        return _lower_with_lists(copy, args)
+
+
+def _lower_with_lists(name: str, args: Sequence[Arg]) -> Lowered:
+    """As `lower`, with the writes into tensor lists sliced that it refuses."""
     writes: dict[str, tensor_lists.Write] = {}
     while True:
         try:

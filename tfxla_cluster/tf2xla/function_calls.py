@@ -8,14 +8,14 @@ from typing import Any
 Library = Callable[[str], Any]
 """Name -> FunctionDef, or None."""
 
+CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+LOOPS = ("While", "StatelessWhile")
+
 # Attributes that name functions are read in this order, others by name: a loop's condition before its body.
 _ATTRIBUTES = ("f", "cond", "body", "then_branch", "else_branch", "branches")
 # Ops whose functions take the op's inputs as their arguments, in order (after a selector, where there is one).
 _PASSING = frozenset(
-    (
-        *("PartitionedCall", "StatefulPartitionedCall", "If", "StatelessIf", "Case", "StatelessCase"),
-        *("While", "StatelessWhile", "SymbolicGradient", "RemoteCall"),
-    )
+    (*CALLS, *LOOPS, *("If", "StatelessIf", "Case", "StatelessCase", "SymbolicGradient", "RemoteCall"))
 )
 
 

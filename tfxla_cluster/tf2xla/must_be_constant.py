@@ -11,7 +11,7 @@ from typing import Any
 
 from tensorflow.python.framework import op_def_registry
 
-from .function_calls import Library, passing
+from .function_calls import LOOPS, Library, passing
 
 _TABLE_TEXT = """
 reduction_indices: All Any Max Mean Min Prod Sum
@@ -97,7 +97,6 @@ def _parse(text: str) -> dict[str, frozenset[str]]:
 TABLE = _parse(_TABLE_TEXT)
 METADATA_OPS = frozenset({"Shape", "ShapeN", "Rank", "Size", "VariableShape", "VarIsInitializedOp"})
 SELECTOR_FIRST = ("If", "StatelessIf", "Case", "StatelessCase")
-_LOOPS = ("While", "StatelessWhile")
 
 
 def input_counts(node: Any) -> Iterator[tuple[str, int]]:
@@ -129,7 +128,7 @@ def required_inputs(node: Any, library: Library, known: Mapping[str, frozenset[i
     if known is None:
         known = _constant_args(callees, library)
     needed = frozenset().union(*(known.get(d.signature.name, frozenset()) for d in callees))
-    if node.op in _LOOPS:
+    if node.op in LOOPS:
         return frozenset(i for i in needed if i in loop_invariant(callees[-1]))
     return frozenset(i + 1 for i in needed) if node.op in SELECTOR_FIRST else needed
 

@@ -26,7 +26,7 @@ from ...counters import add as count
 from ...decision import YES, Decision
 from ...errors import UnsupportedError
 from ...tf2xla import function_calls
-from ...tf2xla.function_calls import Library
+from ...tf2xla.function_calls import CALLS, Library
 from ...tf2xla.function_def import fresh_name
 from .. import devices
 from ..compiler_port import Compiler
@@ -37,7 +37,6 @@ from . import uncompiled
 from .hook import leave_where_placed, refusal_text, say_fallback
 from .uncompiled import MUST_COMPILE
 
-CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 _HOST = "/device:CPU:0"
 _CALL_ATTRS = ("config_proto", "config", "executor_type")
 # On the calls that are stock XLA's: TensorFlow gives grappler the graph of each function it runs, these too.
