@@ -2,7 +2,8 @@
 
 A test exercises what it, or a helper of the tests that it imports, imports or names in the text of a child process;
 what these modules import; and all that is reached from there inside a package. `python -m tests.test_module_tests`
-prints the table for module_tests.py: of each module one or two test files, those that import it themselves first.
+prints the table for module_tests.py: of each module one or two test files, those that import it themselves first, then
+those that lie in folders of its packages' names.
 """
 
 from __future__ import annotations
@@ -96,15 +97,20 @@ def test_no_test_imports_what_is_run_elsewhere(module: str) -> None:
     assert not [path for path in TEST_FILES if module in exercised(_name(path))]
 
 
+def _shared(rooms: list[str], path: Path) -> int:
+    """How many of a module's packages have a folder of the same name around a test."""
+    return len({*rooms} & {*path.relative_to(ROOT / "tests").parts})
+
+
 def main() -> None:
     for module in sorted(MODULES):
-        last = module.rpartition(".")[2]
+        *rooms, last = module.split(".")
         files = sorted(
-            (module not in direct(_name(p)), last not in p.stem, str(p.relative_to(ROOT / "tests")))
+            (module not in direct(_name(p)), last not in p.stem, -_shared(rooms, p), str(p.relative_to(ROOT / "tests")))
             for p in TEST_FILES
             if module in exercised(_name(p))
         )
-        lines = (f'    "{module}": "{" ".join(file for _, _, file in files[:count])}",' for count in (2, 1))
+        lines = (f'    "{module}": "{" ".join(file for *_, file in files[:count])}",' for count in (2, 1))
         print(next(line for line in lines if len(line) <= WIDTH))
 
 
