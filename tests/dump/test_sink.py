@@ -125,8 +125,8 @@ def test_test_outputs_directory(tmp_path, monkeypatch):
 
 def test_bad_pattern_names_the_flag(tmp_path):
     with (
-        flags.patch(xla_dump_to=str(tmp_path), xla_dump_hlo_module_re="("),
         pytest.raises(FlagError, match="module_re"),
+        flags.patch(xla_dump_to=str(tmp_path), xla_dump_hlo_module_re="("),
     ):
         current().module("m")
 
