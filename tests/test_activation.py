@@ -47,6 +47,7 @@ def test_parse_forms():
         ("--tf_xla_min_cluster_size=four", "wants an integer from 0, got 'four'"),
         ("--tf_xla_cpu_global_jit=maybe", "true or false"),
         ("--tfxla_must_compile_fallback=never", "xla or raise"),
+        ("--tfxla_gpu_target=sm_1", "'' or sm_80 or sm_90"),
         ("--xla_dump_to", "needs a value"),
         ("xla_dump_to=x", "starts with '--'"),
     ],

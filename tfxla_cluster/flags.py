@@ -212,7 +212,7 @@ def convert(name: str, value: Any, source: str = "") -> Any:
         return _CONVERT[flag.kind](flag, True if value is None else value)
     except ValueError:
         wanted = (
-            " or ".join(flag.choices)
+            " or ".join(choice or "''" for choice in flag.choices)
             or {"bool": "true or false", "int": _range(flag), "level": _LEVELS, "regex": "a regular expression"}[
                 flag.kind
             ]
@@ -365,7 +365,7 @@ def help_text() -> str:
     """All flags, a paragraph each, for `tfxla-run --help-flags`."""
     lines = []
     for flag in FLAGS.values():
-        kind = "|".join(flag.choices) or flag.kind
+        kind = "|".join(choice or "''" for choice in flag.choices) or flag.kind
         note = f" No effect here: {flag.no_effect}." if flag.no_effect else ""
         lines.append(f"--{flag.name}=<{kind}>  (default: {flag.default!r})\n      {flag.help}{note}")
     return "\n".join(lines)
