@@ -18,6 +18,7 @@ from .backends.backend import Backend
 from .codegen.kernel.code import Code
 from .dump import module_files
 from .dump.sink import Sink
+from .errors import UnsupportedError
 from .ir import guard
 from .ir import proto as hlo_proto
 from .ir.node import Module
@@ -240,6 +241,8 @@ def _dump_for_gpu(module: Module, sink: Sink, request: CompileRequest, options: 
     module_files.sources(dump, module, request.lines)
     try:
         cross_compile.write(module, gpu.described(arch), options, dump)
+    except UnsupportedError as error:
+        trace.once(f"gpu:{error}", f"no kernels for {arch} in the dump beyond their source: {error}")
     except Exception as error:  # noqa: BLE001 - said, and costs the program nothing
         bugs.failed(f"generating {request.name} for {arch}", error)
 

@@ -157,6 +157,16 @@ def test_kernels_for_a_gpu_in_the_dump(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("*.sm_90.*.cubin"))) == ptx.read_text().count(".visible .entry")
 
 
+def test_kernels_for_a_gpu_without_triton_are_source_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(workers, "installed", lambda: False)
+    run((8.0, 9.0, 10.0), tfxla_gpu_target="sm_90", xla_dump_to=str(tmp_path))
+    assert list(tmp_path.glob("*.sm_90.triton.py"))
+    assert not list(tmp_path.glob("*.sm_90.ptx"))
+    assert "Triton is not installed. pip install" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("off", [False, True])
 def test_constant_folding(off: bool) -> None:
     module = parse(
