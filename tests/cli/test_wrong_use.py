@@ -129,6 +129,12 @@ def test_numbers(program: str, main: object, argv: list[str], capsys: pytest.Cap
     assert "error: argument" in capsys.readouterr().err
 
 
+def test_bench_without_its_peer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert common.run("tfxla-bench", bench.main, ["cpu"]) == 2
+    assert "Install the extra 'bench'" in capsys.readouterr().err
+
+
 def test_errors_of_the_run_command_are_ours(tmp_path: Path) -> None:
     with pytest.raises(InputFileError):
         run_.main([str(tmp_path / "nothing")])

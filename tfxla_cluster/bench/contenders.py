@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import UsageError
 from .rows import Row
 
 OURS, FLOOR = "ours", "copy"
 
 
 def make(row: Row) -> tuple[dict[str, Callable[[], object]], int]:
-    """(name -> call, bytes a call moves). UsageError where a named peer is not installed."""
+    """(name -> call, bytes a call moves)."""
     import tensorflow as tf
 
     import tfxla_cluster
@@ -43,10 +42,8 @@ def _wait(value: Any) -> Any:
 
 
 def _jax(row: Row, arrays: list[Any]) -> Callable[[], object]:
-    try:
-        import jax
-    except ImportError:
-        raise UsageError("the peer jax is not installed", "pip install 'tfxla_cluster[bench]'") from None
+    import jax
+
     wide = any(a.dtype == np.float64 for a in arrays)
     with jax.enable_x64(wide):
         placed = [jax.device_put(a) for a in arrays]

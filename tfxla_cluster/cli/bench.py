@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import math
 import os
@@ -56,6 +57,8 @@ def main(argv: Sequence[str]) -> int:
 
 def run_rows(pattern: str, rounds: int) -> list[dict[str, Any]]:
     """Measures and prints the rows whose case or family contains `pattern`: a dict a row."""
+    if importlib.util.find_spec("jax") is None:
+        raise UsageError("jax, which each row is compared with, is not installed", "Install the extra 'bench'")
     from ..bench import contenders, measure
     from ..bench.rows import all_rows
 
