@@ -248,6 +248,8 @@ def _to_enum(flag: Flag, value: Any) -> str:
 
 
 def _to_int(flag: Flag, value: Any) -> int:
+    if not re.fullmatch(r"[+-]?[0-9]+", str(value)):  # int() also takes 4_0 and digits of other scripts
+        raise ValueError(value)
     if not flag.least <= int(value) <= flag.most:
         raise ValueError(value)
     return int(value)

@@ -79,6 +79,7 @@ def test_tfxla_run_says_why_not(word: str, code: int, said: str, programs: Path)
         ("xla_dump_hlo_module_re", "(", "regular expression"),
         ("xla_dump_hlo_pass_re", "*", "regular expression"),
         ("tfxla_threads", 100_000, "from 0 to 1024"),
+        ("tfxla_threads", "4_0", "from 0 to 1024"),
         ("tfxla_compile_threads", "100000", "from 0 to 1024"),
         ("xla_disable_hlo_passes", "cse,dec", "there is no 'dec'. Did you mean dce?"),
         ("tf_xla_ops_to_cluster", "MatMull", "Did you mean MatMul?"),

@@ -37,6 +37,11 @@ def upper_bound(ordered: tf.Tensor, values: tf.Tensor) -> list[tf.Tensor]:
     return [*found, tf.searchsorted(ordered, values, side="right", out_type=tf.int64)]
 
 
+def bucketize(x: tf.Tensor) -> list[tf.Tensor]:
+    limits = ([1.0, 5.0, 9.0], [-0.0, 0.0, 1e-30], [0.1], [])
+    return [tf.raw_ops.Bucketize(input=tf.cast(x, k), boundaries=b) for k in (tf.float32, tf.float64) for b in limits]
+
+
 def mean(x: tf.Tensor, axes: tf.Tensor) -> list[tf.Tensor]:
     kinds = (tf.int8, tf.int16, tf.int32, tf.uint8, tf.uint16, tf.uint32)
     return [tf.reduce_mean(tf.cast(x, k), axes) for k in kinds]
@@ -70,6 +75,9 @@ ROWS = {
     "upper_bound_edges": Row(upper_bound, (np.float32(EDGES), np.float32([[-INF, INF, NAN, 0.0, -0.0, 3.0, 6.5]] * 3))),
     "upper_bound_empty": Row(upper_bound, (np.zeros([2, 0], np.float32), np.float32([[1, NAN], [0, INF]]))),
     "upper_bound_no_values": Row(upper_bound, (np.float32([[1, 2, 3]]), np.zeros([1, 0], np.float32))),
+    "bucketize": Row(bucketize, (np.float32([[1, 5, 10, NAN, -NAN], [INF, -INF, -0.0, 1e-30, 0.1]]),)),
+    "bucketize_scalar": Row(bucketize, (np.float32(NAN),)),
+    "bucketize_empty": Row(bucketize, (np.zeros([2, 0], np.float32),)),
     "mean": Row(mean, (np.int32([[127, 126, -128], [127, 125, -127]]), np.int32([1]))),
     "mean_of_all": Row(mean, (np.int32([[[2**31 - 1], [2**31 - 2]]]), np.int32([0, 1, 2]))),
     "shifts": Row(shifts, (np.int32([-128, 127, -1, 1, 77, 5]), np.int32([0, 7, 8, 31, 64, 127]))),

@@ -3,6 +3,7 @@
     Mean of small integers    compiled, it sums in the type itself and wraps; the kernel sums in 64 bits
     LeftShift, RightShift     compiled, a distance beyond the width gives 0; the kernel clamps the distance
     UpperBound of floats      compiled, NaN goes before all; the kernel puts it after all
+    Bucketize of floats       the same
 
 In FunctionDefs only; outputs keep their names.
 """
@@ -95,9 +96,25 @@ def _upper_bound(b: Builder, constants: Constants) -> bool:
     return True
 
 
+def _bucketize(b: Builder, constants: Constants) -> bool:
+    """How many boundaries the value is not below: all for NaN."""
+    kind = attr(b.original, "T")
+    if kind not in _FLOATS:
+        return False
+    limits = np.array(b.original.attr["boundaries"].list.f, dtypes.as_dtype(kind).as_numpy_dtype)
+    last = b.constant("last", np.int32(-1))
+    values = b.add("values", "ExpandDims", [b.original.input[0], last], "output", T=kind, Tdim=_I32)
+    below = b.add("below", "Less", [values, b.constant("boundaries", limits)], T=kind)
+    counted = b.add("counted", "LogicalNot", [below], "y")
+    ones = b.add("ones", "Cast", [counted], "y", SrcT=types_pb2.DT_BOOL, DstT=_I32, Truncate=False)
+    b.add("", "Sum", [ones, last], "output", T=_I32, Tidx=_I32, keep_dims=False)
+    return True
+
+
 _FORMS: dict[str, Callable[[Builder, Constants], bool]] = {
     "Mean": _mean,
     "LeftShift": _shift,
     "RightShift": _shift,
     "UpperBound": _upper_bound,
+    "Bucketize": _bucketize,
 }
