@@ -124,6 +124,42 @@ def test_a_branch_that_is_not_taken_may_not_fit(jit_compile: bool | None) -> Non
             f(-a, b)
 
 
+def _chosen(a: Any, b: Any) -> Any:
+    return tf.cond(tf.reduce_sum(a) > 0, lambda: tf.reduce_sum(a @ b), lambda: tf.reduce_sum(b) * 2.0)
+
+
+@pytest.mark.parametrize("ranked", [False, True], ids=["unknown", "ranked"])
+def test_a_nested_function_that_does_not_fit_in_a_branch(ranked: bool) -> None:
+    inner = tf.function(_chosen, input_signature=[tf.TensorSpec([None] * 2 if ranked else None)] * 2, jit_compile=True)
+    outer = tf.function(lambda a, b: inner(a, b) + 1.0, input_signature=inner.input_signature)
+    (a, b), (good, _) = _values(((1, 4), (6, 1))), _values(((1, 6), (6, 1)))
+    with tfxla_cluster.enable():
+        for _ in range(2):
+            assert float(outer(good, b)) == 92.0
+            with pytest.raises(tf.errors.InvalidArgumentError):
+                outer(a, b)
+            assert float(outer(-a, b)) == 43.0
+
+
+@pytest.mark.parametrize("captured", [False, True], ids=["arguments", "variable"])
+def test_only_the_sizes_that_do_not_fit_in_a_branch_run_uncompiled(captured: bool) -> None:
+    variable = tf.Variable(np.ones((6, 1), np.float32))
+    spec = tf.TensorSpec(None)
+
+    @tf.function(input_signature=[spec, spec], jit_compile=True)
+    def f(a: Any, b: Any) -> Any:
+        return _chosen(a, b * variable if captured else b)
+
+    (a, b), (good, _) = _values(((1, 4), (6, 1))), _values(((1, 6), (6, 1)))
+    with tfxla_cluster.enable():
+        for _ in range(3):
+            before = tfxla_cluster.stats()["executions"]
+            assert float(f(-a, b)) == 42.0
+            assert tfxla_cluster.stats()["executions"] == before
+            assert float(f(good, b)) == 91.0
+            assert tfxla_cluster.stats()["executions"] == before + 1
+
+
 def test_the_error_names_node_line_and_remedy() -> None:
     @tf.function(input_signature=[tf.TensorSpec(None)] * 2, jit_compile=True)
     def product(a: Any, b: Any) -> Any:

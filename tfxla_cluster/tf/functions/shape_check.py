@@ -17,7 +17,7 @@ from tensorflow.python.eager import context
 from tensorflow.python.framework import c_api_util, function_def_to_graph
 
 from ...errors import LoweringError, UnsupportedError
-from ...tf2xla import sources
+from ...tf2xla import function_calls, sources
 from ...tf2xla.bridge import Arg
 from ...tf2xla.refusal import node_in
 
@@ -69,6 +69,17 @@ def check(definition: Any, args: Iterable[Arg]) -> None:
     refused = _import(graph_def) if added else ""
     if refused:
         raise BranchError(f"shapes do not fit in a branch or loop body, which may not run: {refused}")
+
+
+def may_misfit(definition: Any, library: function_calls.Library) -> bool:
+    """May `check` raise BranchError: was it traced with unknown sizes, and is there a branch or loop?"""
+    known = [arg.attr["_output_shapes"] for arg in definition.arg_attr.values() if "_output_shapes" in arg.attr]
+    shapes = [shape for value in known for shape in value.list.shape]
+    return any(not tf.TensorShape(shape).is_fully_defined() for shape in shapes) and any(
+        node.op in _BRANCHES
+        for function in function_calls.reachable([definition.signature.name], library)
+        for node in function.node_def
+    )
 
 
 def _give_shape(node: Any, arg: Arg) -> None:

@@ -234,6 +234,7 @@ def make_plan(hook: Hook, function: Any, args: tuple[Any, ...], tensors: Sequenc
     if concrete.graph.function_captures.by_ref_internal or concrete.graph.deferred_external_captures:
         return None, "captures"
     route = hook.route(concrete._inference_function.name)
-    if route is None or route.fallback:
+    captures = list(concrete.captured_inputs)
+    if route is None or route.fallback or route.is_misfit([*tensors, *captures]):
         return None, "route"
-    return Plan(concrete, route, list(concrete.captured_inputs)), ""
+    return Plan(concrete, route, captures), ""

@@ -46,11 +46,14 @@ class Fallback:
 
     def fall_back(self, reason: str, plain_copy: Any = None) -> None:
         """From now on TensorFlow runs the function, uncompiled where a copy is given."""
+        self._register_copy(plain_copy)
+        self.fallback = reason
+        say_fallback(self.name.decode(), reason, uncompiled=self.runs != self.name)
+
+    def _register_copy(self, plain_copy: Any) -> None:
         if plain_copy is not None and self.runs == self.name:
             context.context().add_function_def(plain_copy)
             self.runs = plain_copy.signature.name.encode()
-        self.fallback = reason
-        say_fallback(self.name.decode(), reason, uncompiled=plain_copy is not None)
 
     def call(self, original: Any, ctx: Any, name: bytes, inputs: list[Any], outputs: int) -> Any:
         """As `Context.call_function`, `original`, of `name`."""
@@ -111,6 +114,7 @@ class Route(Fallback):
             self._wrap(definition)
         written = self.interface.updated and len(self.interface.resources) > 1
         self.distinct = sorted(self.interface.resources) if written else []
+        self.misfits: set[tuple[tuple[int, ...], ...]] = set()
 
     def _wrap(self, definition: Any) -> None:
         wrapper = fresh_name(self.name.decode())
@@ -134,6 +138,16 @@ class Route(Fallback):
     def is_aliased(self, inputs: Sequence[Any]) -> bool:
         """One variable is passed twice and written: reads before and writes after would lose an update."""
         return len({id(inputs[i]) for i in self.distinct}) < len(self.distinct)
+
+    def leave_sizes(self, inputs: Sequence[Any], reason: str, plain_copy: Any) -> None:
+        """From now on calls with inputs of these shapes run as the copy, which is not compiled."""
+        self._register_copy(plain_copy)
+        self.misfits.add(uncompiled.shapes(inputs))
+        say_fallback(self.name.decode(), reason, uncompiled=True)
+
+    def is_misfit(self, inputs: Sequence[Any]) -> bool:
+        """Calls with inputs of these shapes are not compiled."""
+        return bool(self.misfits) and uncompiled.shapes(inputs) in self.misfits
 
     def close(self) -> None:
         """Free the wrapper and the executables."""
@@ -300,6 +314,8 @@ class Hook:
     def _run(self, route: Route, original: Any, ctx: Any, name: bytes, inputs: list[Any], outputs: int) -> Any:
         if route.distinct and route.is_aliased(inputs):
             return original(ctx, name, inputs, outputs)
+        if route.is_misfit(inputs):
+            return route.call(original, ctx, name, inputs, outputs)
         try:
             return route.run(ctx, inputs, outputs) or None
         except tf.errors.OpError as error:
@@ -310,10 +326,10 @@ class Hook:
             if failure is None:
                 error._message = _restore_name(route, error.message)
                 raise
-            self._raise_or_fall_back(route, failure)
+            self._raise_or_fall_back(route, inputs, failure)
         return route.call(original, ctx, name, inputs, outputs)
 
-    def _raise_or_fall_back(self, route: Route, failure: BaseException) -> None:
+    def _raise_or_fall_back(self, route: Route, inputs: Sequence[Any], failure: BaseException) -> None:
         """Return when stock XLA is to run the function."""
         if isinstance(failure, LoweringError):  # stock XLA refuses it too
             raise tf.errors.InvalidArgumentError(None, None, str(failure)) from None
@@ -325,7 +341,10 @@ class Hook:
         definition = bridge.function_def(route.name)
         misfit = isinstance(failure, shape_check.BranchError)
         unsafe = uncompiled.is_unsafe_in_stock(definition, bridge.library, misfit)
-        route.fall_back(reason, uncompiled.copy(definition) if unsafe else None)
+        if misfit and unsafe:
+            route.leave_sizes(inputs, reason, uncompiled.copy(definition))
+        else:
+            route.fall_back(reason, uncompiled.copy(definition) if unsafe else None)
 
     def _free_dropped(self) -> None:
         for _ in range(len(self.dropped)):

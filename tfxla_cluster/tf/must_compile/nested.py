@@ -30,7 +30,7 @@ from ...tf2xla.function_calls import CALLS, Library
 from ...tf2xla.function_def import fresh_name
 from .. import devices
 from ..compiler_port import Compiler
-from ..functions import function_compiler, uninitialised, variables
+from ..functions import function_compiler, shape_check, uninitialised, variables
 from ..graph.view import split_input, type_list
 from ..native_op.op import READY, Program
 from . import uncompiled
@@ -143,7 +143,9 @@ class NestedCalls:
         name = callee.signature.name
         registered = _register(callee, library)
 
-        unsafe = not strict and uncompiled.is_unsafe_in_stock(callee, library)
+        # The graph cannot tell one refusal from another: a function that may not fit never goes to stock XLA.
+        suspected = shape_check.may_misfit(callee, library)
+        unsafe = not strict and uncompiled.is_unsafe_in_stock(callee, library, suspected)
 
         def refused(reason: UnsupportedError) -> None:
             if not strict:

@@ -7,6 +7,7 @@ eager tape; stock XLA refuses it).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import tensorflow as tf
@@ -63,3 +64,8 @@ def copy(definition: Any) -> Any:
     if MUST_COMPILE in new.attr:
         del new.attr[MUST_COMPILE]
     return new
+
+
+def shapes(tensors: Iterable[Any]) -> tuple[tuple[int, ...], ...]:
+    """The dims of each eager tensor."""
+    return tuple(tuple(tensor.shape) for tensor in tensors)
