@@ -42,12 +42,18 @@ class NoDevelop(develop):
 
 
 class EditableWithPth(editable_wheel):
-    """Adds the .pth to the finished editable wheel."""
+    """Adds the .pth to the finished editable wheel, with the source roots.
+
+    setuptools' finder alone comes after all of sys.path: beside a checkout named tfxla_cluster, `import tfxla_cluster`
+    would be that folder, as a namespace package.
+    """
 
     def run(self) -> None:
         super().run()
+        root = Path(__file__).resolve().parent
+        text = f"{root}\n{root / 'inspect'}\n{PTH_TEXT}"
         for wheel in Path(self.dist_dir).glob("tfxla_cluster-*.whl"):
-            _add_file(wheel, PTH_NAME, PTH_TEXT.encode())
+            _add_file(wheel, PTH_NAME, text.encode())
 
 
 def _add_file(wheel: Path, name: str, data: bytes) -> None:
