@@ -89,7 +89,10 @@ class Generated:
     plan: LaunchPlan
 
     def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        raise UnsupportedError("GPU kernels are generated, but nothing launches them yet", "Read them in the dump")
+        raise UnsupportedError(
+            "GPU kernels are generated, but nothing launches them yet",
+            "Read them in the dump of a program run with --tfxla_gpu_target",
+        )
 
 
 def described(arch: str = "sm_90") -> Gpu:
