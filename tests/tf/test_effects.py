@@ -5,6 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
+from tfxla_cluster.tf.graph.pipeline import ViewedGraph
 from tfxla_cluster.tf.rewrites.effects import defer
 
 
@@ -20,7 +21,7 @@ def graph(text: str) -> graph_pb2.GraphDef:
 def deferred(text: str, preserve: set[str], limit: int | None = None) -> dict[str, list[str]]:
     """name -> inputs after the rewrite; Tanh and Neg are pure."""
     before = graph(text)
-    after = defer(before, lambda node: node.op in ("Tanh", "Neg"), preserve, limit)
+    after = defer(ViewedGraph(before), lambda node: node.op in ("Tanh", "Neg"), preserve, limit)
     assert before == graph(text), "the graph given is left as it was"
     return {node.name: list(node.input) for node in after.node}
 
@@ -62,7 +63,7 @@ def test_no_work_left_to_walk_changes_nothing() -> None:
 
 def test_the_same_object_where_nothing_waits() -> None:
     made = graph("x Placeholder\na Tanh x")
-    assert defer(made, lambda node: True, ()) is made
+    assert defer(ViewedGraph(made), lambda node: True, ()) is made
 
 
 def test_a_traced_assertion_is_out_of_the_way_of_pure_work() -> None:
@@ -73,6 +74,6 @@ def test_a_traced_assertion_is_out_of_the_way_of_pure_work() -> None:
 
     definition = f.get_concrete_function(tf.ones([2])).graph.as_graph_def()
     names = {node.name for node in definition.node if node.op == "Identity"}
-    after = defer(definition, lambda node: node.op in ("Tanh", "Neg"), names)
+    after = defer(ViewedGraph(definition), lambda node: node.op in ("Tanh", "Neg"), names)
     tanh = next(node for node in after.node if node.op == "Tanh")
     assert not [i for i in tanh.input if i.startswith("^")]
