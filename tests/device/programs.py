@@ -173,7 +173,9 @@ def nested_on_the_cpu(accelerator: str) -> Any:
     def outer(a: Any) -> Any:
         with tf.device(CPU):
             on_cpu = inner(a)
-        with tf.device(accelerator):
+        # After it: TensorFlow's bridge may hang where two threads lower one function for the first time at once, one
+        # of them stock XLA's (each waits for the other's lock: that of Python, that of the function's stack traces).
+        with tf.device(accelerator), tf.control_dependencies([on_cpu]):
             return inner(a) + on_cpu
 
     return outer(tf.constant(numbers(4, 5)))
