@@ -50,7 +50,7 @@ DRIVER = """
   const names = () => [...page.querySelectorAll(".drawing .node .name")].map(n => n.textContent);
   const outer = names().join();
   [...page.querySelectorAll(".panel button")].find(b => b.textContent === "open its body").click();
-  for (let n = 0; n < 100 && names().join() === outer; n++) await wait(50);
+  for (let n = 0; n < 600 && names().join() === outer; n++) await wait(50);
   out.body = names();
   page.querySelector(".panel .go").click();
   key(page.querySelector(".drawing"), "Enter");
