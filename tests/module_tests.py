@@ -118,6 +118,7 @@ TESTS: dict[str, str] = {
     "tfxla_cluster.codegen.triton.convert": "codegen/triton/test_gpu_cases.py codegen/triton/test_ops.py",
     "tfxla_cluster.codegen.triton.helpers": "codegen/triton/test_gpu_cases.py codegen/triton/test_ops.py",
     "tfxla_cluster.codegen.triton.ops": "codegen/triton/test_ops.py codegen/test_support.py",
+    "tfxla_cluster.codegen.triton.process_pool": "codegen/triton/test_process_pool.py",
     "tfxla_cluster.codegen.triton.source": "codegen/triton/test_source.py codegen/triton/test_gpu_cases.py",
     "tfxla_cluster.codegen.triton.triton_source": "codegen/triton/test_gpu_cases.py codegen/triton/test_ops.py",
     "tfxla_cluster.codegen.triton.types": "codegen/triton/test_gpu_cases.py codegen/triton/test_ops.py",
