@@ -91,7 +91,6 @@ TEST = [
     "ruff==0.17.6",  # formatter and rules change between versions
     "mypy==2.4.1",
     "scikit-learn",
-    TRITON,
 ]
 
 setup(
@@ -115,13 +114,9 @@ setup(
         "platformdirs",
         "Jinja2",
         "Pygments",
+        TRITON,
     ],
-    extras_require={
-        "demo": ["scikit-learn"],
-        "test": TEST,
-        "bench": ["jax", "jaxlib", "torch", "matplotlib"],
-        "gpu": [TRITON],
-    },
+    extras_require={"demo": ["scikit-learn"], "test": TEST, "bench": ["jax", "jaxlib", "torch", "matplotlib"]},
     entry_points={
         "console_scripts": [
             "tfxla-run = tfxla_cluster.cli.run:entry",
