@@ -2,18 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from . import compiler
+from . import bugs, compiler, trace
+from .backends import gpu
 from .backends.backend import Backend, Launcher
 from .codegen.kernel.unit import Unit
 from .dump import module_files
-from .dump.sink import ModuleDump
+from .dump.sink import ModuleDump, Sink
 from .errors import UnsupportedError
 from .ir.node import Instr, Module
 from .options import CompileOptions
 from .runtime import plan_builder
+
+NO_LINES: Mapping[str, str] = {}
+
+
+def dump_for_gpu(
+    module: Module, name: str, sink: Sink, options: CompileOptions, lines: Mapping[str, str] = NO_LINES
+) -> None:
+    """The kernels of module `name` for the GPU that --tfxla_gpu_target names, where something is dumped. `lines`: of
+    the user's program. Failing costs only them: it is said and recorded.
+    """
+    arch = sink.options.gpu_target
+    dump = sink.module(f"{name}.{arch}") if arch else None
+    if not dump:
+        return
+    module_files.sources(dump, module, lines)
+    try:
+        write(module, gpu.described(arch), options, dump)
+    except UnsupportedError as error:
+        trace.once(f"gpu:{error}", f"no kernels for {arch} in the dump beyond their source: {error}")
+        trace.record("fallback", what=f"{name} for {arch}", reason=str(error), to="kernel source alone")
+    except Exception as error:  # noqa: BLE001 - said, and costs the program nothing
+        bugs.failed(f"generating {name} for {arch}", error)
 
 
 def write(module: Module, backend: Backend[Launcher], options: CompileOptions, dump: ModuleDump) -> None:

@@ -12,13 +12,12 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from . import __version__, bugs, compiler, counters, cross_compile, flag_options, flags, trace
-from .backends import gpu, registry
+from . import __version__, compiler, counters, cross_compile, flag_options, flags, trace
+from .backends import registry
 from .backends.backend import Backend
 from .codegen.kernel.code import Code
 from .dump import module_files
 from .dump.sink import Sink
-from .errors import UnsupportedError
 from .ir import guard
 from .ir import proto as hlo_proto
 from .ir.node import Module
@@ -110,7 +109,7 @@ class Service:
         )
         made = compiler.compile_module(module, backend, options, dump)
         loaded = _loaded(made.executable, request.name, dump.number)
-        _dump_for_gpu(module, sink, request, options)
+        cross_compile.dump_for_gpu(module, request.name, sink, options, request.lines)
         counters.add("compilations")
         _count(loaded)
         self._record(
@@ -230,21 +229,6 @@ def _loaded(executable: Executable, module: str, number: int | None) -> Loaded:
 def _count(loaded: Loaded) -> None:
     counters.add("kernels", loaded.count.kernels)
     counters.add("native_kernels", loaded.count.native)
-
-
-def _dump_for_gpu(module: Module, sink: Sink, request: CompileRequest, options: CompileOptions) -> None:
-    """The kernels for the GPU that --tfxla_gpu_target names, where something is dumped. Failing costs only them."""
-    arch = sink.options.gpu_target
-    dump = sink.module(f"{request.name}.{arch}") if arch else None
-    if not dump:
-        return
-    module_files.sources(dump, module, request.lines)
-    try:
-        cross_compile.write(module, gpu.described(arch), options, dump)
-    except UnsupportedError as error:
-        trace.once(f"gpu:{error}", f"no kernels for {arch} in the dump beyond their source: {error}")
-    except Exception as error:  # noqa: BLE001 - said, and costs the program nothing
-        bugs.failed(f"generating {request.name} for {arch}", error)
 
 
 def cache_key(module: Module, backend: Backend[Executable], options: CompileOptions) -> cache.Key:

@@ -150,3 +150,21 @@ def test_no_tensorflow_is_imported(module: str) -> None:
         cwd=Path(__file__).parents[2],
         stdout=subprocess.DEVNULL,
     )
+
+
+def test_flags_follow(module: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = (f"--xla_dump_to={tmp_path / 'dump'}", "--tfxla_gpu_target=sm_90")
+    assert run(module, "--json", *words) == 0
+    assert report(capsys)["ok"]
+    suffixes = {p.name.partition(".small.")[2] for p in (tmp_path / "dump").iterdir()}
+    assert suffixes >= {"cpu_after_optimizations.txt", "launch_plan.json", "sm_90.triton.py"}
+    assert flags.get("xla_dump_to") == ""
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [("--xla_dump_too=d", "Did you mean --xla_dump_to"), ("--tfxla_gpu_target=sm_1", "sm_80"), ("more", "'more'")],
+)
+def test_a_wrong_flag(word: str, said: str, module: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(module, word) == 2
+    assert said in capsys.readouterr().err

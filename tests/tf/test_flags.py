@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Iterator
@@ -165,6 +166,10 @@ def test_kernels_for_a_gpu_without_triton_are_source_and_said(
     assert list(tmp_path.glob("*.sm_90.triton.py"))
     assert not list(tmp_path.glob("*.sm_90.ptx"))
     assert "Triton is not installed. pip install" in capsys.readouterr().err
+    (trace,) = tmp_path.glob("trace.*.jsonl")
+    records = [json.loads(line) for line in trace.read_text().splitlines()]
+    (said,) = [r for r in records if r["kind"] == "fallback"]
+    assert (said["to"], said["reason"][:24]) == ("kernel source alone", "Triton is not installed.")
 
 
 @pytest.mark.parametrize("off", [False, True])

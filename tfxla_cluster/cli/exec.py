@@ -1,10 +1,12 @@
 """tfxla-exec: compile and run one HLO module on this machine, and compare it with a reference.
 
 MODULE is HLO text (.txt, .hlo, '-' for standard input) or a proto (.pb, also .pb.gz). Inputs are random,
-the same for the same --seed, unless given. With --json the last line on standard output is an object:
-module, ok, outputs (shape, dtype, sha256, nans, infs, minimum, maximum), phases (ms), run_ms, steps,
-kernels (steps that run code), native_kernels (those of them that run machine code), and with a reference
-compared (max_abs, max_rel, mismatches per output); where it failed: error, exit_code.
+the same for the same --seed, unless given. Flags of TFXLA_FLAGS may follow (`tfxla-run --help-flags`), such as
+--xla_dump_to=DIR, and --tfxla_gpu_target=sm_90 for the kernels of a GPU that is not there. With --json the
+last line on standard output is an object: module, ok, outputs (shape, dtype, sha256, nans, infs, minimum,
+maximum), phases (ms), run_ms, steps, kernels (steps that run code), native_kernels (those of them that run
+machine code), and with a reference compared (max_abs, max_rel, mismatches per output); where it failed:
+error, exit_code.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import compiler, flag_options
+from .. import compiler, cross_compile, flag_options, flags
 from ..backends import registry
 from ..backends.backend import Launcher
 from ..dump.sink import Sink
@@ -44,9 +47,10 @@ def entry() -> int:
 
 def main(argv: Sequence[str]) -> int:
     """0: it ran, and agrees with the reference where one was asked for; 1: it differs; else as EXIT_CODES."""
-    options = _parser().parse_args(argv)
+    options, words = _parser().parse_known_args(argv)
     try:
-        report, code = execute(options)
+        with flags.patch(**flags.parse(shlex.join(words), "tfxla-exec")):
+            report, code = execute(options)
     except TfxlaError as error:
         if options.json:
             print(
@@ -99,8 +103,9 @@ def execute(options: argparse.Namespace) -> tuple[dict[str, Any], int]:
     how = replace(flag_options.compile_options(), fusion=not options.no_fusion)
     if options.until is not None:
         how = replace(how, passes=False)
-    dump = Sink(flag_options.dump_options()).module(module.name)
-    made = compiler.compile_module(staged, backend, how, dump)
+    sink = Sink(flag_options.dump_options())
+    made = compiler.compile_module(staged, backend, how, sink.module(module.name))
+    cross_compile.dump_for_gpu(staged, module.name, sink, how)
     count = count_kernels(made.plan)
     outputs, fastest = _timed_runs(made.executable, inputs, options.repeat)
     report: dict[str, Any] = {
