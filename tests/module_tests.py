@@ -32,6 +32,7 @@ TESTS: dict[str, str] = {
     "tfxla_cluster.codegen.kernel.buffer_use": "runtime/test_planner.py runtime/test_store.py",
     "tfxla_cluster.codegen.kernel.builder": "codegen/kernel/test_interpreter.py codegen/llvm/test_compile.py",
     "tfxla_cluster.codegen.kernel.checked_memory": "codegen/kernel/test_interpreter.py",
+    "tfxla_cluster.codegen.kernel.choice": "codegen/kernel/test_choice.py",
     "tfxla_cluster.codegen.kernel.code": "codegen/triton/test_gpu_cases.py backends/test_gpu.py",
     "tfxla_cluster.codegen.kernel.contraction": "backends/test_gpu.py backends/test_seam.py",
     "tfxla_cluster.codegen.kernel.contraction_ports": "codegen/contraction/test_dot.py backends/test_gpu.py",

@@ -11,6 +11,7 @@ from . import gc_pause, trace
 from .backends.backend import Backend, Launcher, LauncherT
 from .codegen.kernel import key as kernel_key
 from .codegen.kernel import text as kernel_text
+from .codegen.kernel.choice import UNTUNED, Choices, Chosen
 from .codegen.kernel.code import Code, Source
 from .codegen.kernel.ir import Kernel
 from .codegen.kernel.unit import Unit, UnitKernel
@@ -33,29 +34,34 @@ from .target import Target
 
 @dataclass(frozen=True)
 class Compiled(Generic[LauncherT]):
-    """What compilation made. `phases`: milliseconds by name."""
+    """What compilation made. `phases`: milliseconds by name. `chosen`: of each instruction that became kernels."""
 
     plan: LaunchPlan
     code: Code
     executable: LauncherT
     module: Module
     phases: Mapping[str, float] = field(default_factory=dict)
+    chosen: Mapping[Instr, Chosen] = field(default_factory=dict)
 
 
 def compile_module(
-    module: Module, backend: Backend[LauncherT], options: CompileOptions = DEFAULT, dump: ModuleDump = NOWHERE
+    module: Module,
+    backend: Backend[LauncherT],
+    options: CompileOptions = DEFAULT,
+    dump: ModuleDump = NOWHERE,
+    choices: Choices = UNTUNED,
 ) -> Compiled[LauncherT]:
-    """Verify, optimise, fuse, lower, generate, plan, load.
+    """Verify, optimise, fuse, lower, generate, plan, load; `choices` says in which form each instruction is lowered.
 
     Raises VerifierError for an invalid module and UnsupportedError for what the backend has no kernel for or cannot
     load. What a stage makes is in the dump before the next one starts.
     """
     with gc_pause.paused():
-        return _compile_module(module, backend, options, dump)
+        return _compile_module(module, backend, options, dump, choices)
 
 
 def _compile_module(
-    module: Module, backend: Backend[LauncherT], options: CompileOptions, dump: ModuleDump
+    module: Module, backend: Backend[LauncherT], options: CompileOptions, dump: ModuleDump, choices: Choices
 ) -> Compiled[LauncherT]:
     target = backend.target
     with trace.phase("compile", module=module.name) as whole:
@@ -70,9 +76,11 @@ def _compile_module(
             fused, decisions = fuse(optimised, backend.machine, dump) if options.fusion else (optimised, [])
         module_files.after(dump, fused, target)
         with trace.phase("lower"):
-            fused, units = lower_units(fused, backend, dump, decisions)
+            fused, lowered = lower_units(fused, backend, dump, decisions, choices)
+            units = {instr: unit for instr, (unit, _) in lowered.items()}
+            chosen = {instr: choice for instr, (_, choice) in lowered.items()}
             shared = share_kernels(units)
-        list_kernels(fused, shared, dump)
+        list_kernels(fused, shared, dump, chosen)
         with trace.phase("codegen"):
             listing = partial(module_files.kernel_texts, dump) if dump else None
             code = backend.compile(sources(fused, units, shared), options, listing)
@@ -83,7 +91,7 @@ def _compile_module(
             executable = backend.load(planned.plan, code, options)
     phases = {name: seconds * 1e3 for name, seconds in whole.parts.items()}
     module_files.timings(dump, phases, whole.seconds * 1e3, target)
-    return Compiled(planned.plan, code, executable, fused, phases)
+    return Compiled(planned.plan, code, executable, fused, phases, chosen)
 
 
 def optimise(module: Module, target: Target, options: CompileOptions, dump: ModuleDump = NOWHERE) -> Module:
@@ -118,19 +126,24 @@ def _trace(module: Module, dump: ModuleDump, decisions: Iterable[Mapping[str, An
 
 
 def lower_units(
-    module: Module, backend: Backend[Launcher], dump: ModuleDump, decisions: Sequence[Mapping[str, Any]]
-) -> tuple[Module, dict[Instr, Unit]]:
-    """The kernels of every instruction that needs some. A fusion that cannot be lowered is split until its parts
-    can: the module is then another one, and its files are written again, the decisions after the earlier ones.
+    module: Module,
+    backend: Backend[Launcher],
+    dump: ModuleDump,
+    decisions: Sequence[Mapping[str, Any]],
+    choices: Choices = UNTUNED,
+) -> tuple[Module, dict[Instr, tuple[Unit, Chosen]]]:
+    """The kernels of every instruction that needs some, and what was chosen for it. A fusion that cannot be lowered
+    is split until its parts can: the module is then another one, and its files are written again, the decisions after
+    the earlier ones.
 
     Raises UnsupportedError for a single instruction that has no kernel.
     """
     while True:
-        units: dict[Instr, Unit] = {}
+        units: dict[Instr, tuple[Unit, Chosen]] = {}
         refused: dict[Instr, Mapping[str, Any]] = {}
         for instr in plan_builder.unit_instructions(module):
             try:
-                units[instr] = backend.lower(instr)
+                units[instr] = _lower(instr, backend, choices)
             except UnsupportedError as error:
                 if instr.opcode != "fusion":
                     raise
@@ -142,6 +155,17 @@ def lower_units(
         _trace(module, dump, refused.values())
         module_files.fusion_decisions(dump, decisions)
         module_files.after(dump, module, backend.target)
+
+
+def _lower(instr: Instr, backend: Backend[Launcher], choices: Choices) -> tuple[Unit, Chosen]:
+    """In the form that is chosen; a choice that the lowering refuses gives way to the default."""
+    chosen = choices.choose(instr)
+    try:
+        return backend.lower(instr, chosen.choice), chosen
+    except UnsupportedError as error:
+        if not chosen.choice:
+            raise
+        return backend.lower(instr), choices.refused(instr, chosen, error.message)
 
 
 @dataclass(frozen=True)
@@ -169,9 +193,9 @@ def share_kernels(units: Mapping[Instr, Unit]) -> Shared:
     return shared
 
 
-def list_kernels(module: Module, shared: Shared, dump: ModuleDump) -> None:
+def list_kernels(module: Module, shared: Shared, dump: ModuleDump, chosen: Mapping[Instr, Chosen]) -> None:
     """The table of kernels and their kernel IR into the dump; a record of each kernel."""
-    rows = [KernelRow(symbol, instr) for symbol, instr in shared.instrs.items()]
+    rows = [KernelRow(symbol, instr, _tuning(chosen[instr])) for symbol, instr in shared.instrs.items()]
     if trace.wants("kernel"):
         for row in rows:
             trace.record("kernel", module=module.name, id=dump.number, **row.row())
@@ -179,6 +203,11 @@ def list_kernels(module: Module, shared: Shared, dump: ModuleDump) -> None:
         module_files.kernel_table(dump, rows)
         texts = [(f"kernel {symbol}", kernel_text.render(kernel)) for symbol, kernel in shared.kernels.items()]
         module_files.kernel_texts(dump, "kernel_ir.txt", texts)
+
+
+def _tuning(chosen: Chosen) -> dict[str, Any]:
+    """Facts of a kernel: the form it has, and why that one."""
+    return {"choice": dict(chosen.choice), "tuning": chosen.source, "tuning_reason": chosen.reason}
 
 
 def sources(module: Module, units: Mapping[Instr, Unit], shared: Shared) -> list[Source]:

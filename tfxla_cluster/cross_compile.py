@@ -9,6 +9,7 @@ from typing import Any
 from . import bugs, compiler, trace
 from .backends import gpu
 from .backends.backend import Backend, Launcher
+from .codegen.kernel.choice import Chosen
 from .codegen.kernel.unit import Unit
 from .dump import module_files
 from .dump.sink import ModuleDump, Sink
@@ -59,7 +60,7 @@ def write(module: Module, backend: Backend[Launcher], options: CompileOptions, d
     module_files.fusion_decisions(dump, [*decisions, *refused])
     module_files.after(dump, fused, target)
     shared = compiler.share_kernels(units)
-    compiler.list_kernels(module, shared, dump)
+    compiler.list_kernels(module, shared, dump, dict.fromkeys(units, Chosen(reason="the machine is not here")))
     sources = compiler.sources(fused, units, shared)
     code = backend.compile(sources, options, partial(module_files.kernel_texts, dump))
     for source, data in zip(sources, code.objects):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tfxla_cluster.backends import cpu, interpreter
+from tfxla_cluster.codegen.kernel.choice import DEFAULT, Choice
 from tfxla_cluster.codegen.kernel.code import Code, Listing, Source
 from tfxla_cluster.codegen.kernel.unit import Unit, UnitKernel
 from tfxla_cluster.codegen.triton.ops import type_name
@@ -55,8 +56,11 @@ class TritonDouble:
             type_name(buffer.dtype)
         return [render(kernel).text for kernel in kernels]
 
-    def lower(self, instr: Instr) -> Unit:
-        return interpreter.Interpreter(self.target).lower(instr)
+    def lower(self, instr: Instr, choice: Choice = DEFAULT) -> Unit:
+        return interpreter.Interpreter(self.target).lower(instr, choice)
+
+    def candidates(self, instr: Instr) -> list[Choice]:
+        return interpreter.Interpreter(self.target).candidates(instr)
 
     def compile(self, sources: Sequence[Source], options: CompileOptions, listing: Listing | None) -> Code:
         code = interpreter.Interpreter(self.target).compile(sources, options, listing)

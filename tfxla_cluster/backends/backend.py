@@ -7,6 +7,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
+from ..codegen.kernel.choice import DEFAULT, Choice
 from ..codegen.kernel.code import Code, Listing, Source
 from ..codegen.kernel.unit import Unit
 from ..fusion.machine import Machine
@@ -47,8 +48,12 @@ class Backend(Protocol[LauncherT]):
     @property
     def origin(self) -> str: ...
 
-    def lower(self, instr: Instr) -> Unit:
-        """The kernels that compute `instr`; UnsupportedError where this machine has none."""
+    def lower(self, instr: Instr, choice: Choice = DEFAULT) -> Unit:
+        """The kernels that compute `instr`; UnsupportedError where this machine has none, or not what `choice` says."""
+        ...
+
+    def candidates(self, instr: Instr) -> Sequence[Choice]:
+        """What `lower` takes for `instr`, its default first; UnsupportedError where this machine has no kernel."""
         ...
 
     def compile(self, sources: Sequence[Source], options: CompileOptions, listing: Listing | None) -> Code:

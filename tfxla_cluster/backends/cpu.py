@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..codegen.kernel import lower
+from ..codegen.kernel.choice import DEFAULT, Choice
 from ..codegen.kernel.code import Code, Listing, Source
 from ..codegen.kernel.unit import Unit
 from ..codegen.llvm.loader import Library
@@ -48,8 +49,11 @@ class Cpu:
     def machine(self) -> Machine:
         return Machine(COSTS, self.target.cores)
 
-    def lower(self, instr: Instr) -> Unit:
-        return lower.lower(instr, self.target)
+    def lower(self, instr: Instr, choice: Choice = DEFAULT) -> Unit:
+        return lower.lower(instr, self.target, choice)
+
+    def candidates(self, instr: Instr) -> list[Choice]:
+        return lower.candidates(instr, self.target)
 
     def compile(self, sources: Sequence[Source], options: CompileOptions, listing: Listing | None) -> Code:
         """Object files; kernels that run too briefly to repay careful code are generated quickly."""

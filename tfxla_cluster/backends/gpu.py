@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from ..codegen.kernel.choice import DEFAULT, Choice
 from ..codegen.kernel.code import Code, Listing, Params, Source
 from ..codegen.kernel.lower import gpu as lower
 from ..codegen.kernel.unit import Unit, UnitKernel
@@ -49,13 +50,16 @@ class Gpu:
     def machine(self) -> Machine:
         return Machine(COSTS, self.target.cores, _holds)
 
-    def lower(self, instr: Instr) -> Unit:
+    def lower(self, instr: Instr, choice: Choice = DEFAULT) -> Unit:
         """UnsupportedError also where a kernel has no Triton form."""
-        unit = lower.lower(instr, self.target)
+        unit = lower.lower(instr, self.target, choice)
         for step in unit.steps:
             if isinstance(step, UnitKernel):
                 render(step.kernel)
         return unit
+
+    def candidates(self, instr: Instr) -> list[Choice]:
+        return lower.candidates(instr, self.target)
 
     def compile(self, sources: Sequence[Source], options: CompileOptions, listing: Listing | None) -> Code:
         """A cubin a kernel, in the order of `sources`."""

@@ -11,6 +11,7 @@ from functools import partial
 from typing import ClassVar
 
 from ..codegen.kernel import interpreter, lower
+from ..codegen.kernel.choice import DEFAULT, Choice
 from ..codegen.kernel.code import Code, Listing, Source
 from ..codegen.kernel.ir import Kernel, Op
 from ..codegen.kernel.unit import Unit
@@ -39,8 +40,11 @@ class Interpreter:
     def machine(self) -> Machine:
         return Cpu(self.target).machine
 
-    def lower(self, instr: Instr) -> Unit:
-        return lower.lower(instr, self.target)
+    def lower(self, instr: Instr, choice: Choice = DEFAULT) -> Unit:
+        return lower.lower(instr, self.target, choice)
+
+    def candidates(self, instr: Instr) -> list[Choice]:
+        return lower.candidates(instr, self.target)
 
     def compile(self, sources: Sequence[Source], options: CompileOptions, listing: Listing | None) -> Code:
         """The kernels themselves; UnsupportedError names an op that has no meaning in Python."""

@@ -196,6 +196,9 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
             "sources": "List of TF node names.",
             "bytes": "Bytes read and written by one run.",
             "flops": "Scalar operations of one run.",
+            "choice": "Map knob -> number of the form it was lowered in; {}: the default.",
+            "tuning": "Where that came from: 'default', 'file', 'tuned' or 'given'.",
+            "tuning_reason": "A sentence: why the default, when it was tuned.",
         },
     ),
     "fallback": RecordKind(

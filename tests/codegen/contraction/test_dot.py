@@ -8,6 +8,7 @@ import pytest
 from tests.close import assert_near
 from tests.codegen import run_kernel, run_unit
 from tfxla_cluster.codegen.kernel import lower
+from tfxla_cluster.codegen.kernel.choice import Knobs
 from tfxla_cluster.codegen.kernel.lower.contraction_build import build
 from tfxla_cluster.codegen.kernel.lower.dot import describe
 from tfxla_cluster.codegen.llvm.object_code import compile_kernel
@@ -187,7 +188,7 @@ def test_one_kernel_serves_many_sizes() -> None:
 
 def test_avx512_code_keeps_its_accumulators_in_registers() -> None:
     target = Target("cpu", "znver4", "", 512)
-    unit = build(describe(dot((256, 256), (256, 256), (1,), (0,))), target)
+    unit = build(describe(dot((256, 256), (256, 256), (1,), (0,))), target, Knobs())
     code = compile_kernel(unit.steps[-1].kernel, target, "kernel", assembly=True).assembly
     assert "zmm" in code
     tile = code[code.index(".t12:") :]

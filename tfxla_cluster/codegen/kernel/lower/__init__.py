@@ -1,7 +1,8 @@
 """HLO instruction -> Unit: one table from opcode to lowering function.
 
 A lowering is a function (instr, target) -> Unit that raises UnsupportedError for what it does not
-do. To add an opcode, import its module below and give it one line in LOWERINGS.
+do; one of TUNED takes knobs too, which it asks for the sizes of its blocks. To add an opcode, import its module below
+and give it one line in LOWERINGS or TUNED.
 
 Handled by the launch plan, so never lowered here: parameter, constant, tuple, get-tuple-element,
 while, conditional, call, bitcast and reshape (they alias), after-all, optimization-barrier.
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from ....errors import UnsupportedError
 from ....ir.node import Instr
 from ....target import Target
+from ..choice import DEFAULT, Choice, Knobs, combinations
 from ..unit import Unit
 from . import (
     convolution,
@@ -30,12 +32,16 @@ from . import (
 )
 
 Lowering = Callable[[Instr, Target], Unit]
+TunedLowering = Callable[[Instr, Target, Knobs], Unit]
 
-LOWERINGS: dict[str, Lowering] = {
+TUNED: dict[str, TunedLowering] = {
     **dict.fromkeys(fused.OPCODES, fused.lower_single),  # elementwise, moves, iota, gather, reduce
-    "cholesky": linear_solve.lower_cholesky,
     "convolution": convolution.lower_convolution,
     "dot": dot.lower_dot,
+    "fusion": fused.lower_fusion,  # loops, reductions, row programs; contraction heroes
+}
+LOWERINGS: dict[str, Lowering] = {
+    "cholesky": linear_solve.lower_cholesky,
     "get-dimension-size": dimension_size.lower,
     "reduce-window": reduce_window.lower,
     "rng-bit-generator": rng_bit_generator.lower,
@@ -44,12 +50,28 @@ LOWERINGS: dict[str, Lowering] = {
     "triangular-solve": linear_solve.lower_triangular_solve,
     "sort": sort.lower,
     "topk": topk.lower,
-    "fusion": fused.lower_fusion,  # loops, reductions, row programs; contraction heroes
 }
 
 
-def lower(instr: Instr, target: Target) -> Unit:
-    """The kernels that compute `instr`; UnsupportedError names opcode and dtype."""
+def lower(instr: Instr, target: Target, choice: Choice = DEFAULT) -> Unit:
+    """The kernels that compute `instr`; UnsupportedError names opcode and dtype, or what of `choice` there is not."""
+    knobs = Knobs(choice)
+    unit = _lower(instr, target, knobs)
+    knobs.check()
+    return unit
+
+
+def candidates(instr: Instr, target: Target) -> list[Choice]:
+    """The choices that `lower` takes for `instr`, its default first; UnsupportedError as `lower`."""
+    knobs = Knobs()
+    _lower(instr, target, knobs)
+    return combinations(knobs.space)
+
+
+def _lower(instr: Instr, target: Target, knobs: Knobs) -> Unit:
+    tuned = TUNED.get(instr.opcode)
+    if tuned is not None:
+        return tuned(instr, target, knobs)
     lowering = LOWERINGS.get(instr.opcode)
     if lowering is None:
         what = f"{instr.opcode} {instr.attrs.get('custom_call_target', '')}".rstrip()

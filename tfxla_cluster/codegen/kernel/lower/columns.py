@@ -1,4 +1,4 @@
-"""Column reductions: rows pass over accumulators of a tile of columns, UNROLL rows at a time."""
+"""Column reductions: rows pass over accumulators of a tile of columns, some rows at a time."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import partial
 from ....fusion.program import Group, Program, extent_of
 from ....ir.dim import make, sample
 from ....ir.node import Instr
+from ..choice import Knobs
 from ..ir import Buffer, Var
 from ..unit import Unit
 from .emit import Emitter
@@ -17,21 +18,25 @@ from .rows import combine_level, level_sources, row_groups
 from .steps import single_step
 
 TILE = 512  # columns whose accumulators stand in scratch
+TILES = (64, 128, 256, 512, 1024, 2048)  # that tuning tries
 UNROLL = 4  # rows folded in registers before the accumulators are written again
+UNROLLS = (2, 4, 8)  # that tuning tries
 
 
-def column_unit(program: Program, name: str) -> Unit:
-    """One kernel: a task is a tile of columns and all its rows, then what follows the reductions."""
+def column_unit(program: Program, name: str, knobs: Knobs) -> Unit:
+    """One kernel: a task is a tile of columns and all its rows, then what follows the reductions. Knobs: 'tile',
+    columns of a task; 'unroll', rows folded at a time. They change no sum."""
     e, outputs = open_kernel(program, name)
     b, (kept, reduced) = e.b, row_groups(program)
-    columns = column_tiles(kept[-1])
+    columns = column_tiles(kept[-1], knobs.take("tile", TILE, TILES))
+    unroll = knobs.take("unroll", UNROLL, UNROLLS)
     outer, tile = outer_task(e, kept[:-1], columns, b.task)
     reduces = program.levels[0]
     _, initial = level_sources(e, reduces)
     first = [e.value(x) for x in initial]
     rows = extent_of(program.reduced)
     with_rows = (b.index(0), b.size(rows))
-    totals = accumulate(e, reduces, reduced, kept[-1], columns, tile, with_rows, first)
+    totals = accumulate(e, reduces, reduced, kept[-1], columns, tile, with_rows, first, unroll)
     start, stop = columns.bounds(b, tile)
     with b.loop(start, stop, "vector") as i:
         e.bind(kept[-1], i)
@@ -41,10 +46,10 @@ def column_unit(program: Program, name: str) -> Unit:
     return Unit((single_step(program, b.finish(make("mul", outer, columns.count), cost)),))
 
 
-def column_tiles(group: Group) -> Blocks:
-    """Tiles no wider than the columns seen, so that narrow arrays take little scratch."""
+def column_tiles(group: Group, most: int = TILE) -> Blocks:
+    """Tiles of `most` columns, no wider than the columns seen, so that narrow arrays take little scratch."""
     dim = extent(group)
-    return Blocks(dim, min(TILE, max(8, -(-sample(dim) // 8) * 8)))
+    return Blocks(dim, min(most, max(8, -(-sample(dim) // 8) * 8)))
 
 
 def accumulate(
@@ -56,8 +61,9 @@ def accumulate(
     tile: Var,
     rows: tuple[Var, Var],
     first: Sequence[Var],
+    unroll: int = UNROLL,
 ) -> list[Buffer]:
-    """Folds rows [rows) of a tile into scratch; accumulators start from `first`."""
+    """Folds rows [rows) of a tile into scratch, `unroll` at a time; accumulators start from `first`."""
     b = e.b
     start, stop = columns.bounds(b, tile)
     totals = [b.scratch_buffer(value.dtype, columns.size) for value in first]
@@ -80,18 +86,18 @@ def accumulate(
             for buffer, value in zip(totals, now):
                 b.store(buffer, place, value)
 
-    _in_fours(e, rows, fold)
+    _some_at_a_time(e, rows, unroll, fold)
     return totals
 
 
-def _in_fours(e: Emitter, rows: tuple[Var, Var], fold: Callable[[Sequence[Var]], None]) -> None:
-    """Calls `fold` with UNROLL row numbers at a time, then one at a time."""
+def _some_at_a_time(e: Emitter, rows: tuple[Var, Var], unroll: int, fold: Callable[[Sequence[Var]], None]) -> None:
+    """Calls `fold` with `unroll` row numbers at a time, then one at a time."""
     b, (start, stop) = e.b, rows
-    size = b.index(UNROLL)
+    size = b.index(unroll)
     whole = b.quotient(b.op("subtract", stop, start), size)
     with b.loop(b.index(0), whole) as quad:
         base = b.add(start, b.mul(quad, size))
-        fold([b.add(base, b.index(n)) for n in range(UNROLL)])
+        fold([b.add(base, b.index(n)) for n in range(unroll)])
     with b.loop(b.add(start, b.mul(whole, size)), stop) as row:
         fold([row])
 

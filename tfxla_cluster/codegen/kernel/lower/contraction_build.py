@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from ....ir import dim as dims_
 from ....ir.dim import Dim
 from ....target import Target
+from ..choice import Knobs
 from ..contraction import Contraction, Index, blocks, even_block, tile
 from ..contraction_ports import Ports
 from ..ir import Buffer, Product, Var
@@ -25,6 +26,8 @@ from .space import delinearize
 _PAD = 16  # elements added to a packed row, so that rows do not share cache sets
 _GROUP, _PACK_DEPTH = 4, 128  # panels and depth that a packing task copies
 _TASK_ROWS = 256  # up to so many rows a task takes all, and reads or packs the right operand itself
+_ROWS = (24, 48, 72, 144, 288)  # of a task, that tuning tries
+_PANELS = (1, 2, 4, 8, 16, 32)  # of a task, that tuning tries
 _TASKS = 2  # blocks shrink until there are so many tasks a core
 
 
@@ -72,9 +75,9 @@ class _Plan:
         return self.c.place is not None and isinstance(cols, int) and cols % self.panel == 0
 
 
-def build(c: Contraction, target: Target) -> Unit:
+def build(c: Contraction, target: Target, knobs: Knobs) -> Unit:
     """The kernels of `c`, whose dtype is f32 or f64."""
-    plan = _choose(c, target)
+    plan = _choose(c, target, knobs)
     if plan.rhs != "shared":
         return Unit((_multiply(plan),))
     batch, _, _, depth = plan.extents
@@ -82,8 +85,9 @@ def build(c: Contraction, target: Target) -> Unit:
     return Unit((_pack(plan), _multiply(plan)), temps=(dims_.make("mul", elements, c.dtype.itemsize),))
 
 
-def _choose(c: Contraction, target: Target) -> _Plan:
-    """Choices by sizes (the traced ones where a dim varies: they cost speed only when sizes differ)."""
+def _choose(c: Contraction, target: Target, knobs: Knobs) -> _Plan:
+    """Choices by sizes (the traced ones where a dim varies: they cost speed only when sizes differ). Knobs 'rows' and
+    'cols': the largest block of a task. They change no sum."""
     most, panel = blocks(c.dtype, target), tile(c.dtype, target).panel
     batch, rows, cols = (dims_.sample(dims_.product(d)) for d in (c.batch, c.rows, c.cols))
     static_cols = dims_.product(c.cols)
@@ -111,6 +115,9 @@ def _choose(c: Contraction, target: Target) -> _Plan:
         most_rows //= 2
     while rhs != "shared" and most_cols > 2 * panel and batch * -(-cols // most_cols) < tasks:
         most_cols //= 2
+    if rhs == "shared":
+        most_rows = knobs.take("rows", most_rows, [n for n in _ROWS if n < rows + _ROWS[0]])
+    most_cols = knobs.take("cols", most_cols, [n * panel for n in _PANELS if n * panel < cols + panel])
     sub_rows = most_rows if rhs == "direct" and lhs_direct else min(most.rows, most_rows)
     return _Plan(c, panel, most_rows, most_cols, most.depth, sub_rows, rhs, lhs_direct)
 

@@ -13,6 +13,7 @@ from ....fusion.moves import sources
 from ....fusion.program import Program, digits, output_instrs
 from ....ir.node import Instr
 from ....target import Target
+from ..choice import Knobs
 from ..contraction import Index
 from ..contraction_ports import Ports
 from ..ir import Buffer, Var
@@ -36,7 +37,7 @@ class _Buffers(dict[Instr, Buffer]):
         return self.ports.read("operand", int(parameter.attrs["parameter_number"]), parameter.shape.element_type)
 
 
-def lower_hero(instr: Instr, target: Target) -> Unit:
+def lower_hero(instr: Instr, target: Target, knobs: Knobs) -> Unit:
     """Kernels of a fusion that holds one dot or convolution (the rules of `fusion.hero`)."""
     comp = instr.attrs["calls"]
     hero = hero_of(comp)
@@ -45,8 +46,8 @@ def lower_hero(instr: Instr, target: Target) -> Unit:
     operands = [_operand(o) for o in hero.operands]
     store = _epilogue(hero, output_instrs(comp), comp.instrs)
     if hero.opcode == "dot":
-        return dot.lower_contraction(dot.describe(hero, operands, store), target)
-    return convolution.lower_phases(convolution.describe(hero, operands, store), target)
+        return dot.lower_contraction(dot.describe(hero, operands, store), target, knobs)
+    return convolution.lower_phases(convolution.describe(hero, operands, store), target, knobs)
 
 
 def _operand(source: Instr) -> Operand:

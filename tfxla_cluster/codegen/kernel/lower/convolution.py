@@ -19,6 +19,7 @@ from ....ir.dtype import DType
 from ....ir.node import ConvDims, Instr, WindowDim
 from ....target import Target
 from ..builder import KernelBuilder
+from ..choice import Knobs
 from ..contraction import Contraction, Index, Plain, Side
 from ..contraction_ports import Ports
 from ..ir import Buffer, Var
@@ -61,13 +62,15 @@ class Spatial:
     checked: bool
 
 
-def lower_convolution(instr: Instr, target: Target) -> Unit:
+def lower_convolution(instr: Instr, target: Target, knobs: Knobs) -> Unit:
     """Kernels of a `convolution` whose operands and result are buffers: some for each phase."""
-    return lower_phases(describe(instr), target)
+    return lower_phases(describe(instr), target, knobs)
 
 
-def lower_phases(phases: Sequence[Contraction], target: Target) -> Unit:
-    return join([build_channels(c) if fits(c) else lower_contraction(c, target) for c in phases])
+def lower_phases(phases: Sequence[Contraction], target: Target, knobs: Knobs) -> Unit:
+    """Some kernels for each phase. Knobs are asked where there is one: several have sizes of their own each."""
+    asked = knobs if len(phases) == 1 else Knobs()
+    return join([build_channels(c) if fits(c) else lower_contraction(c, target, asked) for c in phases])
 
 
 def join(units: Sequence[Unit]) -> Unit:

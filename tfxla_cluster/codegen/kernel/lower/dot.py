@@ -9,6 +9,7 @@ from ....ir.dim import Dim
 from ....ir.dtype import DType
 from ....ir.node import Instr
 from ....target import Target
+from ..choice import Knobs
 from ..contraction import Contraction, Index, Plain, Side
 from ..contraction_ports import Ports
 from ..ir import Buffer, Var
@@ -29,19 +30,19 @@ from .contraction_operand import (
 )
 
 
-def lower_dot(instr: Instr, target: Target) -> Unit:
+def lower_dot(instr: Instr, target: Target, knobs: Knobs) -> Unit:
     """Kernels of a `dot` whose operands and result are buffers."""
-    return lower_contraction(describe(instr), target)
+    return lower_contraction(describe(instr), target, knobs)
 
 
-def lower_contraction(c: Contraction, target: Target) -> Unit:
+def lower_contraction(c: Contraction, target: Target, knobs: Knobs) -> Unit:
     """Choose the kernels: packed products for matrices of floats, loops for vectors and other dtypes."""
     if dims_.product(c.cols) == 1 and dims_.product(c.rows) != 1 and c.lhs.valid is None:
         c = transposed(c)
     vector = dims_.product(c.rows) == 1
     if vector or c.dtype.name not in ("f32", "f64"):
         return build_loops(c, target)
-    return build(c, target)
+    return build(c, target, knobs)
 
 
 def describe(instr: Instr, operands: Sequence[Operand] | None = None, store: Store | None = None) -> Contraction:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from ....fusion.hero import hero_of
 from ....fusion.moves import MOVES
@@ -11,6 +12,7 @@ from ....ir.dim import product
 from ....ir.node import Computation, Instr
 from ....ir.opcode import OPCODES as TABLE
 from ....target import Target
+from ..choice import Knobs
 from ..ir import Kernel
 from ..unit import Unit
 from .contraction_fusion import lower_hero
@@ -26,16 +28,20 @@ OPCODES: tuple[str, ...] = (
 )
 
 
-def lower_single(instr: Instr, target: Target) -> Unit:
+def lower_single(instr: Instr, target: Target, knobs: Knobs) -> Unit:
     """A kernel of one instruction: as a fusion that holds it alone."""
-    return lower_computation(wrap(instr), instr.name)
+    return _lower(wrap(instr), instr.name, knobs)
 
 
-def lower_fusion(instr: Instr, target: Target) -> Unit:
+def lower_fusion(instr: Instr, target: Target, knobs: Knobs) -> Unit:
     """A fusion of elementwise, move and reduce instructions, or around one contraction."""
     if hero_of(instr.attrs["calls"]) is not None:
-        return lower_hero(instr, target)
-    return lower_computation(instr.attrs["calls"], instr.name)
+        return lower_hero(instr, target, knobs)
+    return _lower(instr.attrs["calls"], instr.name, knobs)
+
+
+def _lower(comp: Computation, name: str, knobs: Knobs) -> Unit:
+    return lower_computation(comp, name, partial(loop_kernel, knobs=knobs), partial(lower_reduction, knobs=knobs))
 
 
 def wrap(instr: Instr) -> Computation:
@@ -62,10 +68,7 @@ def wrap(instr: Instr) -> Computation:
 
 
 def lower_computation(
-    comp: Computation,
-    name: str,
-    loops: Callable[[Program, str], Kernel] = loop_kernel,
-    reductions: Callable[[Program, str], Unit] = lower_reduction,
+    comp: Computation, name: str, loops: Callable[[Program, str], Kernel], reductions: Callable[[Program, str], Unit]
 ) -> Unit:
     """The unit of a fused computation; UnsupportedError where it is not one loop program.
 

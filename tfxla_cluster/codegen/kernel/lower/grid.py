@@ -14,6 +14,7 @@ from .emit import Emitter
 from .space import delinearize
 
 BLOCK = 32 * 1024  # elements of work a task
+BLOCKS = tuple(1024 * n for n in (2, 8, 32, 128))  # that tuning tries
 
 
 def extent(group: Group) -> Dim:

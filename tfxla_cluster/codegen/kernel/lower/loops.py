@@ -9,11 +9,12 @@ from ....fusion.program import Group, Program
 from ....ir.dim import ceil_div, make, product, sample
 from ....ir.opcode import element_cost
 from ..builder import KernelBuilder
+from ..choice import Knobs
 from ..ir import Buffer, Kernel
 from .emit import Emitter
-from .grid import BLOCK, Blocks, bind_rows, extent, outer_task, rows_per_task, task_rows
+from .grid import BLOCK, BLOCKS, Blocks, bind_rows, extent, outer_task, rows_per_task, task_rows
 from .segments import vector_loop
-from .tiles import tile_group, tiled
+from .tiles import TILE, TILES, tile_group, tiled
 
 STREAM_BYTES = 32 << 20  # read and written by a kernel: about a last-level cache
 
@@ -44,8 +45,8 @@ def store_roots(e: Emitter, numbers: Sequence[int], outputs: Sequence[Buffer]) -
         e.b.store(outputs[n], e.number(flatten(e.program.stores[n])), value, stream=n in e.streamed)
 
 
-def loop_kernel(program: Program, name: str) -> Kernel:
-    """One kernel over the space of the outputs."""
+def loop_kernel(program: Program, name: str, knobs: Knobs) -> Kernel:
+    """One kernel over the space of the outputs. Knobs: 'block', elements of a task, or 'tile', the side of a tile."""
     e, outputs = open_kernel(program, name)
     groups, every = program.groups_of(program.space), range(len(outputs))
     if not groups:
@@ -53,12 +54,14 @@ def loop_kernel(program: Program, name: str) -> Kernel:
         return e.b.finish(1, work(program))
     crossing = tile_group(program, groups)
     if crossing is not None:
-        return tiled(e, groups, crossing, lambda: store_roots(e, every, outputs), work(program))
+        side = knobs.take("tile", TILE, TILES)
+        return tiled(e, groups, crossing, side, lambda: store_roots(e, every, outputs), work(program))
+    block = knobs.take("block", BLOCK, BLOCKS)
     inner = extent(groups[-1])
-    if len(groups) == 1 or sample(inner) >= 4 * BLOCK:
-        return _blocked(e, groups, outputs)
+    if len(groups) == 1 or sample(inner) >= 4 * block:
+        return _blocked(e, groups, outputs, block)
     rows = product(extent(g) for g in groups[:-1])
-    step = rows_per_task(inner)
+    step = rows_per_task(inner, block)
     with task_rows(e.b, rows, step) as row:
         bind_rows(e, groups[:-1], row)
         vector_loop(e, groups[-1], e.b.index(0), e.b.size(inner), lambda: store_roots(e, every, outputs))
@@ -66,13 +69,13 @@ def loop_kernel(program: Program, name: str) -> Kernel:
     return e.b.finish(ceil_div(rows, step), cost)
 
 
-def _blocked(e: Emitter, groups: Sequence[Group], outputs: Sequence[Buffer]) -> Kernel:
-    """A task is a block of the innermost loop of one row."""
-    b, blocks = e.b, Blocks(extent(groups[-1]), BLOCK)
+def _blocked(e: Emitter, groups: Sequence[Group], outputs: Sequence[Buffer], size: int) -> Kernel:
+    """A task is a block of the innermost loop of one row, `size` elements."""
+    b, blocks = e.b, Blocks(extent(groups[-1]), size)
     rows, block = outer_task(e, groups[:-1], blocks, b.task)
     start, stop = blocks.bounds(b, block)
     vector_loop(e, groups[-1], start, stop, lambda: store_roots(e, range(len(outputs)), outputs))
-    return b.finish(make("mul", rows, blocks.count), BLOCK * work(e.program))
+    return b.finish(make("mul", rows, blocks.count), size * work(e.program))
 
 
 def work(program: Program) -> int:

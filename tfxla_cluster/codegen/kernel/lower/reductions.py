@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from ....fusion.program import Program, extent_of
 from ....ir.dim import sample
+from ..choice import Knobs
 from ..unit import Unit
 from .columns import column_unit
 from .grid import extent
@@ -23,12 +24,12 @@ MIN_TASKS = 16
 SPLIT_WORK = 64 * 1024  # elements from which two kernels pay
 
 
-def lower_reduction(program: Program, name: str) -> Unit:
+def lower_reduction(program: Program, name: str, knobs: Knobs) -> Unit:
     """Chooses among row, lane, column and staged kernels by the extents seen."""
     groups = program.groups_of(program.space)
     kept, reduced = sample(extent_of(program.kept)), sample(extent_of(program.reduced))
     if not groups or (not program.kept and not program.reduced):
-        return row_unit(program, name)
+        return row_unit(program, name, knobs)
     minor_kept = groups[-1][0] in program.kept
     simple = len(program.levels) == 1 and program.rows_only
     if simple and kept * reduced >= SPLIT_WORK and can_split(program):
@@ -37,4 +38,4 @@ def lower_reduction(program: Program, name: str) -> Unit:
             return staged_unit(program, name)
     if (program.kept and reduced <= FEW and kept >= 8 * reduced) or (minor_kept and not simple):
         return lanes_unit(program, name)
-    return column_unit(program, name) if minor_kept else row_unit(program, name)
+    return column_unit(program, name, knobs) if minor_kept else row_unit(program, name, knobs)

@@ -10,10 +10,11 @@ from ....fusion.program import Group, Program, extent_of
 from ....ir.dim import ceil_div, make, product
 from ....ir.node import Instr
 from ..builder import KernelBuilder
+from ..choice import Knobs
 from ..ir import Buffer, Var
 from ..unit import Unit
 from .emit import Emitter
-from .grid import BLOCK, Blocks, bind_rows, extent, outer_task, rows_per_task, task_rows
+from .grid import BLOCK, BLOCKS, Blocks, bind_rows, extent, outer_task, rows_per_task, task_rows
 from .inline import inline
 from .loops import open_kernel, store_roots, work
 from .monoid import identities
@@ -21,12 +22,12 @@ from .recompute import RowCache
 from .steps import single_step
 
 
-def row_unit(program: Program, name: str) -> Unit:
-    """Tasks are blocks of rows; lanes run along a row."""
+def row_unit(program: Program, name: str, knobs: Knobs) -> Unit:
+    """Tasks are blocks of rows; lanes run along a row. Knob 'block': elements of a task."""
     e, outputs = open_kernel(program, name)
     kept, reduced = row_groups(program)
     row = extent_of(program.reduced)
-    rows, step = product(map(extent, kept)), rows_per_task(row)
+    rows, step = product(map(extent, kept)), rows_per_task(row, knobs.take("block", BLOCK, BLOCKS))
     cache = RowCache(e)
     with task_rows(e.b, rows, step) as number:
         bind_rows(e, kept, number)

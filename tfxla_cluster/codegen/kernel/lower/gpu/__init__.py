@@ -12,6 +12,7 @@ from .....errors import UnsupportedError
 from .....fusion.hero import hero_of
 from .....ir.node import Instr
 from .....target import Target
+from ...choice import DEFAULT, Choice, Knobs, combinations
 from ...unit import Unit
 from .. import fused, reduce_window, rng_bit_generator, scatter, select_and_scatter
 from .elementwise import loop_kernel
@@ -42,8 +43,23 @@ SHARED: dict[str, Lowering] = {
 LOWERINGS: dict[str, Lowering] = {**dict.fromkeys(fused.OPCODES, lower_single), "fusion": lower_fusion, **SHARED}
 
 
-def lower(instr: Instr, target: Target) -> Unit:
-    """The kernels that compute `instr`; UnsupportedError names the opcode that has none on GPUs."""
+def lower(instr: Instr, target: Target, choice: Choice = DEFAULT) -> Unit:
+    """The kernels that compute `instr`; UnsupportedError names the opcode that has none on GPUs, or what of `choice`
+    there is not."""
+    knobs = Knobs(choice)
+    unit = _lower(instr, target)
+    knobs.check()
+    return unit
+
+
+def candidates(instr: Instr, target: Target) -> list[Choice]:
+    """The choices that `lower` takes for `instr`, its default first; UnsupportedError as `lower`."""
+    knobs = Knobs()
+    _lower(instr, target)
+    return combinations(knobs.space)
+
+
+def _lower(instr: Instr, target: Target) -> Unit:
     lowering = LOWERINGS.get(instr.opcode)
     if lowering is None:
         raise UnsupportedError(f"{instr.opcode} has no GPU kernel ({instr.name})")
