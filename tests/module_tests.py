@@ -9,6 +9,7 @@ TESTS: dict[str, str] = {
     "tfxla_cluster.backends.backend": "codegen/triton/test_gpu_cases.py backends/test_gpu.py",
     "tfxla_cluster.backends.cpu": "backends/test_gpu.py backends/test_seam.py",
     "tfxla_cluster.backends.gpu": "backends/test_gpu.py codegen/triton/test_gpu_cases.py",
+    "tfxla_cluster.backends.gpu_code": "backends/test_gpu_code.py",
     "tfxla_cluster.backends.gpu_support": "backends/test_gpu.py backends/test_seam.py",
     "tfxla_cluster.backends.interpreter": "backends/test_gpu.py backends/test_seam.py",
     "tfxla_cluster.backends.registry": "backends/test_gpu.py backends/test_seam.py",

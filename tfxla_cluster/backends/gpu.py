@@ -14,7 +14,6 @@ from ..codegen.kernel.lower import gpu as lower
 from ..codegen.kernel.unit import Unit, UnitKernel
 from ..codegen.triton.source import render
 from ..codegen.triton.triton_source import LANGUAGES, Artefacts
-from ..codegen.triton.workers import compile_sources
 from ..decision import YES, Decision
 from ..errors import UnsupportedError
 from ..fusion.machine import Costs, Machine
@@ -22,6 +21,7 @@ from ..ir.node import Instr
 from ..options import CompileOptions
 from ..runtime.plan import LaunchPlan
 from ..target import Target
+from .gpu_code import compiled
 from .gpu_support import triton_form
 
 COSTS = Costs(
@@ -66,7 +66,7 @@ class Gpu:
         rendered = [render(source.kernel) for source in sources]
         if listing is not None:
             listing("triton.py", [(f"kernel {s.symbol}", r.text) for s, r in zip(sources, rendered)])
-        made = compile_sources(rendered, self.target, options.compile_threads)
+        made = compiled(rendered, self.target, options)
         if listing is not None:
             for language in LANGUAGES:
                 listing(language, [(f"kernel {s.symbol}", m.texts[language]) for s, m in zip(sources, made)])

@@ -217,7 +217,12 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
     ),
     "cache": RecordKind(
         "A look into a cache.",
-        {"cache": "'memory' or 'disk'.", "hit": "Boolean.", "reason": "Why not.", "key": "Key text."},
+        {
+            "cache": "'memory', 'disk', or 'cubin' (one kernel's, on disk).",
+            "hit": "Boolean.",
+            "reason": "Why not.",
+            "key": "Key text.",
+        },
     ),
     "stats": RecordKind("Counters at exit.", {"stats": "Map name -> number or list, as `tfxla_cluster.stats()`."}),
     "error": RecordKind(
