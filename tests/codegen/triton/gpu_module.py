@@ -14,6 +14,7 @@ from tfxla_cluster import compiler
 from tfxla_cluster.backends import gpu
 from tfxla_cluster.backends.backend import Backend
 from tfxla_cluster.codegen.kernel import interpreter as kernel_interpreter
+from tfxla_cluster.codegen.kernel.choice import DEFAULT, Choice
 from tfxla_cluster.codegen.kernel.code import Code, Listing, Source
 from tfxla_cluster.codegen.kernel.ir import Buffer, Kernel
 from tfxla_cluster.codegen.kernel.unit import Unit
@@ -38,8 +39,11 @@ class Interpreted:
     def machine(self) -> Machine:
         return gpu.Gpu(self.target).machine
 
-    def lower(self, instr: Instr) -> Unit:
-        return gpu.Gpu(self.target).lower(instr)
+    def lower(self, instr: Instr, choice: Choice = DEFAULT) -> Unit:
+        return gpu.Gpu(self.target).lower(instr, choice)
+
+    def candidates(self, instr: Instr) -> list[Choice]:
+        return gpu.Gpu(self.target).candidates(instr)
 
     def compile(self, sources: Sequence[Source], options: CompileOptions, listing: Listing | None) -> Code:
         return Code(kernels={source.symbol: source.kernel for source in sources})
