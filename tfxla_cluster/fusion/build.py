@@ -98,34 +98,42 @@ class _Builder:
 
     def _fusion(self, group: Group, outputs: Sequence[Instr]) -> None:
         inside, leaves = self.graph.closure(outputs, {**group.members, **group.recomputed})
-        name = self.names.unique("fusion")
-        comp = fused_computation(name.replace("fusion", "fused_computation"), inside, leaves, outputs)
-        main = outputs[-1]
-        fusion = Instr(
-            name,
-            "fusion",
-            comp.root.shape,
-            tuple(self._value(x) for x in leaves),
-            {"kind": kind_of(inside), "calls": comp},
-            frozenset().union(*(i.sources for i in inside)),
-            main.metadata,
+        values = [self._value(x) for x in leaves]
+        made = fusion_values(self.names.unique("fusion"), kind_of(inside), inside, leaves, values, outputs)
+        elements = list(made.values())
+        self.instrs += elements if len(elements) == 1 else [elements[0].operands[0], *elements]
+        self.done.update(made)
+
+
+def fusion_values(
+    name: str,
+    kind: str,
+    inside: Sequence[Instr],
+    leaves: Sequence[Instr],
+    values: Sequence[Instr],
+    outputs: Sequence[Instr],
+) -> dict[Instr, Instr]:
+    """What stands for each of `outputs` once a fusion `name` computes `inside` from `values`, which stand for
+    `leaves`: the fusion, or elements of it."""
+    comp = fused_computation(name.replace("fusion", "fused_computation"), inside, leaves, outputs)
+    main = outputs[-1]
+    sources = frozenset().union(*(i.sources for i in inside))
+    attrs = {"kind": kind, "calls": comp}
+    fusion = Instr(name, "fusion", comp.root.shape, tuple(values), attrs, sources, main.metadata)
+    if len(outputs) == 1:
+        return {main: fusion}
+    return {
+        output: Instr(
+            output.name,
+            "get-tuple-element",
+            output.shape,
+            (fusion,),
+            {"index": number},
+            output.sources,
+            output.metadata,
         )
-        self.instrs.append(fusion)
-        if len(outputs) == 1:
-            self.done[main] = fusion
-            return
-        for number, output in enumerate(outputs):
-            element = Instr(
-                output.name,
-                "get-tuple-element",
-                output.shape,
-                (fusion,),
-                {"index": number},
-                output.sources,
-                output.metadata,
-            )
-            self.instrs.append(element)
-            self.done[output] = element
+        for number, output in enumerate(outputs)
+    }
 
 
 def kind_of(inside: Sequence[Instr]) -> str:

@@ -24,11 +24,9 @@ from ..ir.opcode import is_elementwise
 from ..ir.polynomial import same
 from .cost import costly
 from .index import Access, Computed, Index, Refiner, Seq, flatten, regroup
-from .legality import HEROES
+from .legality import HEROES, MOVES_BEFORE
 from .moves import sources
 from .program import MAX_RESTARTS, Group, digits, runs_together
-
-MOVES_BEFORE = frozenset(["broadcast", "reshape", "bitcast", "transpose", "iota", "constant", "parameter"])
 
 
 @dataclass(frozen=True)

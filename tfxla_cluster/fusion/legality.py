@@ -8,6 +8,8 @@ from ..ir.opcode import is_elementwise
 from .moves import MOVES
 
 HEROES = ("dot", "convolution")
+# What may stand before a contraction besides elementwise work.
+MOVES_BEFORE = frozenset(["broadcast", "reshape", "bitcast", "transpose", "iota", "constant", "parameter"])
 # A copy at module level says that a buffer must be another one; reshapes and bitcasts there are free.
 _NEVER = ("copy", "parameter", "constant", "stochastic-convert")
 _KINDS = ("pred", "int", "uint", "float", "complex")

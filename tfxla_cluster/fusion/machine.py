@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ..decision import YES, Decision
 from ..ir.node import Instr
+from .attention_form import Form
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +41,10 @@ def holds_all(instrs: Sequence[Instr]) -> Decision:
 @dataclass(frozen=True, slots=True)
 class Machine:
     """`cores`: that run the rows of a kernel. `holds(instrs)`: whether these may stand in one kernel; asked of each
-    instruction alone before any is grouped, then of every group before it is made."""
+    instruction alone before any is grouped, then of every group before it is made. `attention(form)`: whether it has a
+    kernel of two levels of products of this form (None: it has none at all)."""
 
     costs: Costs
     cores: int
     holds: Callable[[Sequence[Instr]], Decision] = holds_all
+    attention: Callable[[Form], Decision] | None = None

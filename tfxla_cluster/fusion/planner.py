@@ -16,6 +16,7 @@ from ..errors import UnsupportedError
 from ..ir.node import Computation, Instr, Module, callees_first
 from ..ir.rewrite import Names, rebuild
 from . import hero
+from .attention import fuse_attention
 from .build import fused
 from .cost import bytes_of, costly, elements_of, pays
 from .extent import same_all
@@ -35,7 +36,7 @@ def fuse(module: Module, machine: Machine, record: Record) -> Module:
     names = Names(i.name for c in module.computations() for i in c.instrs)
     for comp in _stepped(module):
         linked = rebuild(comp, {}, called=changed) if changed else comp
-        new = _Planner(linked, machine, record).run(names)
+        new = _Planner(fuse_attention(linked, machine, record, names), machine, record).run(names)
         if new is not comp:
             changed[comp] = new
     return module.replace(entry=changed[module.entry]) if module.entry in changed else module
