@@ -20,6 +20,7 @@ from .ir import (
     Product,
     Reduce,
     Region,
+    Scan,
     Size,
     Stmt,
     Store,
@@ -159,6 +160,13 @@ class KernelBuilder:
         region = self.region([v.dtype for v in (*init, *values)], combine)
         outs = self._outs([v.dtype for v in init])
         self._append(Across(lane, tuple(values), tuple(init), tuple(identity), region, outs))
+        return outs
+
+    def scan(self, lane: Var, values: Sequence[Var], combine: Callable[..., Sequence[Var]]) -> tuple[Var, ...]:
+        """In each lane of the tile of `lane` the fold of all values up to it, by `combine(*left, *right)`."""
+        region = self.region([v.dtype for v in (*values, *values)], combine)
+        outs = self._outs([v.dtype for v in values])
+        self._append(Scan(lane, tuple(values), region, outs))
         return outs
 
     def fold(self, start: Var, stop: Var, init: Sequence[Var], step: Callable[..., Sequence[Var]]) -> tuple[Var, ...]:

@@ -36,6 +36,7 @@ from .ir import (
     Product,
     Reduce,
     Region,
+    Scan,
     Size,
     Stmt,
     Store,
@@ -257,6 +258,16 @@ class _Interpreter:
             total = self.region(stmt.combine, [*total, *folded])
         self.bind(stmt.outs, total)
 
+    def scan(self, stmt: Scan) -> None:
+        axis, lanes = self.axes[stmt.lane], self.env[stmt.lane]
+        spread = np.broadcast_arrays(*self.values(stmt.values), lanes)[:-1]
+        rows = [np.moveaxis(v, axis, 0) for v in spread]
+        found = [r[:1] for r in rows]
+        for number in range(1, lanes.size):
+            last = self.region(stmt.combine, [*(f[-1] for f in found), *(r[number] for r in rows)])
+            found = [np.concatenate([f, np.broadcast_to(v, f.shape[1:])[None]]) for f, v in zip(found, last)]
+        self.bind(stmt.outs, [np.moveaxis(f, 0, axis) for f in found])
+
     def _fold_lanes(self, stmt: Reduce | Across, rows: list[Array]) -> list[Array]:
         """Neighbours (along the first dimension) are combined until one lane is left."""
         while len(rows[0]) > 1:
@@ -317,6 +328,7 @@ _RUN: dict[type, Callable[[_Interpreter, Any], None]] = {
     Reduce: _Interpreter.reduce,
     Tile: _Interpreter.tile,
     Across: _Interpreter.across,
+    Scan: _Interpreter.scan,
     If: _Interpreter.if_else,
     While: _Interpreter.while_loop,
     Product: _Interpreter.product,

@@ -162,7 +162,7 @@ class Tile:
 
     `width` is a power of two, and at least stop - start. Tiles nest: their lanes then form a block of more
     dimensions. Lanes with var >= stop are idle: they neither load nor store at offsets that depend on
-    `var`, and take no part in an `Across`; what they compute has no meaning.
+    `var`, and take no part in an `Across` or `Scan`; what they compute has no meaning.
     """
 
     var: Var
@@ -184,6 +184,19 @@ class Across:
     values: tuple[Var, ...]
     init: tuple[Var, ...]
     identity: tuple[Any, ...]
+    combine: Region
+    outs: tuple[Var, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scan:
+    """Lane l's `outs` are the fold of `values` of the lanes up to l of the enclosing tile whose variable is `lane`.
+
+    `combine` takes (left..., right...) and is associative; the target chooses where the parentheses stand.
+    """
+
+    lane: Var
+    values: tuple[Var, ...]
     combine: Region
     outs: tuple[Var, ...]
 
@@ -238,7 +251,7 @@ class Product:
     panel: int = 16
 
 
-Stmt = Union[Const, Size, Op, Load, Store, For, Reduce, Tile, Across, If, While, Product]
+Stmt = Union[Const, Size, Op, Load, Store, For, Reduce, Tile, Across, Scan, If, While, Product]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,6 +17,7 @@ from .ir import (
     Product,
     Reduce,
     Region,
+    Scan,
     Size,
     Stmt,
     Store,
@@ -89,7 +90,7 @@ class _Printer:
             yield f"{_buffer(stmt.buffer)}[{self._var(stmt.offset)}] = {self._var(stmt.value)}{mask}{stream}"
         elif isinstance(stmt, Product):
             yield self._product(stmt)
-        elif isinstance(stmt, Tile | Across):
+        elif isinstance(stmt, Tile | Across | Scan):
             yield from self._block(stmt)
         else:
             yield from self._structured(stmt)
@@ -120,18 +121,21 @@ class _Printer:
             yield from self._region(stmt.body)
             yield f"{self._defines(stmt.outs)} = last"
 
-    def _block(self, stmt: Tile | Across) -> Iterator[str]:
-        if isinstance(stmt, Tile):
+    def _block(self, stmt: Tile | Across | Scan) -> Iterator[str]:
+        if isinstance(stmt, Scan):
+            yield f"scan {self._var(stmt.lane)}"
+            yield from self._combine(stmt)
+        elif isinstance(stmt, Tile):
             yield f"tile {stmt.width} {self._var(stmt.var)} in {self._var(stmt.start)} .. {self._var(stmt.stop)}"
             yield from _indent(self._body(stmt.body))
         else:
             yield f"across {self._var(stmt.lane)} from {self._vars(stmt.init)} identity {_identity(stmt)}"
             yield from self._combine(stmt)
 
-    def _combine(self, stmt: Reduce | Across) -> Iterator[str]:
+    def _combine(self, stmt: Reduce | Across | Scan) -> Iterator[str]:
         yield f"combine {self._vars(stmt.values)}"
         yield from self._region(stmt.combine)
-        yield f"{self._defines(stmt.outs)} = reduced"
+        yield f"{self._defines(stmt.outs)} = {'scanned' if isinstance(stmt, Scan) else 'reduced'}"
 
     def _region(self, region: Region) -> Iterator[str]:
         yield f"  ({self._defines(region.args)})"

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from .ir import Across, For, If, Reduce, Stmt, Tile, While
+from .ir import Across, For, If, Reduce, Scan, Stmt, Tile, While
 
 _NESTED: Mapping[type, Callable[[Any], tuple[tuple[Stmt, ...], ...]]] = {
     For: lambda stmt: (stmt.body,),
     Tile: lambda stmt: (stmt.body,),
     Reduce: lambda stmt: (stmt.body, stmt.combine.body),
     Across: lambda stmt: (stmt.combine.body,),
+    Scan: lambda stmt: (stmt.combine.body,),
     If: lambda stmt: (stmt.then.body, stmt.orelse.body),
     While: lambda stmt: (stmt.cond.body, stmt.body.body),
 }

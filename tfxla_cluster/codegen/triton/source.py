@@ -24,6 +24,7 @@ from ..kernel.ir import (
     Op,
     Reduce,
     Region,
+    Scan,
     Size,
     Stmt,
     Store,
@@ -34,6 +35,7 @@ from ..kernel.ir import (
 from ..kernel.walk import lane_depth, walk
 from .helpers import with_helpers
 from .ops import expression
+from .scans import scan
 from .triton_source import TritonSource
 from .types import constant, storage
 
@@ -383,6 +385,7 @@ _EMIT: dict[type, Callable[[_Emitter, Any], None]] = {
     Reduce: _Emitter.reduce,
     Tile: _Emitter.tile,
     Across: _Emitter.across,
+    Scan: scan,
     If: _Emitter.if_else,
     While: _Emitter.while_loop,
 }

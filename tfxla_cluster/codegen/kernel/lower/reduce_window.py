@@ -39,7 +39,7 @@ def scan_axis(instr: Instr) -> int | None:
     return axes[0] if plain and pads in ((dim.size - 1, 0), (0, dim.size - 1)) else None
 
 
-class _Operands:
+class Operands:
     """The operands of a reduction in a kernel: input buffers, initial values, output buffers."""
 
     def __init__(self, b: KernelBuilder, instr: Instr) -> None:
@@ -64,22 +64,25 @@ class _Operands:
             self.b.store(buffer, offset, value)
 
     def unit(self, tasks: Dim, cost: Dim) -> Unit:
-        kernel = self.b.finish(tasks, cost)
-        inputs = tuple(UnitRef("operand", i) for i in range(2 * self.count))
-        outputs = tuple(UnitRef("result", i) for i in range(self.count))
-        return Unit((UnitKernel(kernel, inputs, outputs),))
+        return Unit((UnitKernel(self.b.finish(tasks, cost), *refs(self.instr)),))
 
 
-def _result_dims(instr: Instr) -> tuple[Dim, ...]:
+def refs(instr: Instr) -> tuple[tuple[UnitRef, ...], tuple[UnitRef, ...]]:
+    """What the buffers of `Operands` are: arrays and initial values, results."""
+    count = len(instr.operands)
+    return tuple(UnitRef("operand", i) for i in range(count)), tuple(UnitRef("result", i) for i in range(count // 2))
+
+
+def result_dims(instr: Instr) -> tuple[Dim, ...]:
     return (instr.shape.elements[0] if instr.shape.is_tuple else instr.shape).dims
 
 
 def _pool(instr: Instr) -> Unit:
     """A task a pair of outer indices; the last dimension in lanes, the one before it in a loop."""
     b = KernelBuilder("reduce_window")
-    operands = _Operands(b, instr)
+    operands = Operands(b, instr)
     window, source = list(instr.attrs["window"]), instr.operands[0].shape.dims
-    result = _result_dims(instr)
+    result = result_dims(instr)
     if not result:
         window, source, result = [WindowDim(1)], (1,), (1,)
     outer, middle = result[:-2], result[-2] if len(result) > 1 else 1
@@ -87,15 +90,15 @@ def _pool(instr: Instr) -> Unit:
     with b.loop(b.index(0), b.size(middle)) as row, b.loop(b.index(0), b.size(result[-1]), "vector") as lane:
         index = [*lead, row, lane][-len(result) :]
         values = for_each_position(
-            b, window, operands.init, lambda taps, *acc: _visit(operands, window, source, index, taps, acc)
+            b, window, operands.init, lambda taps, *acc: visit(operands, window, source, index, taps, acc)
         )
         operands.store(linearize(b, index, result), values)
     per_row = dims_.make("mul", result[-1], position_count(window) * 2)
     return operands.unit(dims_.product(outer), dims_.make("mul", per_row, middle))
 
 
-def _visit(
-    operands: _Operands,
+def visit(
+    operands: Operands,
     window: Sequence[WindowDim],
     source: Sequence[Dim],
     index: Sequence[Var],
@@ -108,7 +111,7 @@ def _visit(
     return operands.combine(accumulators, operands.load(linearize(b, [at for at, _ in places], source), mask))
 
 
-def _order(b: KernelBuilder, instr: Instr, axis: int, step: Var, extent: Dim) -> Var:
+def order(b: KernelBuilder, instr: Instr, axis: int, step: Var, extent: Dim) -> Var:
     """The position visited at `step`: from the end where the window looks ahead."""
     if instr.attrs["window"][axis].pad_low:
         return step
@@ -119,12 +122,12 @@ def _order(b: KernelBuilder, instr: Instr, axis: int, step: Var, extent: Dim) ->
 def _scan_rows(instr: Instr, axis: int) -> Unit:
     """Scan of the last axis: a task a row, the running values carried in registers."""
     b = KernelBuilder("scan_rows")
-    operands = _Operands(b, instr)
+    operands = Operands(b, instr)
     dims = instr.operands[0].shape.dims
     base = b.mul(b.task, b.size(dims[axis]))
 
     def step(i: Var, *running: Var) -> tuple[Var, ...]:
-        offset = b.add(base, _order(b, instr, axis, i, dims[axis]))
+        offset = b.add(base, order(b, instr, axis, i, dims[axis]))
         values = operands.combine(running, operands.load(offset))
         operands.store(offset, values)
         return values
@@ -136,7 +139,7 @@ def _scan_rows(instr: Instr, axis: int) -> Unit:
 def _scan_columns(instr: Instr, axis: int) -> Unit:
     """Scan of an outer axis: the minor dims in lanes; the running values are the last row written."""
     b = KernelBuilder("scan_columns")
-    operands = _Operands(b, instr)
+    operands = Operands(b, instr)
     dims = instr.operands[0].shape.dims
     inner, outer = dims_.product(dims[axis + 1 :]), dims_.product(dims[:axis])
     blocks = Blocks(inner, SCAN_BLOCK)
@@ -144,7 +147,7 @@ def _scan_columns(instr: Instr, axis: int) -> Unit:
     first, stop = blocks.bounds(b, block)
 
     def offset(i: Var, lane: Var) -> Var:
-        row = b.add(b.mul(lead, b.size(dims[axis])), _order(b, instr, axis, i, dims[axis]))
+        row = b.add(b.mul(lead, b.size(dims[axis])), order(b, instr, axis, i, dims[axis]))
         return b.add(b.mul(row, b.size(inner)), lane)
 
     with b.loop(first, stop, "vector") as lane:

@@ -7,6 +7,7 @@ in the result and of the state (key, counter low, counter high) is XLA's expande
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 
 from ....errors import UnsupportedError
 from ....ir import dim as dims_
@@ -27,7 +28,7 @@ WEYL = (0x9E3779B9, 0xBB67AE85)
 ROUNDS = 10
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 PARITY = 0x1BD11BDA
-BLOCKS_A_TASK = 2048
+BLOCKS_A_TASK = {"cpu": 2048, "gpu": 256}  # of the cipher, in lanes on a GPU
 
 
 def lower(instr: Instr, target: Target) -> Unit:
@@ -40,25 +41,24 @@ def lower(instr: Instr, target: Target) -> Unit:
     if make is None or not bits.element_type.is_integer or state.element_type != U64:
         algorithm = instr.attrs["algorithm"]
         raise UnsupportedError(f"rng-bit-generator {algorithm} of {bits} from {state} has no kernel ({instr.name})")
-    b = KernelBuilder(instr.attrs["algorithm"])
-    blocks = make(b, bits, int(dims_.sample(state.dims[0])), instr.name)
-    tasks = dims_.make("max", Blocks(blocks, BLOCKS_A_TASK).count, 1)
-    kernel = b.finish(tasks, BLOCKS_A_TASK * 60)
+    b, size = KernelBuilder(instr.attrs["algorithm"]), BLOCKS_A_TASK[target.backend]
+    blocks = make(b, bits, int(dims_.sample(state.dims[0])), instr.name, size)
+    kernel = b.finish(dims_.make("max", Blocks(blocks, size).count, 1), size * 60)
     return Unit((UnitKernel(kernel, (UnitRef("operand", 0),), (UnitRef("result", 0), UnitRef("result", 1))),))
 
 
-def _span(b: KernelBuilder, blocks: Dim) -> tuple[Var, Var]:
-    """The blocks of this task."""
-    return Blocks(blocks, BLOCKS_A_TASK).bounds(b, b.task)
+def _loop(b: KernelBuilder, blocks: Dim, size: int) -> AbstractContextManager[Var]:
+    """Over the blocks of this task."""
+    return b.loop(*Blocks(blocks, size).bounds(b, b.task), "vector", size)
 
 
-def _philox_kernel(b: KernelBuilder, bits: Shape, width: int, name: str) -> Dim:
+def _philox_kernel(b: KernelBuilder, bits: Shape, width: int, name: str, size: int) -> Dim:
     """A block of the cipher gives neighbouring elements; how many blocks there are."""
     per_block = 2 if bits.element_type.bits == 64 else 4
     blocks = (bits.element_count + (per_block - 1)) // per_block
     source, next_state, result = b.input(U64), b.output(U64), b.output(bits.element_type)
     key, low, high = _read(b, source, width)
-    with b.loop(*_span(b, blocks), "vector") as i:
+    with _loop(b, blocks, size) as i:
         counter = _add128(b, low, high, b.op("convert", i, dtype=U64))
         values = _philox(b, _split(b, counter), _halves(b, key))
         if per_block == 2:
@@ -71,22 +71,22 @@ def _philox_kernel(b: KernelBuilder, bits: Shape, width: int, name: str) -> Dim:
     return blocks
 
 
-def _threefry_kernel(b: KernelBuilder, bits: Shape, width: int, name: str) -> Dim:
+def _threefry_kernel(b: KernelBuilder, bits: Shape, width: int, name: str, size: int) -> Dim:
     """64 bits: a block an element. 32 bits: a block gives two neighbours along one dimension."""
     source, next_state, result = b.input(U64), b.output(U64), b.output(bits.element_type)
     key, counter = b.load(source, b.index(0)), b.load(source, b.index(1))
     if bits.element_type.bits == 64:
         blocks: Dim = bits.element_count
-        with b.loop(*_span(b, blocks), "vector") as i:
+        with _loop(b, blocks, size) as i:
             words = _threefry(b, _halves(b, key), _halves(b, b.op("add", counter, b.op("convert", i, dtype=U64))))
             b.store(result, i, b.op("convert", _join(b, *words), dtype=bits.element_type))
     else:
-        blocks = _threefry_pairs(b, result, bits, (key, counter), name)
+        blocks = _threefry_pairs(b, result, bits, (key, counter), name, size)
     _advance(b, next_state, width, key, (counter, b.const(0, U64)), blocks)
     return blocks
 
 
-def _threefry_pairs(b: KernelBuilder, result: Buffer, bits: Shape, state: tuple[Var, Var], name: str) -> Dim:
+def _threefry_pairs(b: KernelBuilder, result: Buffer, bits: Shape, state: tuple[Var, Var], name: str, size: int) -> Dim:
     sizes = [d for d in bits.dims if isinstance(d, int)]
     if len(sizes) != bits.rank:
         raise UnsupportedError(
@@ -97,7 +97,7 @@ def _threefry_pairs(b: KernelBuilder, result: Buffer, bits: Shape, state: tuple[
     inner = dims_.product(sizes[axis + 1 :])
     half = (sizes[axis] + 1) // 2
     blocks = dims_.product([*sizes[:axis], half, inner])
-    with b.loop(*_span(b, blocks), "vector") as i:
+    with _loop(b, blocks, size) as i:
         counter = b.op("add", state[1], b.op("convert", i, dtype=U64))
         words = _threefry(b, _halves(b, state[0]), _halves(b, counter))
         outer, pair, rest = delinearize(b, i, (dims_.product(sizes[:axis]), half, inner))
@@ -109,7 +109,7 @@ def _threefry_pairs(b: KernelBuilder, result: Buffer, bits: Shape, state: tuple[
     return blocks
 
 
-_ALGORITHMS: dict[tuple[str, tuple[Dim, ...]], Callable[[KernelBuilder, Shape, int, str], Dim]] = {
+_ALGORITHMS: dict[tuple[str, tuple[Dim, ...]], Callable[[KernelBuilder, Shape, int, str, int], Dim]] = {
     ("rng_three_fry", (2,)): _threefry_kernel,
     **{(name, (width,)): _philox_kernel for name in ("rng_default", "rng_philox") for width in (2, 3)},
 }

@@ -40,7 +40,7 @@ def lower(instr: Instr, target: Target) -> Unit:
 
     def visit(index: list[Var]) -> None:
         value = b.load(source, linearize(b, index, small))
-        chosen = _choose(b, instr, operand, index)
+        chosen = choose(b, instr, operand, index)
         new = inline(b, instr.attrs["scatter"], [b.load(result, chosen), value])
         b.store(result, chosen, new[0])
 
@@ -59,7 +59,7 @@ def lower(instr: Instr, target: Target) -> Unit:
     return Unit((UnitKernel(kernel, inputs, (UnitRef("result", 0),)),))
 
 
-def _choose(b: KernelBuilder, instr: Instr, operand: Buffer, index: Sequence[Var]) -> Var:
+def choose(b: KernelBuilder, instr: Instr, operand: Buffer, index: Sequence[Var]) -> Var:
     """Offset of the element the window at `index` selects: a later one wins where select is false.
 
     XLA operation semantics, SelectAndScatter: padding never takes part.

@@ -1,7 +1,7 @@
 """HLO instruction -> Unit for GPUs: kernels whose tasks are programs over blocks.
 
-Elementwise work and reductions have lowerings of their own, which share index maps and element code with
-the CPU's; the opcodes of SHARED take the CPU's loops, each task a program.
+Lowerings of their own share index maps and element code with the CPU's; the opcodes of SHARED take the CPU's
+loops, each task a program.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from .....ir.node import Instr
 from .....target import Target
 from ...choice import DEFAULT, Choice, Knobs, combinations
 from ...unit import Unit
-from .. import fused, reduce_window, rng_bit_generator, scatter, select_and_scatter
+from .. import fused, rng_bit_generator, scatter
+from . import select_and_scatter, windows
 from .elementwise import loop_kernel
 from .reductions import lower_reduction
 
@@ -34,13 +35,9 @@ def lower_fusion(instr: Instr, target: Target) -> Unit:
     return fused.lower_computation(instr.attrs["calls"], instr.name, loop_kernel, lower_reduction)
 
 
-SHARED: dict[str, Lowering] = {
-    "reduce-window": reduce_window.lower,
-    "rng-bit-generator": rng_bit_generator.lower,
-    "scatter": scatter.lower,
-    "select-and-scatter": select_and_scatter.lower,
-}
-LOWERINGS: dict[str, Lowering] = {**dict.fromkeys(fused.OPCODES, lower_single), "fusion": lower_fusion, **SHARED}
+SHARED: dict[str, Lowering] = {"rng-bit-generator": rng_bit_generator.lower, "scatter": scatter.lower}
+OWN: dict[str, Lowering] = {"reduce-window": windows.lower, "select-and-scatter": select_and_scatter.lower}
+LOWERINGS: dict[str, Lowering] = {**dict.fromkeys(fused.OPCODES, lower_single), "fusion": lower_fusion, **SHARED, **OWN}
 
 
 def lower(instr: Instr, target: Target, choice: Choice = DEFAULT) -> Unit:
