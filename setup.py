@@ -102,7 +102,7 @@ setup(
     package_dir={"tfxla_inspect": "inspect/tfxla_inspect"},
     package_data={
         "tfxla_inspect": ["*.js", "*.css", "*.html", "**/*.js", "**/*.css", "**/*.html"],
-        "tfxla_cluster": ["py.typed"],
+        "tfxla_cluster": ["py.typed", "tf/native_op/*.cc"],
     },
     install_requires=[
         "tensorflow>=2.21,<2.22",

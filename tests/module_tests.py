@@ -315,6 +315,7 @@ TESTS: dict[str, str] = {
     "tfxla_cluster.tf.native_op": "tf/test_native_op.py tf/test_function_compiler.py",
     "tfxla_cluster.tf.native_op.builder": "tf/test_guard_code.py tf/test_clustering.py",
     "tfxla_cluster.tf.native_op.dispatch_code": "tf/test_clustering.py tf/test_compare_clusters.py",
+    "tfxla_cluster.tf.native_op.gpu_context": "tf/test_gpu_op.py",
     "tfxla_cluster.tf.native_op.guard_code": "tf/test_guard_code.py tf/test_clustering.py",
     "tfxla_cluster.tf.native_op.library": "tf/test_function_compiler.py tf/test_guard_code.py",
     "tfxla_cluster.tf.native_op.op": "tf/test_native_op.py tf/test_function_compiler.py",

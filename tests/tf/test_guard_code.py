@@ -42,9 +42,10 @@ def tensors(arrays: Sequence[np.ndarray]) -> Iterator[list[int]]:
 def holds(found: Sequence[Guard], made: Sequence[int]) -> bool:
     """What the machine code says."""
     address = Library.get().engine.get_function_address("hold")
-    function = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)(address)
+    pointer = ctypes.c_void_p
+    function = ctypes.CFUNCTYPE(ctypes.c_bool, pointer, ctypes.c_int64, pointer, pointer)(address)
     rows = guard_rows(found)
-    return bool(function(rows.address, len(found), (ctypes.c_void_p * len(made))(*made)))
+    return bool(function(rows.address, len(found), (pointer * len(made))(*made), None))
 
 
 def drawn_array(rng: random.Random) -> np.ndarray:

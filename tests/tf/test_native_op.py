@@ -45,7 +45,7 @@ def _double(record: int, inputs: Any, outputs: Any, sizes: Any) -> int:
 ADDRESS = ctypes.cast(_double, ctypes.c_void_p).value or 0
 
 
-def _program(compile: Callable[[list[InputView]], Entry], inputs: list[int], outputs: list[int]) -> Program:
+def _program(compile: Callable[[list[InputView], str], Entry], inputs: list[int], outputs: list[int]) -> Program:
     return Program("test", inputs, outputs, compile)
 
 
@@ -53,7 +53,7 @@ def _is_a(number: int, dtype: int, rank: int) -> list[Guard]:
     return [Guard("dtype", number, dtype), Guard("rank", number, rank)]
 
 
-def _generic(views: list[InputView], record: int = 1) -> Entry:
+def _generic(views: list[InputView], device: str = "CPU", record: int = 1) -> Entry:
     """Doubles a vector of any size; the second input's value is guarded; the third output is the second input."""
     n = sym("n", 5)
     guards = ordered([*_is_a(0, F32, 1), *_is_a(1, I32, 0), Guard("value", 1, views[1].bytes())])
@@ -65,7 +65,7 @@ def _generic(views: list[InputView], record: int = 1) -> Entry:
 def test_guards_sizes_and_pass_through(in_function: bool) -> None:
     seen: list[tuple[int, ...]] = []
 
-    def compile(views: list[InputView]) -> Entry:
+    def compile(views: list[InputView], device: str) -> Entry:
         seen.append(views[0].dims)
         return _generic(views)
 
@@ -104,7 +104,7 @@ def _as_function(program: Program, outputs: int = 3) -> Any:
 def test_refusal_is_cached_and_told_by_ready() -> None:
     asked = []
 
-    def compile(views: list[InputView]) -> Entry:
+    def compile(views: list[InputView], device: str) -> Entry:
         asked.append(views[0].dims)
         raise UnsupportedError("op X of f32 is not compiled", "Do without")
 
@@ -134,7 +134,7 @@ def test_what_no_record_holds_is_refused_once(dims: tuple[Dim, ...], calls: str)
     """Compiled, but not to be installed: an answer 'no' with its reason, as any other."""
     asked, refused = [], []
 
-    def compile(views: list[InputView]) -> Entry:
+    def compile(views: list[InputView], device: str) -> Entry:
         asked.append(views[0].dims)
         return Entry(tuple(_is_a(0, F32, 1)), 1, ADDRESS, (0,), (Output(F32, 4, dims, 0),), 1, (("n", 0, 0),))
 
@@ -158,7 +158,7 @@ def test_long_sizes_that_need_little_room() -> None:
     symbols = {"n": 0}
     assert len(postfix(total, symbols)) > 200
     entry = Entry(tuple(_is_a(0, F32, 1)), 1, ADDRESS, (0,), (Output(F32, 4, (total,), 0),), 1, (("n", 0, 0),))
-    (out,) = _program(lambda views: entry, [F32], [F32])(tf.ones([3]))
+    (out,) = _program(lambda views, device: entry, [F32], [F32])(tf.ones([3]))
     assert out.shape == (3 * 199,)
 
 
@@ -180,7 +180,7 @@ def test_ready_compiles() -> None:
 
 
 def test_bug_while_compiling_is_an_error_not_a_crash() -> None:
-    def divide(views: object) -> NoReturn:
+    def divide(views: object, device: str) -> NoReturn:
         raise ZeroDivisionError
 
     program = _program(divide, [F32], [F32])
@@ -189,14 +189,14 @@ def test_bug_while_compiling_is_an_error_not_a_crash() -> None:
 
 
 def test_failing_code_is_an_error() -> None:
-    program = _program(lambda views: _generic(views, record=7), [F32, I32], [F32, F32, I32])
+    program = _program(lambda views, device: _generic(views, record=7), [F32, I32], [F32, F32, I32])
     with pytest.raises(tf.errors.InternalError, match="reported a failure"):
         program(tf.ones([2]), tf.constant(1))
 
 
 def test_guards_that_do_not_hold_are_a_refusal() -> None:
     program = _program(
-        lambda views: Entry(
+        lambda views, device: Entry(
             (*_is_a(0, F32, 1), Guard("equal", (0, 0), 99)), 1, ADDRESS, (0,), (Output(F32, 4, (99,), 0),), 1
         ),
         [F32],
@@ -217,7 +217,7 @@ def test_entries_are_bounded() -> None:
 def test_threads_compile_once() -> None:
     asked: list[int] = []
 
-    def compile(views: list[InputView]) -> Entry:
+    def compile(views: list[InputView], device: str) -> Entry:
         asked.append(1)
         return _generic(views)
 
@@ -271,7 +271,7 @@ def test_dims_are_computed_as_ir_says(dim: Any, a: int, b: int) -> None:
     entry = Entry(
         tuple(_is_a(0, F32, 2)), 1, ADDRESS, (0,), (Output(F32, 4, (padded,), 0),), 1, (("a", 0, 0), ("b", 0, 1))
     )
-    program = _program(lambda views: entry, [F32], [F32])
+    program = _program(lambda views, device: entry, [F32], [F32])
     out = program(tf.ones([a, b]))[0]
     assert out.shape[0] == dims.evaluate(padded, {"a": a, "b": b})
 
@@ -302,7 +302,7 @@ def test_a_size_that_the_run_produces(in_function: bool) -> None:
         1,
         (("found", UNREAD, 4), ("a", 0, 0)),
     )
-    program = _program(lambda views: entry, [F32, I32], [F32, I32])
+    program = _program(lambda views, device: entry, [F32, I32], [F32, I32])
     call: Any = _as_function(program, outputs=2) if in_function else program
     for values in ([1.0, -2.0, 3.0, 4.0], [-1.0, -1.0, -1.0, -1.0], [1.0, 2.0, 3.0, 4.0]):
         out = call(tf.constant(values), tf.constant(7))
@@ -328,7 +328,7 @@ def test_an_output_that_cannot_be_allocated_is_an_error(what: str, place: int) -
     outputs = [Output(F32, 4, (N,), 0), Output(F32, 4, (N,), 1)]
     outputs[place] = Output(F32, 4, TOO_LARGE[what], place)
     entry = Entry(tuple(_is_a(0, F32, 1)), 1, ADDRESS, (0,), tuple(outputs), 2, (("a", 0, 0),))
-    program = _program(lambda views: entry, [F32], [F32, F32])
+    program = _program(lambda views, device: entry, [F32], [F32, F32])
     with pytest.raises(tf.errors.ResourceExhaustedError):
         program(tf.ones([4]))
 

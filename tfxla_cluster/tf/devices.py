@@ -22,6 +22,12 @@ BACKENDS: Mapping[str, str] = {"CPU": "cpu"}
 
 HOST = "CPU"
 
+
+def device_of(number: int) -> str:
+    """The name under which the compiler knows a device: HOST, or `GPU:N` of the GPU that CUDA numbers so."""
+    return HOST if number < 0 else f"GPU:{number}"
+
+
 _LOCALHOST = ("localhost", 0)
 _NEVER_CHOSEN = ("XLA_", "TPU_SYSTEM")
 """Types (by their beginnings) on which TensorFlow places nothing that does not ask for them."""

@@ -49,11 +49,11 @@ class ClusterPrograms:
             known = sources.caller_lines(caller) if trace.directory() else {}
             return {node: line for node in function.nodes if (line := sources.place(known, node))}
 
-        def compile(inputs: list[InputView]) -> Entry:
+        def compile(inputs: list[InputView], device: str) -> Entry:
             try:
                 with registered(function):
                     return function_compiler.compile_function(
-                        self.compiler, interface, inputs, "cluster", function.name, lines(), function.device
+                        self.compiler, interface, inputs, "cluster", function.name, lines(), device
                     )
             except (tf.errors.OpError, LoweringError) as error:
                 # The original ops can run, and raise where they must: automatic clustering never breaks a program.
@@ -119,22 +119,29 @@ class _Copy(InputView):
 
     def bytes(self) -> bytes:
         if self.data is None:
-            raise UnsupportedError(f"compiling needs the value of an input of more than {_COPIED} bytes")
+            raise UnsupportedError(
+                f"compiling later needs the value of an input that was not kept: more than {_COPIED} bytes, or on a GPU"
+            )
         return self.data
 
 
 def _copy(view: InputView) -> InputView:
-    return _Copy(view.dtype, view.dims, 0, view.size, view.bytes() if view.size <= _COPIED else None)
+    is_kept = view.size <= _COPIED and view.fetch is None  # fetching waits for the device
+    return _Copy(view.dtype, view.dims, 0, view.size, data=view.bytes() if is_kept else None)
+
+
+_Key = tuple[int, tuple[tuple[int, tuple[int, ...]], ...]]
+"""The device, and dtype and dims of each input."""
 
 
 class _Later:
     """`Program.later` of a cluster: whether its compilation is put off, and then to when."""
 
     def __init__(self) -> None:
-        self.pending: set[tuple[tuple[int, tuple[int, ...]], ...]] = set()
+        self.pending: set[_Key] = set()
         self.deferred = False
 
-    def __call__(self, program: Program, inputs: list[InputView]) -> bool:
+    def __call__(self, program: Program, inputs: list[InputView], device: int) -> bool:
         if flags.get("tf_xla_always_defer_compilation"):
             if not self.deferred:
                 self.deferred = True
@@ -142,16 +149,16 @@ class _Later:
             return True
         if not flags.get("tf_xla_async_compilation"):
             return False
-        key = tuple((view.dtype, view.dims) for view in inputs)
+        key = device, tuple((view.dtype, view.dims) for view in inputs)
         if key not in self.pending:
             self.pending.add(key)
             copies = [_copy(view) for view in inputs]
-            _worker.submit(lambda: self._compile(program, key, copies))
+            _worker.submit(lambda: self._compile(program, key, copies, device))
         return True
 
-    def _compile(self, program: Program, key: tuple[tuple[int, tuple[int, ...]], ...], inputs: list[InputView]) -> None:
+    def _compile(self, program: Program, key: _Key, inputs: list[InputView], device: int) -> None:
         try:
-            program.prepare(inputs)
+            program.prepare(inputs, device)
         except Exception as error:  # noqa: BLE001 - on a thread of our own: it would be lost
             bugs.failed(f"compiling {program.name}", error)
         finally:

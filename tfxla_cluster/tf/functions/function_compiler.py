@@ -44,11 +44,11 @@ def program(
 
     title = name or interface.function
 
-    def compile(inputs: list[InputView]) -> Entry:
+    def compile(inputs: list[InputView], device: str) -> Entry:
         if check is not None:
             check(inputs)
-        report_recompile(interface, made.entries, inputs, title)
-        return compile_function(compiler, interface, inputs, kind, title)
+        report_recompile(interface, made.entries_on(device), inputs, title)
+        return compile_function(compiler, interface, inputs, kind, title, device=device)
 
     made = Program(
         title, interface.input_types, interface.output_types, compile, on_refusal, tells_failures=tells_failures
@@ -101,8 +101,8 @@ def compile_function(
 ) -> Entry:
     """Lower and compile at the sizes of `inputs`; the entry's guards are these sizes and the values used.
 
-    `lines`: TF node -> the user's `file:line`, where the function's own traces do not tell. `device`: the device
-    type to compile for.
+    `lines`: TF node -> the user's `file:line`, where the function's own traces do not tell. `device`: what to
+    compile for, as devices.device_of names it.
     """
     seen = dict(zip(interface.inputs, inputs))
     args = [

@@ -5,13 +5,14 @@ Records are arrays of 8-byte words (`records` writes them; `dispatch_code`, `gua
 Program: serial, references, in flight, list, inputs, outputs, executions
 List:    count, entry...                                     (immutable once published)
 Entry:   record, execute, guards, guard count, parameters, parameter count, outputs, result count, sizes, size count,
-         executions
+         executions, device
 Guards:  per guard: kind, input, axis, and what is wanted: a number; least, most; input, axis; bytes, their address
 Outputs: per op output: input that passes through or -1, result index, dtype, element bytes, 1 where the size is
          known only after the run, rank, then per dim a postfix program: word count, then (operator, operand) pairs
 Sizes:   per size: input, axis (-1 and its bound: one that the run produces)
 
-`record` 0 marks an entry that says "not compilable for these inputs".
+`record` 0 marks an entry that says "not compilable for these inputs". `device`: the CUDA ordinal of the GPU that an
+entry is for, HOST_DEVICE of one for the CPU.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ ENTRY_WORDS = (
     "sizes",
     "size_count",
     "executions",
+    "device",
 )
+HOST_DEVICE = -1
 # A guard's row, and what the number of its kind means.
 GUARD_WORDS = ("kind", "input", "axis", "first", "second")
 GUARD_KINDS = tuple(name for name, kind in KINDS.items() if kind.about != "process")
@@ -72,10 +75,25 @@ C_API: Mapping[str, tuple[ll.Type, tuple[ll.Type, ...]]] = {
     "TF_TensorByteSize": (I64, (PTR,)),
     "TF_DeleteTensor": (VOID, (PTR,)),
 }
+# The same of gpu_context.cc, which the code of a GPU's kernels calls.
+GPU_API: Mapping[str, tuple[ll.Type, tuple[ll.Type, ...]]] = {
+    "tfxla_device": (I64, (PTR,)),
+    "tfxla_begin": (VOID, (PTR, P64)),
+    "tfxla_end": (VOID, (P64,)),
+    "tfxla_allocate": (PTR, (P64, I64)),
+    "tfxla_on_host": (I64, (PTR, I64)),
+    "tfxla_read": (I64, (PTR, I64, PTR, PTR, I64)),
+    "tfxla_copy": (I64, (PTR, PTR, PTR, I64)),
+}
 INVALID_ARGUMENT, INTERNAL, CANCELLED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION = 3, 13, 1, 8, 9
-# Arguments of the miss callback: program, inputs, tensors, status, 1 when a refusal is an answer (ready op).
-MISS = ll.FunctionType(I64, (PTR, I64, PPTR, PTR, I64))
-EXECUTE = ll.FunctionType(I32, (PTR, PPTR, PPTR, P64))
+# Arguments of the miss callback: program, inputs, tensors, status, 1 when a refusal is an answer (ready op), device,
+# TensorFlow's context of the kernel.
+MISS = ll.FunctionType(I64, (PTR, I64, PPTR, PTR, I64, I64, PTR))
+EXECUTE = ll.FunctionType(I32, (PTR, PPTR, PPTR, P64, P64))
+# Words of a launch, EXECUTE's last argument (null on the CPU): stream, allocate, its owner, reserved.
+LAUNCH_WORDS = 4
+NO_MEMORY = -2
+"""What an executable's entry returns where there is no memory for its temporaries."""
 
 
 class Code:
@@ -91,9 +109,14 @@ class Code:
     def args(self) -> tuple[ll.Argument, ...]:
         return self.function.args
 
+    @property
+    def on_gpu(self) -> bool:
+        """Whether this is code of a GPU's kernels."""
+        return "tfxla_device" in self.addresses
+
     def api(self, name: str, *args: ll.Value) -> ll.Value:
-        """Call a function of TensorFlow's C API."""
-        result, kinds = C_API[name]
+        """Call a function of TensorFlow's C API, or of GPU_API."""
+        result, kinds = C_API[name] if name in C_API else GPU_API[name]
         pointer = self.b.inttoptr(I64(self.addresses[name]), ll.FunctionType(result, kinds).as_pointer())
         return self.b.call(pointer, args)
 

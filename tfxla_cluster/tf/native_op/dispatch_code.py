@@ -13,6 +13,7 @@ import llvmlite.ir as ll
 from . import guard_code, run_code
 from .builder import (
     CANCELLED,
+    HOST_DEVICE,
     I1,
     I8,
     I32,
@@ -34,8 +35,9 @@ TF_BOOL = 10
 def build(addresses: Mapping[str, int], table: int, capacity: int, miss: int, stopped: int) -> ll.Module:
     """The module with `tfxla_create`, `tfxla_compute`, `tfxla_ready`, `tfxla_delete`.
 
-    addresses: C_API names -> addresses. table: address of `capacity` words, program addresses by number.
-    miss: address of the Python callback. stopped: address of a word that is 1 once Python shuts down.
+    addresses: C_API names -> addresses, with those of GPU_API the code of a GPU's kernels. table: address of `capacity`
+    words, program addresses by number. miss: address of the Python callback. stopped: address of a word that is 1 once
+    Python shuts down.
     """
     module = ll.Module("tfxla_native_op")
     hold = guard_code.build(module, addresses)
@@ -94,17 +96,21 @@ def _delete(module: ll.Module, addresses: Mapping[str, int]) -> None:
 
 
 def _find(module: ll.Module, addresses: Mapping[str, int], hold: ll.Function) -> ll.Function:
-    """Entry* find(program, tensors): the first published entry whose guards hold, or null."""
-    c = Code(module, "find", ll.FunctionType(P64, (P64, PPTR)), addresses)
+    """Entry* find(program, tensors, device, context): the first published entry for that device whose guards hold, or
+    null."""
+    c = Code(module, "find", ll.FunctionType(P64, (P64, PPTR, I64, PTR)), addresses)
     b = c.b
-    program, tensors = c.args
+    program, tensors, device, context = c.args
     head = b.gep(program, (I64(program_word("list")),))
     entries = b.inttoptr(b.load_atomic(head, "acquire", 8), P64)
     with c.loop(c.load(entries, 0)) as i:
         entry = b.inttoptr(c.load(entries, b.add(i, I64(1))), P64)
         guards = b.inttoptr(c.load(entry, entry_word("guards")), P64)
         count = c.load(entry, entry_word("guard_count"))
-        with b.if_then(b.call(hold, (guards, count, tensors))):
+        with (
+            b.if_then(b.icmp_signed("==", device, c.load(entry, entry_word("device")))),
+            b.if_then(b.call(hold, (guards, count, tensors, context))),
+        ):
             b.ret(entry)
     b.ret(P64(None))
     return c.function
@@ -132,9 +138,10 @@ def _find_or_compile(
     refusal_is_answer: bool,
 ) -> ll.Value:
     """A slot with the entry for these inputs (null: `status` says why), calling Python on a miss."""
-    b = c.b
+    b, context = c.b, c.args[1]
+    device = c.api("tfxla_device", context) if c.on_gpu else I64(HOST_DEVICE)
     slot = b.alloca(P64)
-    b.store(b.call(find, (program, tensors)), slot)
+    b.store(b.call(find, (program, tensors, device, context)), slot)
     lacking = b.icmp_signed("==", b.load(slot), P64(None))
     if not refusal_is_answer:
         lacking = _or_refused(c, lacking, slot)
@@ -149,10 +156,10 @@ def _find_or_compile(
                 again, answered = c.function.append_basic_block("again"), c.function.append_basic_block("answered")
                 b.branch(again)
                 b.position_at_end(again)
-                code = b.call(callback, (b.bitcast(program, PTR), count, tensors, status, I64(int(refusal_is_answer))))
-                done = b.icmp_signed("!=", code, I64(0))
+                asked = (b.bitcast(program, PTR), count, tensors, status, I64(int(refusal_is_answer)), device, context)
+                done = b.icmp_signed("!=", b.call(callback, asked), I64(0))
                 with b.if_then(b.not_(done)):
-                    b.store(b.call(find, (program, tensors)), slot)
+                    b.store(b.call(find, (program, tensors, device, context)), slot)
                 # Another thread may have dropped the executable since: then ask again.
                 b.cbranch(b.or_(done, b.icmp_signed("!=", b.load(slot), P64(None))), answered, again)
                 b.position_at_end(answered)

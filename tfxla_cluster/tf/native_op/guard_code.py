@@ -7,14 +7,15 @@ from dataclasses import dataclass
 
 import llvmlite.ir as ll
 
-from .builder import GUARD_KINDS, GUARD_WORDS, I1, I32, I64, P64, PPTR, PTR, Code
+from .builder import GUARD_KINDS, GUARD_WORDS, I1, I8, I32, I64, P64, PPTR, PTR, Code
 
 
 @dataclass(frozen=True)
 class _Row:
-    """A guard's row, read: the tensor and axis it is about, and the two words of what is wanted."""
+    """A guard's row, read: the input and axis it is about, and the two words of what is wanted."""
 
     c: Code
+    number: ll.Value
     tensor: ll.Value
     axis: ll.Value
     first: ll.Value
@@ -28,11 +29,11 @@ class _Row:
 
 
 def build(module: ll.Module, addresses: Mapping[str, int]) -> ll.Function:
-    """i1 hold(guards, count, tensors): all guards hold."""
+    """i1 hold(guards, count, tensors, context): all guards hold."""
     equal_bytes = _equal_bytes(module, addresses)
-    c = Code(module, "hold", ll.FunctionType(I1, (P64, I64, PPTR)), addresses)
+    c = Code(module, "hold", ll.FunctionType(I1, (P64, I64, PPTR, PTR)), addresses)
     b = c.b
-    guards, count, tensors = c.args
+    guards, count, tensors, _ = c.args
     no = c.function.append_basic_block("no")
     with c.loop(count) as i:
         row = b.gep(guards, (b.mul(i, I64(len(GUARD_WORDS))),))
@@ -43,7 +44,7 @@ def build(module: ll.Module, addresses: Mapping[str, int]) -> ll.Function:
             case = c.function.append_basic_block(name)
             switch.add_case(I64(code), case)
             b.position_at_end(case)
-            held = _CHECKS[name](_Row(c, c.load(tensors, number), axis, first, second, tensors, equal_bytes))
+            held = _CHECKS[name](_Row(c, number, c.load(tensors, number), axis, first, second, tensors, equal_bytes))
             b.cbranch(held, go_on, no)
         b.position_at_end(go_on)
     b.ret(I1(1))
@@ -53,15 +54,24 @@ def build(module: ll.Module, addresses: Mapping[str, int]) -> ll.Function:
 
 
 def _equal_bytes(module: ll.Module, addresses: Mapping[str, int]) -> ll.Function:
-    """i1 equal_bytes(tensor, length, address): the tensor's data is these bytes."""
-    c = Code(module, "equal_bytes", ll.FunctionType(I1, (PTR, I64, I64)), addresses)
+    """i1 equal_bytes(tensor, length, address, context, number): the data of the tensor, that input, is these bytes.
+
+    On a GPU that waits for the device, where the input lies in its memory.
+    """
+    c = Code(module, "equal_bytes", ll.FunctionType(I1, (PTR, I64, I64, PTR, I64)), addresses)
     b = c.b
-    tensor, length, address = c.args
+    tensor, length, address, context, number = c.args
     no = c.function.append_basic_block("no")
     compare = c.function.append_basic_block("compare")
     b.cbranch(b.icmp_signed("==", length, c.api("TF_TensorByteSize", tensor)), compare, no)
     b.position_at_end(compare)
     wanted, found = b.inttoptr(address, PTR), c.api("TF_TensorData", tensor)
+    if c.on_gpu:
+        found, device = b.alloca(I8, length), found
+        was_read = c.function.append_basic_block("read")
+        failed = c.api("tfxla_read", context, number, found, device, length)
+        b.cbranch(b.icmp_signed("==", failed, I64(0)), was_read, no)
+        b.position_at_end(was_read)
     with c.loop(length) as k:
         go_on = c.function.append_basic_block("go_on")
         b.cbranch(b.icmp_signed("==", c.load(wanted, k), c.load(found, k)), go_on, no)
@@ -102,7 +112,8 @@ def _same(row: _Row) -> ll.Value:
 
 
 def _value(row: _Row) -> ll.Value:
-    return row.c.b.call(row.equal_bytes, (row.tensor, row.first, row.second))
+    context = row.c.args[3]
+    return row.c.b.call(row.equal_bytes, (row.tensor, row.first, row.second, context, row.number))
 
 
 _CHECKS: Mapping[str, Callable[[_Row], ll.Value]] = {

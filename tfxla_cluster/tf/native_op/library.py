@@ -8,8 +8,8 @@ import itertools
 import os
 import secrets
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import llvmlite.binding as llvm
@@ -17,9 +17,9 @@ import numpy as np
 import tensorflow as tf
 
 from ...errors import InternalError, LoweringError, UninitializedError, UnsupportedError
-from ..devices import BACKENDS
+from ..devices import HOST, device_of
 from . import dispatch_code
-from .builder import C_API, FAILED_PRECONDITION, INTERNAL, INVALID_ARGUMENT, program_word
+from .builder import C_API, FAILED_PRECONDITION, GPU_API, INTERNAL, INVALID_ARGUMENT, program_word
 from .records import Entry, Words, program_record
 
 RUN, READY = "TfxlaRun", "TfxlaReady"
@@ -29,7 +29,14 @@ FAILURE = b"tfxla_cluster.failure"
 NOT_NOW = 2  # what the callback answers where an execution is not to wait for compilation
 
 _MISS = ctypes.CFUNCTYPE(
-    ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p, ctypes.c_int64
+    ctypes.c_int64,
+    ctypes.c_void_p,
+    ctypes.c_int64,
+    ctypes.POINTER(ctypes.c_void_p),
+    ctypes.c_void_p,
+    ctypes.c_int64,
+    ctypes.c_int64,
+    ctypes.c_void_p,
 )
 _CTYPES: dict[str, Any] = {
     "i8*": ctypes.c_void_p,
@@ -44,15 +51,22 @@ _CTYPES: dict[str, Any] = {
 @dataclass(frozen=True, slots=True)
 class InputView:
     """An input of an execution that missed: TF `dtype` number, `dims`; `bytes()` copies its data (valid only
-    while the compile callback runs)."""
+    while the compile callback runs). `fetch(target)`: copies it where it lies in a device's memory."""
 
     dtype: int
     dims: tuple[int, ...]
     address: int
     size: int
+    fetch: Callable[[int], None] | None = field(default=None, compare=False)
 
     def bytes(self) -> bytes:
-        return ctypes.string_at(self.address, self.size) if self.size else b""
+        if not self.size:
+            return b""
+        if self.fetch is None:
+            return ctypes.string_at(self.address, self.size)
+        data = ctypes.create_string_buffer(self.size)
+        self.fetch(ctypes.addressof(data))
+        return data.raw
 
     def array(self) -> np.ndarray:
         """A copy as a NumPy array."""
@@ -77,9 +91,9 @@ class Runs(Protocol):
     @property
     def is_idle(self) -> bool: ...
 
-    def prepare(self, inputs: list[InputView]) -> Entry: ...
+    def prepare(self, inputs: list[InputView], device: int) -> Entry: ...
 
-    def is_ready(self, inputs: list[InputView]) -> bool: ...
+    def is_ready(self, inputs: list[InputView], device: int) -> bool: ...
 
     def failed(self, error: BaseException) -> int: ...
 
@@ -136,8 +150,12 @@ class Library:
         # Tokens of another process do not pass for ours: the serial starts at random.
         self.serials = itertools.count(secrets.randbits(40))
         self.miss = _MISS(self._on_miss)
-        self._load()
-        self._register()
+        self.api = {name: ctypes.cast(getattr(self.tf, name), ctypes.c_void_p).value or 0 for name in C_API}
+        self.gpu: dict[str, Any] = {}  # functions of GPU_API
+        self.engine = self.load(self.api)
+        self.gpu_engine: Any = None
+        self.define_ops(RUN, READY)
+        self.register_kernels(self.engine, HOST, RUN, READY)
         atexit.register(self._stop)
         # TensorFlow runs and deletes kernels after Python is gone: code and records are never freed.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
@@ -179,10 +197,24 @@ class Library:
                 else:
                     self.table[number] = 0
 
-    def _load(self) -> None:
+    def add_gpu(self, addresses: Mapping[str, int]) -> None:
+        """Register the ops for GPUs too. `addresses`: of GPU_API. Raises InternalError."""
+        with self._lock:
+            if self.gpu_engine is None:
+                self.gpu_engine = self.load_gpu(addresses)
+                self.register_kernels(self.gpu_engine, "GPU", RUN, READY)
+
+    def load_gpu(self, addresses: Mapping[str, int]) -> Any:
+        """Machine code of the ops for GPUs."""
+        for name, (result, kinds) in GPU_API.items():
+            kind = ctypes.CFUNCTYPE(_CTYPES[str(result)], *(_CTYPES[str(k)] for k in kinds))
+            self.gpu[name] = kind(addresses[name])
+        return self.load({**self.api, **addresses})
+
+    def load(self, addresses: Mapping[str, int]) -> Any:
+        """An engine that holds the machine code of dispatch_code.build."""
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
-        addresses = {name: ctypes.cast(getattr(self.tf, name), ctypes.c_void_p).value or 0 for name in C_API}
         miss = ctypes.cast(self.miss, ctypes.c_void_p).value or 0
         module = dispatch_code.build(addresses, ctypes.addressof(self.table), CAPACITY, miss, self.stopped.address)
         machine = llvm.Target.from_default_triple().create_target_machine(
@@ -190,21 +222,20 @@ class Library:
         )  # no 32-bit relocations to overflow
         parsed = llvm.parse_assembly(str(module))
         parsed.verify()
-        self.engine = llvm.create_mcjit_compiler(parsed, machine)
-        self.engine.finalize_object()
+        engine = llvm.create_mcjit_compiler(parsed, machine)
+        engine.finalize_object()
+        return engine
 
-    def _register(self) -> None:
-        lib, engine = self.tf, self.engine
+    def define_ops(self, run: str, ready: str) -> None:
+        """Register the two ops under these names."""
+        lib = self.tf
         status = lib.TF_NewStatus()
         pointer, text = ctypes.c_void_p, ctypes.c_char_p
-        for name in ("TF_NewOpDefinitionBuilder", "TF_NewKernelBuilder"):
-            getattr(lib, name).restype = pointer
+        lib.TF_NewOpDefinitionBuilder.restype = pointer
         lib.TF_NewOpDefinitionBuilder.argtypes = [text]
-        lib.TF_NewKernelBuilder.argtypes = [text, text, pointer, pointer, pointer]
-        lib.TF_RegisterKernelBuilder.argtypes = [text, pointer, pointer]
         lib.TF_RegisterOpDefinition.argtypes = [pointer, pointer]
         unknown_shape = ctypes.cast(lib.TF_ShapeInferenceContextSetUnknownShape, pointer)
-        for op, compute, outputs in ((RUN, "tfxla_compute", True), (READY, "tfxla_ready", False)):
+        for op, outputs in ((run, True), (ready, False)):
             builder = pointer(lib.TF_NewOpDefinitionBuilder(op.encode()))
             attrs = [b"program: int", b"Tin: list(type) >= 0"] + [b"Tout: list(type) >= 0"] * outputs
             for spec in attrs:
@@ -215,11 +246,24 @@ class Library:
             lib.TF_OpDefinitionBuilderSetShapeInferenceFunction(builder, unknown_shape)
             lib.TF_RegisterOpDefinition(builder, status)
             self._check(status, op)
+        lib.TF_DeleteStatus(status)
+
+    def register_kernels(self, engine: Any, device_type: str, run: str, ready: str) -> None:
+        """Kernels of the ops of these names for a device type, from the machine code in `engine`."""
+        lib = self.tf
+        status = lib.TF_NewStatus()
+        pointer, text = ctypes.c_void_p, ctypes.c_char_p
+        lib.TF_NewKernelBuilder.restype = pointer
+        lib.TF_NewKernelBuilder.argtypes = [text, text, pointer, pointer, pointer]
+        lib.TF_KernelBuilder_HostMemory.argtypes = [pointer, text]
+        lib.TF_RegisterKernelBuilder.argtypes = [text, pointer, pointer]
+        for op, compute in ((run, "tfxla_compute"), (ready, "tfxla_ready")):
             functions = [engine.get_function_address(n) for n in ("tfxla_create", compute, "tfxla_delete")]
-            for device_type in BACKENDS:
-                kernel = lib.TF_NewKernelBuilder(op.encode(), device_type.encode(), *functions)
-                lib.TF_RegisterKernelBuilder(op.encode(), kernel, status)
-                self._check(status, op)
+            kernel = lib.TF_NewKernelBuilder(op.encode(), device_type.encode(), *functions)
+            if compute == "tfxla_ready" and device_type != HOST:
+                lib.TF_KernelBuilder_HostMemory(kernel, b"ready")  # a branch on the host asks for it
+            lib.TF_RegisterKernelBuilder(op.encode(), kernel, status)
+            self._check(status, op)
         lib.TF_DeleteStatus(status)
 
     def _check(self, status: int, op: str) -> None:
@@ -229,7 +273,9 @@ class Library:
     def _stop(self) -> None:
         self.stopped[0] = 1
 
-    def _on_miss(self, address: int, count: int, tensors: Any, status: int, refusal_is_answer: int) -> int:
+    def _on_miss(
+        self, address: int, count: int, tensors: Any, status: int, refusal_is_answer: int, device: int, context: int
+    ) -> int:
         """Machine code's call: 0 when an entry for these inputs is installed, NOT_NOW where there is to be none yet,
         else `status` says why not."""
         try:
@@ -238,10 +284,10 @@ class Library:
         except BaseException as error:  # noqa: BLE001 - nothing may propagate into machine code
             return self._fail(status, INTERNAL, f"{type(error).__name__}: {error}")
         try:
-            inputs = [self._view(tensors[i]) for i in range(count)]
-            if refusal_is_answer and not program.is_ready(inputs):
+            inputs = [self._view(tensors[i], i, context if device_of(device) != HOST else 0) for i in range(count)]
+            if refusal_is_answer and not program.is_ready(inputs, device):
                 return NOT_NOW
-            entry = program.prepare(inputs)
+            entry = program.prepare(inputs, device)
             if entry.record or refusal_is_answer:
                 return 0
             raise entry.keep
@@ -252,11 +298,18 @@ class Library:
                 self.tf.TF_SetPayload(status, FAILURE, str(number).encode())
             return code
 
-    def _view(self, tensor: int) -> InputView:
+    def _view(self, tensor: int, number: int = 0, context: int = 0) -> InputView:
+        """Input `number` of a kernel; `context`: TensorFlow's, of a kernel on a GPU."""
         lib = self.tf
         dims = tuple(lib.TF_Dim(tensor, axis) for axis in range(lib.TF_NumDims(tensor)))
-        size = lib.TF_TensorByteSize(tensor)
-        return InputView(lib.TF_TensorType(tensor), dims, lib.TF_TensorData(tensor) or 0, size)
+        size, address = lib.TF_TensorByteSize(tensor), lib.TF_TensorData(tensor) or 0
+
+        def fetch(target: int) -> None:
+            if self.gpu["tfxla_read"](context, number, target, address, size):
+                raise tf.errors.InternalError(None, None, "an input could not be copied from the GPU")
+
+        is_far = context and not self.gpu["tfxla_on_host"](context, number)
+        return InputView(lib.TF_TensorType(tensor), dims, address, size, fetch if is_far else None)
 
     def _fail(self, status: int, code: int, message: str) -> int:
         text = ctypes.create_string_buffer(message.encode())

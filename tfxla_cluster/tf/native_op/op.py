@@ -14,6 +14,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import tensorflow as tf
@@ -23,7 +24,8 @@ from tensorflow.python.eager import context
 from ... import bugs, trace
 from ...errors import InternalError, LoweringError, UninitializedError, UnsupportedError
 from ...ir import guard as guards
-from .builder import entry_word, program_word
+from ..devices import device_of
+from .builder import HOST_DEVICE, entry_word, program_word
 from .library import CAPACITY, FAILURE, READY, RUN, InputView, Library, describe
 from .records import Entry, Words, pack, publish
 
@@ -53,12 +55,14 @@ class Program:
     """A function compiled on demand behind the native ops.
 
     name: for messages. input_types, output_types: TF dtype numbers of the op's inputs and outputs.
-    compile(inputs) -> Entry whose guards the inputs satisfy; raises UnsupportedError (cached as a refusal for inputs
-    of these shapes), LoweringError, UninitializedError or a tf.errors.OpError. Called under this program's lock, at
-    most once at a time, on the thread that executes the op: no tf.function may be called in it. Any other exception
-    is a bug and becomes a refusal too. on_refusal: called once a refusal.
+    compile(inputs, device) -> Entry whose guards the inputs satisfy, for a device as devices.device_of names it; raises
+    UnsupportedError (cached as a refusal for inputs of these shapes), LoweringError, UninitializedError or a
+    tf.errors.OpError. Called under this program's lock, at most once at a time, on the thread that executes the op: no
+    tf.function may be called in it. Any other exception is a bug and becomes a refusal too. on_refusal: called once a
+    refusal.
     in_graph: set it once the program is named in a FunctionDef; executables then live as long as kernels do.
-    later(program, inputs) -> bool: asked where TfxlaReady finds no executable; True: answer no and do not compile now.
+    later(program, inputs, device number) -> bool: asked where TfxlaReady finds no executable; True: answer no and do
+    not compile now.
     tells_failures: what was raised while compiling is kept for `failure_of`.
     """
 
@@ -67,9 +71,9 @@ class Program:
         name: str,
         input_types: Sequence[int],
         output_types: Sequence[int],
-        compile: Callable[[list[InputView]], Entry],
+        compile: Callable[[list[InputView], str], Entry],
         on_refusal: Callable[[UnsupportedError], None] | None = None,
-        later: Callable[[Program, list[InputView]], bool] | None = None,
+        later: Callable[[Program, list[InputView], int], bool] | None = None,
         tells_failures: bool = False,
     ) -> None:
         self.on_refusal = on_refusal
@@ -107,6 +111,10 @@ class Program:
         """Its executables and refusals, newest first."""
         return [words.keep[0] for words in self._entries]
 
+    def entries_on(self, device: str) -> list[Entry]:
+        """Those for a device, as devices.device_of names it."""
+        return [entry for entry in self.entries if device_of(entry.device) == device]
+
     def usage(self) -> list[tuple[int, int]]:
         """(id of the executable, its executions) of each entry."""
         return [(id(words.keep[0].keep), words[entry_word("executions")]) for words in self._entries]
@@ -128,24 +136,24 @@ class Program:
         self.in_graph = True
         return node
 
-    def prepare(self, inputs: list[InputView]) -> Entry:
-        """The entry for `inputs`, compiled if lacking (a refusal has record 0)."""
+    def prepare(self, inputs: list[InputView], device: int = HOST_DEVICE) -> Entry:
+        """The entry for `inputs` on a device, compiled if lacking (a refusal has record 0)."""
         with self.lock:
-            found = self._lookup(inputs)
+            found = self._lookup(inputs, device)
             if found is not None:
                 return found
             if self.closed:
                 raise InternalError(f"function {self.name} was removed, so it cannot be compiled for new inputs")
-            packed = self._compile(inputs)
+            packed = self._compile(inputs, device)
             self.install(packed)
             entry: Entry = packed.keep[0]
             return entry
 
-    def _compile(self, inputs: list[InputView]) -> Words:
+    def _compile(self, inputs: list[InputView], device: int) -> Words:
         """The packed entry for inputs that have none; a refusal where this package cannot compile it, where the
         record of what it compiled would not hold it, or where it has a bug."""
         try:
-            entry = self.compile(inputs)
+            entry = replace(self.compile(inputs, device_of(device)), device=device)
             if not guards.hold(entry.guards, inputs):
                 raise InternalError(f"guards of {self.name} do not hold for the inputs that it was compiled for")
             return pack(entry)
@@ -158,17 +166,17 @@ class Program:
             refusal.__cause__ = error
         if self.on_refusal is not None:
             self.on_refusal(refusal)
-        return pack(Entry(exact(inputs), keep=refusal))
+        return pack(Entry(exact(inputs), device=device, keep=refusal))
 
-    def _lookup(self, inputs: list[InputView]) -> Entry | None:
+    def _lookup(self, inputs: list[InputView], device: int) -> Entry | None:
         for entry in self.entries:
-            if guards.hold(entry.guards, inputs):
+            if entry.device == device and guards.hold(entry.guards, inputs):
                 return entry
         return None
 
-    def is_ready(self, inputs: list[InputView]) -> bool:
+    def is_ready(self, inputs: list[InputView], device: int) -> bool:
         """Whether TfxlaReady, having found no executable, may compile one now."""
-        return self.later is None or not self.later(self, inputs)
+        return self.later is None or not self.later(self, inputs, device)
 
     def failed(self, error: BaseException) -> int:
         """Keep why an execution fails; the number under which `failure_of` finds it, 0 where nobody will ask."""

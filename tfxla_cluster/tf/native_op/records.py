@@ -17,6 +17,7 @@ from .builder import (
     DIM_OPERATORS,
     ENTRY_WORDS,
     GUARD_KINDS,
+    HOST_DEVICE,
     MAX_RANK,
     PROGRAM_WORDS,
     STACK_SLOTS,
@@ -46,11 +47,11 @@ class Entry:
     """One executable and when it applies.
 
     guards: about the op inputs, in the order they are checked. record, execute: the runtime's record and its
-    entry point `int32 execute(record, inputs, outputs, sizes)`; record 0 says "not compilable for such inputs".
+    entry point `int32 execute(record, inputs, outputs, sizes, launch)`; record 0 says "not compilable for such inputs".
     parameters: which op input is the executable's k-th parameter (UNREAD: one it never reads). outputs: one
     per op output. results: how many results the executable writes. sizes: (symbol, op input, axis) of each
-    size the executable takes, or (symbol, UNREAD, bound) of one it produces. keep: what must stay
-    alive while the entry is in use.
+    size the executable takes, or (symbol, UNREAD, bound) of one it produces. device: the GPU that it is for, by CUDA's
+    number, HOST_DEVICE for the CPU. keep: what must stay alive while the entry is in use.
     """
 
     guards: tuple[Guard, ...]
@@ -60,6 +61,7 @@ class Entry:
     outputs: tuple[Output, ...] = ()
     results: int = 0
     sizes: tuple[tuple[str, int, int], ...] = ()
+    device: int = HOST_DEVICE
     keep: Any = field(default=None, compare=False)
 
 
@@ -121,6 +123,7 @@ def pack(entry: Entry) -> Words:
     words[entry_word("parameter_count")] = len(entry.parameters)
     words[entry_word("result_count")] = entry.results
     words[entry_word("size_count")] = len(entry.sizes)
+    words[entry_word("device")] = entry.device
     return words
 
 

@@ -12,10 +12,13 @@ from ...ir.size_operators import HIGHEST, OPERATORS
 from .builder import (
     DIM_OPERATORS,
     EXECUTE,
+    I1,
     I32,
     I64,
     INTERNAL,
+    LAUNCH_WORDS,
     MAX_RANK,
+    NO_MEMORY,
     P64,
     PPTR,
     PTR,
@@ -80,10 +83,11 @@ def build(module: ll.Module, addresses: Mapping[str, int]) -> ll.Function:
     held = b.alloca(PTR, count)
     results = b.alloca(PTR, b.add(c.load(entry, entry_word("result_count")), I64(1)))
     inputs = b.alloca(PTR, b.add(c.load(entry, entry_word("parameter_count")), I64(1)))
+    launch = _begin_launch(c)
     with c.loop(count) as i:
         c.store(PTR(None), held, i)
     with _outputs(c, dim, sizes, count) as out:
-        _allocate(c, out, held, results)
+        _allocate(c, out, held, results, launch)
     with b.if_then(b.not_(c.failed(status))):
         parameters = b.inttoptr(c.load(entry, entry_word("parameters")), P64)
         with c.loop(c.load(entry, entry_word("parameter_count"))) as k:
@@ -93,23 +97,38 @@ def build(module: ll.Module, addresses: Mapping[str, int]) -> ll.Function:
                 c.store(c.api("TF_TensorData", c.load(tensors, source)), inputs, k)
         execute = b.inttoptr(c.load(entry, entry_word("execute")), EXECUTE.as_pointer())
         record = b.inttoptr(c.load(entry, entry_word("record")), PTR)
-        code = b.call(execute, (record, inputs, results, sizes))
-        with b.if_then(b.icmp_signed("!=", code, I32(0))):
-            c.api(
-                "TF_SetStatus",
-                status,
-                I32(INTERNAL),
-                c.text("Compiled code of tfxla_cluster reported a failure. Please report it with the dump directory"),
-            )
+        _report(c, b.call(execute, (record, inputs, results, sizes, launch)))
         b.atomic_rmw("add", b.gep(entry, (I64(entry_word("executions")),)), I64(1), "monotonic")
         with _outputs(c, dim, sizes, count) as out, b.if_then(out.produced, likely=False):
-            _copy_produced(c, out, held)
+            _copy_produced(c, out, held, results)
     with c.loop(count) as i:
         tensor = c.load(held, i)
         with b.if_then(b.icmp_signed("!=", tensor, PTR(None))):
             c.api("TF_DeleteTensor", tensor)
+    if c.on_gpu:
+        c.api("tfxla_end", launch)
     b.ret_void()
     return c.function
+
+
+def _begin_launch(c: Code) -> ll.Value:
+    """The words of a launch; null on the CPU."""
+    if not c.on_gpu:
+        return P64(None)
+    launch = c.b.alloca(I64, LAUNCH_WORDS)
+    c.api("tfxla_begin", c.args[0], launch)
+    return launch
+
+
+def _report(c: Code, code: ll.Value) -> None:
+    """`status` says what the executable's entry returned, where that is not 0."""
+    b, status = c.b, c.args[4]
+    has_memory = b.icmp_signed("!=", code, I32(NO_MEMORY))
+    with b.if_then(b.not_(has_memory), likely=False):
+        c.api("TF_SetStatus", status, I32(RESOURCE_EXHAUSTED), c.text("No memory for temporaries"))
+    with b.if_then(b.and_(has_memory, b.icmp_signed("!=", code, I32(0))), likely=False):
+        text = "Compiled code of tfxla_cluster reported a failure. Please report it with the dump directory"
+        c.api("TF_SetStatus", status, I32(INTERNAL), c.text(text))
 
 
 def _read_sizes(c: Code, entry: ll.Value, tensors: ll.Value) -> ll.Value:
@@ -179,9 +198,9 @@ def _bytes(b: ll.IRBuilder, total: ll.Value, size: ll.Value) -> ll.Value:
     return b.select(none, I64(HIGHEST), OPERATORS["mul"].emit(b, total, size))
 
 
-def _allocate(c: Code, out: _Output, held: ll.Value, results: ll.Value) -> None:
+def _allocate(c: Code, out: _Output, held: ll.Value, results: ll.Value, launch: ll.Value) -> None:
     """Allocate (or pass through) an op output, unless one before it failed; `status` then holds a failure, if any. Of
-    a produced size: a tensor that is large enough."""
+    a produced size: memory that is large enough."""
     b = c.b
     context, _, _, tensors, status = c.args
     number = b.trunc(out.number, I32)
@@ -190,32 +209,46 @@ def _allocate(c: Code, out: _Output, held: ll.Value, results: ll.Value) -> None:
         with passed:
             c.api("TF_SetOutput", context, number, c.load(tensors, out.source), status)
         with made:
+            there = b.alloca(I1)
+            b.store(I1(0), there)
             with b.if_then(b.icmp_signed("!=", out.bytes, I64(HIGHEST)), likely=True):
-                _allocate_tensor(c, out, held)
-            tensor = c.load(held, out.number)
-            with b.if_else(b.icmp_signed("!=", tensor, PTR(None)), likely=True) as (there, lacking):
-                with there:
-                    c.store(c.api("TF_TensorData", tensor), results, out.result)
-                with lacking, b.if_then(b.not_(c.failed(status))):
-                    c.api("TF_SetStatus", status, I32(RESOURCE_EXHAUSTED), c.text("No memory for a result"))
+                b.store(_allocate_result(c, out, held, results, launch), there)
+            with b.if_then(b.not_(b.or_(b.load(there), c.failed(status))), likely=False):
+                c.api("TF_SetStatus", status, I32(RESOURCE_EXHAUSTED), c.text("No memory for a result"))
 
 
-def _allocate_tensor(c: Code, out: _Output, held: ll.Value) -> None:
-    """TensorFlow ends the process where the number of elements leaves 64 bits, or a size is negative: not here."""
+def _allocate_result(c: Code, out: _Output, held: ll.Value, results: ll.Value, launch: ll.Value) -> ll.Value:
+    """Whether the result has its memory now. TensorFlow ends the process where the number of elements leaves 64 bits,
+    or a size is negative: not here."""
     b = c.b
     context, _, _, _, status = c.args
+    data = b.alloca(PTR)
+    b.store(PTR(None), data)
     with b.if_else(out.produced, likely=False) as (later, now):
         with later:
-            tensor = c.api("TF_AllocateTensor", out.dtype, out.dims, out.rank, out.bytes)
-            c.store(tensor, held, out.number)
+            if c.on_gpu:
+                b.store(c.api("tfxla_allocate", launch, out.bytes), data)
+            else:
+                tensor = c.api("TF_AllocateTensor", out.dtype, out.dims, out.rank, out.bytes)
+                _hold(c, out, held, tensor, data)
         with now:
             number = b.trunc(out.number, I32)
-            sizes = (out.dims, out.rank, out.bytes)
-            c.store(c.api("TF_AllocateOutput", context, number, out.dtype, *sizes, status), held, out.number)
+            tensor = c.api("TF_AllocateOutput", context, number, out.dtype, out.dims, out.rank, out.bytes, status)
+            _hold(c, out, held, tensor, data)
+    c.store(b.load(data), results, out.result)
+    is_held = b.icmp_signed("!=", c.load(held, out.number), PTR(None))
+    return b.or_(is_held, b.icmp_signed("!=", b.load(data), PTR(None)))
 
 
-def _copy_produced(c: Code, out: _Output, held: ll.Value) -> None:
-    """Allocate an op output at its size, now known, and fill it from the tensor the run wrote to."""
+def _hold(c: Code, out: _Output, held: ll.Value, tensor: ll.Value, data: ll.Value) -> None:
+    """Keep a tensor (null: none) until the run is over; `data` is where its elements are (null where it has none)."""
+    c.store(tensor, held, out.number)
+    with c.b.if_then(c.b.icmp_signed("!=", tensor, PTR(None)), likely=True):
+        c.b.store(c.api("TF_TensorData", tensor), data)
+
+
+def _copy_produced(c: Code, out: _Output, held: ll.Value, results: ll.Value) -> None:
+    """Allocate an op output at its size, now known, and fill it from the memory the run wrote to."""
     b = c.b
     context, _, _, _, status = c.args
     with b.if_then(b.not_(c.failed(status))):
@@ -223,5 +256,11 @@ def _copy_produced(c: Code, out: _Output, held: ll.Value) -> None:
             "TF_AllocateOutput", context, b.trunc(out.number, I32), out.dtype, out.dims, out.rank, out.bytes, status
         )
         with b.if_then(b.icmp_signed("!=", tensor, PTR(None)), likely=True):
-            c.copy(c.api("TF_TensorData", tensor), c.api("TF_TensorData", c.load(held, out.number)), out.bytes)
+            data = c.load(results, out.result)
+            if c.on_gpu:
+                failed = c.api("tfxla_copy", context, c.api("TF_TensorData", tensor), data, out.bytes)
+                with b.if_then(b.icmp_signed("!=", failed, I64(0)), likely=False):
+                    c.api("TF_SetStatus", status, I32(INTERNAL), c.text("A copy on the GPU failed"))
+            else:
+                c.copy(c.api("TF_TensorData", tensor), data, out.bytes)
             c.api("TF_DeleteTensor", tensor)
