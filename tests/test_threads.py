@@ -12,7 +12,7 @@ import tensorflow as tf
 
 import tfxla_cluster
 from tfxla_cluster import api
-from tfxla_cluster.runtime.cpu import executable
+from tfxla_cluster.runtime.cpu import records
 from tfxla_cluster.tf.clustering import coverage
 from tfxla_cluster.tf.native_op import library
 
@@ -137,7 +137,7 @@ def test_clear_cache_frees_the_executables(enabled) -> None:
     gc.collect()
     tfxla_cluster.clear_cache()  # sweeps what ran at the first
     assert not api.connect().hook.compiler.memory.clear()
-    assert len(executable._bodies) <= 1
+    assert len(records._bodies) <= 1
     assert float(f(tf.ones([2]))) == 10.0
 
 

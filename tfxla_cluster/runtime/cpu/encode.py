@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -31,7 +31,8 @@ from .record_layout import PLACE_KINDS, STEPS
 @dataclass(frozen=True, slots=True)
 class Encoded:
     """`values`: the template of value slots; `expressions`: rows (operation, target, a, b), of which the
-    first `initial_expressions` need no produced size. `timed`: what each timing ordinal is."""
+    first `initial_expressions` need no produced size. `timed`: what each timing ordinal is. `extra`: the value slots of
+    what the launcher asked for besides."""
 
     program: np.ndarray
     values: np.ndarray
@@ -41,11 +42,13 @@ class Encoded:
     argument_words: int
     scratch_bytes: int
     timed: tuple[str, ...]
+    extra: tuple[int, ...]
 
 
-def encode(plan: LaunchPlan, address: Callable[[str], int]) -> Encoded:
-    """`address` gives the machine code of a symbol (kernel or library routine)."""
-    values = _Values(plan)
+def encode(plan: LaunchPlan, address: Callable[[str], int], extra: Sequence[Dim] = ()) -> Encoded:
+    """`address` gives the code of a symbol (kernel or library routine). `extra`: further dims over the inputs' sizes
+    that get a value."""
+    values = _Values(plan, extra)
     writer = _Writer(values, address)
     writer.steps(plan.steps)
     writer.words.append(STEPS["end"])
@@ -60,6 +63,7 @@ def encode(plan: LaunchPlan, address: Callable[[str], int]) -> Encoded:
         max(most, 4),
         max((k.scratch_bytes for k in kernels if isinstance(k, KernelStep)), default=0),
         tuple(writer.timed),
+        tuple(map(values.slot, extra)),
     )
 
 
@@ -70,7 +74,7 @@ class _Values:
     it needs. Rows are ordered by stage, so that a step evaluates the rows from its own stage on.
     """
 
-    def __init__(self, plan: LaunchPlan) -> None:
+    def __init__(self, plan: LaunchPlan, extra: Sequence[Dim]) -> None:
         self.template = [0] * len(plan.sizes)
         self._slots: dict[Dim, int] = {}
         self._symbols = {source.symbol: n for n, source in enumerate(plan.sizes)}
@@ -78,7 +82,7 @@ class _Values:
         produced = dict.fromkeys(s.symbol for s in walk(plan.steps) if isinstance(s, SizeStep))
         self._stages = {symbol: n for n, symbol in enumerate(produced, 1)}
         self._rows: list[tuple[int, tuple[int, int, int, int]]] = []
-        for dim in _dims(plan):
+        for dim in (*_dims(plan), *extra):
             self.slot(dim)
         self._rows.sort(key=lambda row: row[0])
 

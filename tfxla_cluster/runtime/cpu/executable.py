@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
 import ctypes
 import hashlib
 import weakref
-from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -17,13 +15,12 @@ from ...ir.dim import make
 from ...locks import ForkSafeLock
 from ..arrays import ALIGN, aligned_bytes, bind_sizes, empty_outputs, trimmed
 from ..plan import CopyStep, KernelStep, LaunchPlan, walk
-from . import native
+from . import native, records
 from .encode import Encoded, encode
 from .pool import DEFAULTS
 from .record_layout import RECORD, STATUS_CLOSED, STATUS_NO_MEMORY
 
 _SHARED_CONSTANT = 4096  # bytes from which equal constants of all executables share memory
-_RECORDS = 64  # in a slab
 
 
 class Code(Protocol):
@@ -54,9 +51,9 @@ class Executable:
         self.plan = plan
         routines = native.runtime().routines
         body = _Body(plan, code, encode(plan, lambda s: routines.get(s) or code.address(s)), timings)
-        self.record = _new_record(body)
+        self.record = records.new(body)
         self._body = weakref.ref(body)
-        self._finalizer = weakref.finalize(self, _retire, self.record)
+        self._finalizer = weakref.finalize(self, records.retire, self.record)
         self._finalizer.atexit = False
 
     def close(self) -> None:
@@ -101,7 +98,7 @@ def trim_memory() -> int:
 
 
 class _Body:
-    """What a record points at: kept alive from here, by `_bodies`, until no execution can read it."""
+    """A records.Body of the CPU."""
 
     def __init__(self, plan: LaunchPlan, code: Code, encoded: Encoded, timings: bool) -> None:
         self.code, self.encoded, self.timed = code, encoded, encoded.timed
@@ -110,26 +107,17 @@ class _Body:
         self.timings = np.zeros((max(1, len(self.timed)), 2), np.int64) if timings else None
         self.plan = plan
 
-    def fields(self) -> dict[str, int]:
-        e, plan = self.encoded, self.plan
-        argument_word = len(e.values)
-        scratch_word = -(-(argument_word + e.argument_words) // 8) * 8  # 64-byte aligned
-        return {
-            "program": e.program.ctypes.data,
-            "values": e.values.ctypes.data,
-            "value_count": len(e.values),
-            "size_count": len(plan.sizes),
-            "expressions": e.expressions.ctypes.data,
-            "expression_count": e.initial_expressions,
-            "front_words": scratch_word + -(-e.scratch_bytes // ALIGN) * 8,
-            "arguments_word": argument_word,
+    def words(self) -> dict[int, int]:
+        scratch_word = -(-(len(self.encoded.values) + self.encoded.argument_words) // 8) * 8  # 64-byte aligned
+        fields = {
+            **records.program_fields(self.encoded, self.plan),
+            "front_words": scratch_word + -(-self.encoded.scratch_bytes // ALIGN) * 8,
             "scratch_word": scratch_word,
-            "arena_value": e.arena_value,
             "constants": self.constant_table.ctypes.data,
             "timings": 0 if self.timings is None else self.timings.ctypes.data,
-            "parallel": int(may_share(plan)),
-            "writes_sizes": int(any(s.is_produced for s in plan.sizes)),
+            "parallel": int(may_share(self.plan)),
         }
+        return {RECORD[name]: value for name, value in fields.items()}
 
 
 def may_share(plan: LaunchPlan) -> bool:
@@ -145,58 +133,7 @@ def may_share(plan: LaunchPlan) -> bool:
 
 
 _lock = ForkSafeLock()
-_bodies: dict[int, _Body] = {}
-_retired: deque[int] = deque()
-_slabs: list[np.ndarray] = []
-_free_records: list[int] = []
 _constants: weakref.WeakValueDictionary[tuple[int, bytes], np.ndarray] = weakref.WeakValueDictionary()
-
-
-def _new_record(body: _Body) -> int:
-    """The address of a filled record. Records are never freed nor used again: a caller that still
-    holds the address of a retired one must find it closed."""
-    native.runtime()
-    with _lock:
-        if not _free_records:
-            slab = np.zeros((_RECORDS, -(-len(RECORD) // 8) * 8), np.int64)
-            _slabs.append(slab)
-            _free_records.extend(slab.ctypes.data + n * slab.strides[0] for n in range(_RECORDS))
-        record = _free_records.pop()
-        _bodies[record] = body
-    words = (ctypes.c_int64 * len(RECORD)).from_address(record)
-    for name, value in body.fields().items():
-        words[RECORD[name]] = value
-    return record
-
-
-def _retire(record: int) -> None:
-    """Close the record; drop the bodies of closed records on which nothing runs any more.
-
-    Runs inside garbage collection too, perhaps of a thread that holds the lock: then the next call
-    (or the next new record) sweeps.
-    """
-    retire = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(native.runtime().retire)
-    retire(record)
-    _retired.append(record)
-    dropped: list[_Body] = []
-    if _lock.acquire(blocking=False):
-        try:
-            for _ in range(len(_retired)):
-                closed = _retired.popleft()
-                if retire(closed):
-                    _retired.append(closed)
-                else:
-                    dropped.append(_bodies.pop(closed))
-        finally:
-            _lock.release()
-    del dropped  # outside the lock: freeing code takes other locks
-
-
-@atexit.register
-def _keep_all() -> None:
-    """Threads of others may still execute while the interpreter shuts down: leave memory to the system."""
-    for kept in (_bodies, _slabs):
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
 
 
 def _constant(data: bytes) -> np.ndarray:

@@ -15,7 +15,8 @@ from ...codegen.kernel import abi
 from ...ir.size_operators import OPERATORS
 from . import random_routine
 from .pool import FLUSH_DENORMALS, Pool, get_mxcsr, now_ns, set_mxcsr
-from .record_layout import RECORD, REGION, STATUS_CLOSED, STATUS_NO_MEMORY, STATUS_OK, STEPS
+from .record_layout import RECORD, REGION, STATUS_NO_MEMORY, STATUS_OK, STEPS
+from .step_walk import StepWalk, emit_evaluate, enter, fill_values, write_sizes
 from .words import Function, Local, Word, global_words
 
 SLOTS = 16
@@ -143,37 +144,15 @@ class _Interpreter:
 
     def __init__(self, module: ir.Module, pool: Pool, blocks: _Blocks, copy: Function) -> None:
         self.module, self.pool, self.blocks, self.copy = module, pool, blocks, copy
-        self.evaluate = self._emit_evaluate()
+        self.evaluate = emit_evaluate(module)
         self.run_steps = self._emit_run_steps()
         self._emit_execute()
-
-    # --- size expressions ---
-    def _emit_evaluate(self) -> Function:
-        """evaluate(quadruples, count, values): values[target] = operation(values[a], values[b]) in order."""
-        f = Function(self.module, "evaluate_sizes", 3)
-        quadruples, count, values = f.args
-        with f.count(0, count) as i:
-            at = quadruples + i * 32
-            a = f.load(values, f.load(at, 2))
-            b = f.load(values, f.load(at, 3))
-            result = f.local(0)
-            f.switch(
-                f.load(at),
-                [lambda row=row: result.set(Word(f, row.emit(f.b, a.value, b.value))) for row in OPERATORS.values()],
-            )
-            f.store(values, f.load(at, 1), result.get())
-        f.return_()
-        return f
 
     # --- one execution ---
     def _emit_execute(self) -> None:
         f = Function(self.module, "tfxla_execute", 4)
         record, inputs, outputs, sizes = f.args
-        active = record + 8 * RECORD["active"]
-        f.atomic_add(active, 1)
-        with f.if_(f.atomic_load(record + 8 * RECORD["closed"]).compare("!=", 0)):
-            f.atomic_add(active, -1)
-            f.return_(STATUS_CLOSED)
+        active = enter(f, record)
         mxcsr = get_mxcsr(f)
         set_mxcsr(f, f.word(FLUSH_DENORMALS))
         status = f.local(STATUS_NO_MEMORY)
@@ -183,7 +162,7 @@ class _Interpreter:
             f.atomic_add(self.pool.field(f, "executing"), parallel)
             status.set(f.call(self.run_steps, record, inputs, outputs, block.get()))
             f.atomic_add(self.pool.field(f, "executing"), f.word(0) - parallel)
-            self._write_sizes(f, record, sizes, block)
+            write_sizes(f, record, sizes, block.get() + 8 * BLOCK_HEADER)
             f.call(self.blocks.release, block.get())
         set_mxcsr(f, mxcsr)
         f.atomic_add(active, -1)
@@ -198,17 +177,7 @@ class _Interpreter:
             block.set(f.call(self.blocks.acquire, need.get()))
             f.break_if(block.get().compare("==", 0))
             values = block.get() + 8 * BLOCK_HEADER
-            count = f.load(record, RECORD["size_count"])
-            template, words = f.load(record, RECORD["values"]), f.load(record, RECORD["value_count"])
-            f.call("memcpy", values, template, words * 8)
-            with f.if_(count.compare(">", 0)):
-                f.call("memcpy", values, sizes, count * 8)
-                f.call(
-                    self.evaluate,
-                    f.load(record, RECORD["expressions"]),
-                    f.load(record, RECORD["expression_count"]),
-                    values,
-                )
+            fill_values(f, self.evaluate, record, sizes, values)
             arena = f.load(values, f.load(record, RECORD["arena_value"]))
             need.set(Word(f, OPERATORS["add"].emit(f.b, front_bytes.value, arena.value)))
             f.break_if(need.get().compare("<=", f.load(block.get())))
@@ -218,10 +187,6 @@ class _Interpreter:
             f.store(record, RECORD["hint"], need.get())
         return block
 
-    def _write_sizes(self, f: Function, record: Word, sizes: Word, block: Local) -> None:
-        with f.if_(f.load(record, RECORD["writes_sizes"]).compare("!=", 0)):
-            f.call("memcpy", sizes, block.get() + 8 * BLOCK_HEADER, f.load(record, RECORD["size_count"]) * 8)
-
     # --- steps ---
     def _emit_run_steps(self) -> Function:
         """run_steps(record, inputs, outputs, block): the status of the first step that failed, or 0."""
@@ -229,21 +194,14 @@ class _Interpreter:
         record, inputs, outputs, block = f.args
         run = _Run(f, record, block, inputs, outputs)
         emit = {
-            "end": lambda: self._end(f),
             "kernel": lambda: self._kernel(f, run),
             "copy": lambda: self._copy(f, run),
-            "branch": lambda: _branch(f, run),
-            "jump": lambda: run.jump(run.word(1)),
-            "unless": lambda: _unless(f, run),
-            "size": lambda: self._size(f, run),
+            **run.control(self.evaluate),
         }
         with f.loop():
             f.switch(run.word(0), [emit[name] for name in STEPS])
         f.return_(STATUS_OK)
         return f
-
-    def _end(self, f: Function) -> None:
-        f.return_(STATUS_OK)
 
     def _kernel(self, f: Function, run: _Run) -> None:
         started = run.start_timer()
@@ -295,53 +253,15 @@ class _Interpreter:
         run.stop_timer(started, run.word(6))
         run.skip(f.word(7))
 
-    def _size(self, f: Function, run: _Run) -> None:
-        # Between 0 and the bound whatever the program computes, for memory is reserved by the bound.
-        f.store(run.values, run.word(3), f.load_narrow(run.place(1), 32).max(0).min(run.word(6)))
-        first = run.word(4)
-        expressions = f.load(run.record, RECORD["expressions"]) + first * 32
-        f.call(self.evaluate, expressions, run.word(5) - first, run.values)
-        run.skip(f.word(7))
 
-
-def _branch(f: Function, run: _Run) -> None:
-    """A pred: true is branch 0; an s32 out of range runs the last."""
-    at, count = run.place(1), run.word(4)
-    chosen = f.local(0)
-    pred = run.word(3).compare("!=", 0)
-    with f.if_(pred):
-        chosen.set(f.select(f.load_narrow(at, 8).compare("!=", 0), 0, 1))
-    with f.if_(f.b.not_(pred)):
-        number = f.load_narrow(at, 32)
-        inside = f.both(number.compare(">=", 0), number.compare("<", count))
-        chosen.set(f.select(inside, number, count - 1))
-    run.jump(f.load(run.at(chosen.get() + 5)))
-
-
-def _unless(f: Function, run: _Run) -> None:
-    held = f.load_narrow(run.place(1), 8).compare("!=", 0)
-    with f.if_(held):
-        run.skip(f.word(4))
-    with f.if_(f.b.not_(held)):
-        run.jump(run.word(3))
-
-
-class _Run:
+class _Run(StepWalk):
     """The state of `run_steps`: where the program is, and the memory of this execution."""
 
     def __init__(self, f: Function, record: Word, block: Word, inputs: Word, outputs: Word) -> None:
-        self.f, self.record = f, record
         front = block + 8 * BLOCK_HEADER
-        self.values = front
-        self.arguments = front + f.load(record, RECORD["arguments_word"]) * 8
-        self._kinds = f.stack(4)
-        arena = f.stack(1)
-        f.store(arena, 0, front + f.load(record, RECORD["front_words"]) * 8)
-        for kind, value in enumerate((arena, inputs, outputs, f.load(record, RECORD["constants"]))):
-            f.store(self._kinds, kind, value)
-        self._program = f.load(record, RECORD["program"])
+        arena = front + f.load(record, RECORD["front_words"]) * 8
+        super().__init__(f, record, front, (arena, inputs, outputs))
         self._timings = f.load(record, RECORD["timings"])
-        self._pc = f.local(self._program)
         self.status, self.context, self.holder = f.stack(1), f.stack(abi.CONTEXT_FIELDS), f.stack(2)
         self.region = f.stack(len(REGION))
         scratch = front + f.load(record, RECORD["scratch_word"]) * 8
@@ -353,25 +273,8 @@ class _Run:
         f.store(self.region, REGION["record"], record)
         f.store(self.region, REGION["status"], self.status)
 
-    def at(self, index: Word | int) -> Word:
-        """The address of a word of the current step."""
-        return self._pc.get() + index * 8
-
-    def word(self, index: int) -> Word:
-        return self.f.load(self._pc.get(), index)
-
-    def place(self, index: Word | int) -> Word:
-        """The address that the two words of a place at `index` stand for."""
-        f, at = self.f, self.at(index)
-        packed = f.load(at)
-        table = f.load(self._kinds, packed & 3)
-        return f.load(table, packed >> 2) + f.load(self.values, f.load(at, 1))
-
-    def skip(self, words: Word) -> None:
-        self._pc.set(self._pc.get() + words * 8)
-
-    def jump(self, target: Word) -> None:
-        self._pc.set(self._program + target * 8)
+    def read(self, index: int, bits: int) -> Word:
+        return self.f.load_narrow(self.place(index), bits)
 
     def start_timer(self) -> Local:
         started = self.f.local(0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import os
 import platform
 import sys
@@ -11,19 +10,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import llvmlite
 import llvmlite.binding as llvm
 
 from ...codegen.kernel import abi
-from ...errors import InternalError, UnsupportedError
+from ...errors import UnsupportedError
 from ...ir import size_operators
-from ...ir.guard import facts
 from ...locks import ForkSafeLock
 from ...target import Target
 from .. import random_state
 from ..store import Store
 from . import host
 from .interpreter import build
+from .jit import load_object, object_code
 from .pool import DEFAULTS, FIELDS
 
 # Functions of the process that the runtime's code calls.
@@ -60,7 +58,6 @@ class Runtime:
         return ctypes.c_int64.from_address(self.pool + 8 * FIELDS[name])
 
 
-_KIND = "runtime"  # of store entry
 _lock = ForkSafeLock()
 _runtime: Runtime | None = None
 
@@ -87,53 +84,16 @@ def _check_platform() -> None:
 
 
 def _object(target: Target, store: Store | None) -> bytes:
-    """The runtime's object code: from the store on disk where there is one and it has it."""
-    if store is None:
-        return _compile(target)
-    key = facts({"sources": _source_digest(), "target": target, "llvmlite": llvmlite.__version__})
-    found = store.get(key, _KIND).sections
-    if found is not None:
-        return found["object"]
-    code = _compile(target)
-    store.put(key, _KIND, {"object": code})
-    return code
+    return object_code("cpu", lambda: build(llvm.get_default_triple()), sources(), target, store)
 
 
-def _source_digest() -> str:
-    """Changes with any module that the code is generated from."""
-    sources = [*sorted(Path(__file__).parent.glob("*.py")), Path(abi.__file__), Path(size_operators.__file__)]
-    return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
-
-
-def _compile(target: Target) -> bytes:
-    """Object code of the runtime for `target`. Quick code generation after `sroa`: 25 ns a step of a plan
-    where the full optimiser gets 14, but a process starts 100 ms earlier."""
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    # The large model has no 32-bit relocations, which overflow where LLVM's loader maps parts far apart.
-    machine = llvm.Target.from_default_triple().create_target_machine(
-        cpu=target.arch, features=target.features, opt=0, reloc="static", codemodel="large"
-    )
-    module = llvm.parse_assembly(str(build(llvm.get_default_triple())))
-    module.verify()
-    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options())
-    passes = llvm.create_new_function_pass_manager()
-    passes.add_sroa_pass()
-    for function in module.functions:
-        if not function.is_declaration:
-            passes.run(function, builder)
-    return bytes(machine.emit_object(module))
+def sources() -> list[Path]:
+    """The modules that the code is generated from."""
+    return [*sorted(Path(__file__).parent.glob("*.py")), Path(abi.__file__), Path(size_operators.__file__)]
 
 
 def _load(code: bytes, threads: int) -> Runtime:
-    for name in _EXTERNALS:
-        llvm.add_symbol(name, _process_symbol(name))
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    machine = llvm.Target.from_default_triple().create_target_machine()
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
-    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-    engine.finalize_object()
+    engine = load_object(code, _EXTERNALS)
     address = engine.get_function_address
     pool, random = (ctypes.CFUNCTYPE(ctypes.c_int64)(address(f))() for f in ("pool_address", "random_words"))
     loaded = Runtime(
@@ -152,15 +112,6 @@ def _load(code: bytes, threads: int) -> Runtime:
     _register_after_fork(address("pool_after_fork"))
     engine.detach()  # workers may run this code until the process ends
     return loaded
-
-
-def _process_symbol(name: str) -> int:
-    """The address of a C library function; InternalError where the process has none."""
-    try:
-        return ctypes.cast(getattr(ctypes.CDLL(None), name), ctypes.c_void_p).value or 0
-    except AttributeError:
-        problem = f"this C library has no function '{name}'"
-        raise InternalError(problem, "Linux with glibc is needed") from None
 
 
 def _register_after_fork(child: int) -> None:

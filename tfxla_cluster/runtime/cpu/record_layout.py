@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 
-def _table(names: str) -> dict[str, int]:
+def table(names: str) -> dict[str, int]:
+    """Name -> position."""
     return {name: index for index, name in enumerate(names.split())}
 
 
 # A region: one kernel launch. The caller fills it; the pool copies it where workers read.
-REGION = _table("code inputs outputs sizes record status tasks chunk chunks scratch_bytes")
+REGION = table("code inputs outputs sizes record status tasks chunk chunks scratch_bytes")
 
 # The record of an executable, what `tfxla_execute` gets. It is never freed (see executable.py).
 #   active: executions running now; closed: 1 once retired; program: step words
@@ -18,9 +19,10 @@ REGION = _table("code inputs outputs sizes record status tasks chunk chunks scra
 #   arena_value: value slot of the arena's bytes; constants: table of addresses
 #   timings: 0, or the address of (calls, nanoseconds) for each step; parallel: any step may be
 #   writes_sizes: the sizes array takes back what instructions produced
-RECORD = _table("""
+RECORD = table("""
     active closed program values value_count size_count expressions expression_count
     front_words arguments_word scratch_word arena_value constants timings parallel writes_sizes hint""")
+RECORD_WORDS = 48  # of every record: room for what other launchers keep behind these
 
 # Kinds of place; a place is two words: kind | index << 2, and the value slot of its byte offset.
 PLACE_KINDS = {"temp": 0, "input": 1, "output": 2, "const": 3}
@@ -33,7 +35,7 @@ PLACE_KINDS = {"temp": 0, "input": 1, "output": 2, "const": 3}
 #   jump: target
 #   unless: flag(2) target                                     (jump where the pred is false)
 #   size: source(2) symbol first_expression last_expression bound   (read an s32, then evaluate)
-STEPS = _table("end kernel copy branch jump unless size")
+STEPS = table("end kernel copy branch jump unless size")
 
 # Status words of `tfxla_execute`: what kernels return is positive, the runtime's own are negative.
 STATUS_OK, STATUS_CLOSED, STATUS_NO_MEMORY = 0, -1, -2
