@@ -28,7 +28,7 @@ from tests.packages import (
 
 # Package of others -> the only rooms and drivers that import it.
 ONLY = {
-    "llvmlite": {"codegen.llvm", "runtime.cpu", "tf.native_op"},
+    "llvmlite": {"codegen.llvm", "runtime.cpu", "runtime.gpu", "tf.native_op"},
     "triton": {"codegen.triton"},
     "tensorflow": {"api", "bench", "demo", "service", "tf2xla"}
     | {room for room in ALLOWED if room.split(".")[0] == "tf"},
@@ -45,6 +45,7 @@ NO_TENSORFLOW = [
     "tfxla_cluster.codegen.kernel.lower",
     "tfxla_cluster.codegen.llvm.object_code",
     "tfxla_cluster.runtime.cpu.executable",
+    "tfxla_cluster.runtime.gpu.executable",
     "tfxla_cluster.dump.sink",
     "tfxla_cluster.cli.exec",
     "tfxla_cluster.cli.opt",

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs: Triton source and its binaries, made with no GPU present. Nothing launches them yet."""
+"""NVIDIA GPUs: Triton source and its binaries, made with no GPU present, and launched where there is one."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ from ..errors import UnsupportedError
 from ..fusion.machine import Costs, Machine
 from ..ir.node import Instr
 from ..options import CompileOptions
+from ..runtime.gpu import driver
+from ..runtime.gpu.executable import Executable
 from ..runtime.plan import LaunchPlan
 from ..target import Target
+from .backend import Launcher
 from .gpu_code import compiled
 from .gpu_support import triton_form
 
@@ -40,9 +43,11 @@ MULTIPROCESSORS = 132  # of an H200, where the machine is not there to be asked
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A backend.Backend for the GPU `target`, e.g. arch 'sm_90'."""
+    """A backend.Backend for the GPU `target`, e.g. arch 'sm_90': the one of number `device`, or None for one that is
+    not here."""
 
     target: Target
+    device: int | None = None
     name: ClassVar[str] = "gpu"
     origin: ClassVar[str] = "generator"
 
@@ -70,10 +75,13 @@ class Gpu:
         if listing is not None:
             for language in LANGUAGES:
                 listing(language, [(f"kernel {s.symbol}", m.texts[language]) for s, m in zip(sources, made)])
-        return Code(tuple(m.cubin for m in made), params={s.symbol: _params(m) for s, m in zip(sources, made)})
+        params = {source.symbol: launch_params(m, number) for number, (source, m) in enumerate(zip(sources, made))}
+        return Code(tuple(m.cubin for m in made), params=params)
 
-    def load(self, plan: LaunchPlan, code: Code, options: CompileOptions) -> Generated:
-        return Generated(plan)
+    def load(self, plan: LaunchPlan, code: Code, options: CompileOptions) -> Launcher:
+        if self.device is None:
+            return Generated(plan, self.target.arch)
+        return Executable(plan, code, self.device, options.step_times)
 
 
 def _holds(instrs: Sequence[Instr]) -> Decision:
@@ -81,20 +89,29 @@ def _holds(instrs: Sequence[Instr]) -> Decision:
     return triton_form(instrs[0]) if len(instrs) == 1 else YES
 
 
-def _params(made: Artefacts) -> Params:
-    """Of a launch: warps of a program, bytes of shared memory."""
-    return (("num_warps", made.num_warps), ("shared_bytes", made.shared_bytes))
+def launch_params(made: Artefacts, number: int) -> Params:
+    """What a launch of the kernel in the cubin of that number needs: what differs from its default, and the warps and
+    bytes of shared memory of a block."""
+    more = (
+        ("num_ctas", made.num_ctas, 1),
+        ("global_scratch_bytes", made.global_scratch_bytes, 0),
+        ("launch_pdl", int(made.launch_pdl), 0),
+        ("cooperative", int(made.cooperative), 0),
+    )
+    said = tuple((name, value) for name, value, default in more if value != default)
+    return (("object", number), ("num_warps", made.num_warps), ("shared_bytes", made.shared_bytes), *said)
 
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """A backend.Launcher that has the plan and refuses to run."""
+    """A backend.Launcher that has the plan and refuses to run: its GPU is not here."""
 
     plan: LaunchPlan
+    arch: str
 
     def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         raise UnsupportedError(
-            "GPU kernels are generated, but nothing launches them yet",
+            f"kernels for {self.arch} are generated, but this is not the machine to run them",
             "Read them in the dump of a program run with --tfxla_gpu_target",
         )
 
@@ -102,3 +119,9 @@ class Generated:
 def described(arch: str = "sm_90") -> Gpu:
     """The backend of a GPU that need not be there."""
     return Gpu(Target("gpu", arch, cores=MULTIPROCESSORS))
+
+
+def this_machine(number: int = 0) -> Gpu:
+    """The backend of the GPU of that number; UnsupportedError where there is none."""
+    device = driver.driver().device(number)
+    return Gpu(Target("gpu", device.arch, cores=device.multiprocessors, l2_bytes=device.l2_bytes), number)

@@ -11,9 +11,10 @@ from .backend import Backend, Launcher
 
 
 def _gpu() -> Backend[Launcher]:
-    from . import gpu  # not at the start of every process
+    from ..runtime.gpu.driver import available  # not at the start of every process
+    from . import gpu
 
-    return gpu.described()
+    return gpu.this_machine() if available() else gpu.described()
 
 
 def _interpreter() -> Backend[Launcher]:

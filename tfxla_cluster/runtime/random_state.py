@@ -11,6 +11,7 @@ import hashlib
 import os
 
 ROUTINE = "tfxla_random_state"
+RESULT_BYTES = 16  # key and counter
 _words: list[ctypes.Array[ctypes.c_uint64]] = [(ctypes.c_uint64 * 2)()]  # machine code's, once there is some
 _seed: list[int | None] = [None]
 

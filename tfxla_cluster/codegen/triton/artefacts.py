@@ -45,4 +45,16 @@ def compile_source(source: TritonSource, arch: str) -> Artefacts:
         options={"num_warps": source.warps, "enable_fp_fusion": False},
     )
     texts = {language: str(made.asm[language]) for language in LANGUAGES}
-    return Artefacts(texts, made.asm["cubin"], made.metadata.name, made.metadata.num_warps, made.metadata.shared)
+    said = made.metadata
+    return Artefacts(
+        texts,
+        made.asm["cubin"],
+        said.name,
+        said.num_warps,
+        said.shared,
+        said.num_ctas,
+        said.global_scratch_size,
+        said.global_scratch_align,
+        said.launch_pdl,
+        said.launch_cooperative_grid,
+    )

@@ -25,10 +25,18 @@ LANGUAGES = ("ttir", "ttgir", "ptx")  # texts that Triton makes, in order
 
 @dataclass(frozen=True, slots=True)
 class Artefacts:
-    """What Triton made: `texts` by language, `cubin` with the function `entry`, and what a launch needs to know."""
+    """What Triton made: `texts` by language, `cubin` with the function `entry`, and what a launch needs to know: warps
+    and shared memory of a block, blocks of a cluster, global memory for scratch (a multiple of
+    `global_scratch_align`) of each block, whether it may begin before the kernel before it ends (`launch_pdl`) and
+    whether all blocks must run at once (`cooperative`)."""
 
     texts: Mapping[str, str]
     cubin: bytes
     entry: str
     num_warps: int
     shared_bytes: int
+    num_ctas: int = 1
+    global_scratch_bytes: int = 0
+    global_scratch_align: int = 1
+    launch_pdl: bool = False
+    cooperative: bool = False

@@ -1,0 +1,1 @@
+"""The launcher of NVIDIA GPUs: the driver's library, and machine code that turns launch plans into its calls."""

@@ -1,0 +1,156 @@
+"""An executable on a GPU: a launch plan, its kernels on a device, laid out for `gpu_execute`."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...codegen.kernel.code import Code
+from ...errors import InternalError, TfxlaError, UnsupportedError
+from ...ir.dim import Dim, make
+from ...ir.shape import Shape
+from .. import random_state
+from ..cpu import executable as cpu_executable
+from ..cpu import native as cpu_native
+from ..cpu import records
+from ..cpu.encode import encode
+from ..cpu.record_layout import RECORD
+from ..plan import KernelStep, LaunchPlan, walk
+from . import driver as drivers
+from . import loaded, native
+from .driver import Device, Driver
+from .prepared import Prepared
+from .record_layout import GPU_RECORD, STATUS_CUDA, STATUS_TOO_LARGE
+
+
+class Executable:
+    """Runs `plan` on the GPU `device`. `record` is what `entry` takes; it stays a valid address for ever.
+
+    `entry` is the address of `int32 gpu_execute(void* record, void** inputs, void** outputs, int64* sizes,
+    int64* launch)`: inputs and outputs are device pointers, `launch` is laid out as record_layout.LAUNCH. Any number of
+    threads may call it, with no GIL; it returns before the device is done. Returns 0 or what `status_error` explains.
+    `sizes` holds one number for each of plan.sizes; those that an instruction produces are written back to it.
+
+    Dropping the object, or `close()`, retires the record: calls that began finish, later ones return STATUS_CLOSED.
+
+    UnsupportedError where there is no such GPU; MemoryError where it has no room for the constants.
+    """
+
+    def __init__(
+        self, plan: LaunchPlan, code: Code, device: int = 0, timings: bool = False, driver: Driver | None = None
+    ) -> None:
+        self.plan = plan
+        self._driver = driver or drivers.driver()
+        self.device = self._driver.device(device)
+        body = _Body(plan, code, self.device, timings)
+        self.entry = native.launcher().execute
+        self.record = records.new(body)
+        self._body = weakref.ref(body)
+        self._finalizer = weakref.finalize(self, records.retire, self.record)
+        self._finalizer.atexit = False
+
+    def close(self) -> None:
+        self._finalizer()
+
+    def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Run on NumPy arrays, by memory and stream of its own; UsageError where one does not fit, MemoryError,
+        TfxlaError where the driver says so."""
+        with self.prepare(arrays) as prepared:
+            prepared.launch()
+            return prepared.results()
+
+    def prepare(self, arrays: Sequence[np.ndarray]) -> Prepared:
+        """These inputs on the device, to be run on any number of times."""
+        return Prepared(self.plan, self.device, self.launch, arrays)
+
+    def launch(self, inputs: int, outputs: int, sizes: int, launch: int) -> None:
+        """Call the entry (addresses of its arguments); raises as `run`."""
+        status = _ENTRY_TYPE(self.entry)(self.record, inputs, outputs, sizes, launch)
+        if status:
+            raise status_error(status, self.plan.name, self._driver)
+
+    def timings(self) -> list[tuple[str, int, int]]:
+        """(instruction or symbol, executions, nanoseconds) of each timed step; empty when not timed."""
+        body = self._body()
+        if body is None or body.timings is None:
+            return []
+        return [(name, calls, ns) for name, (calls, ns) in zip(body.encoded.timed, body.timings.tolist())]
+
+
+def status_error(status: int, name: str, driver: Driver | None = None) -> Exception:
+    """The exception for a status that is not 0; `driver` gives the text of a CUDA error, this process's otherwise."""
+    if status <= STATUS_CUDA:
+        text = (driver or drivers.driver()).text(STATUS_CUDA - status)
+        return TfxlaError(f"{name} on the GPU: {text}")
+    if status == STATUS_TOO_LARGE:
+        return UnsupportedError(f"a kernel of {name} needs more blocks than a GPU takes at once")
+    return cpu_executable.status_error(status, name)
+
+
+class _Body:
+    """A records.Body of a GPU."""
+
+    def __init__(self, plan: LaunchPlan, code: Code, device: Device, timings: bool) -> None:
+        self.plan, self.device = plan, device
+        self._kernels = _kernels(plan, code, device)
+        self.encoded = encode(plan, self._address, [_bytes(shape) for shape in plan.inputs])
+        self._constants = loaded.constants(device, plan.constants)
+        self._constant_table = np.array([c.address for c in self._constants] or [0], np.int64)
+        self._input_bytes = np.array(self.encoded.extra or [0], np.int64)
+        self.timings = np.zeros((max(1, len(self.encoded.timed)), 2), np.int64) if timings else None
+
+    def _address(self, symbol: str) -> int:
+        kernel = self._kernels.get(symbol)
+        return 0 if kernel is None else kernel.address
+
+    def words(self) -> dict[int, int]:
+        arguments = self.encoded.argument_words + 2  # of a launch: Triton's scratch pointers too
+        parameters_word = len(self.encoded.values) + arguments
+        inputs_word = parameters_word + arguments
+        fields = {
+            **records.program_fields(self.encoded, self.plan),
+            "front_words": inputs_word + len(self.plan.inputs) + 1,
+            "constants": self._constant_table.ctypes.data,
+            "timings": 0 if self.timings is None else self.timings.ctypes.data,
+        }
+        gpu_fields = {
+            "driver": self.device.driver.table.ctypes.data,
+            "context": self.device.context,
+            "host_slots": self.device.driver.host_slots.ctypes.data,
+            "parameters_word": parameters_word,
+            "inputs_word": inputs_word,
+            "input_count": len(self.plan.inputs),
+            "input_bytes": self._input_bytes.ctypes.data,
+        }
+        words = {RECORD[name]: value for name, value in fields.items()}
+        return words | {GPU_RECORD[name]: value for name, value in gpu_fields.items()}
+
+
+def _kernels(plan: LaunchPlan, code: Code, device: Device) -> dict[str, loaded.Kernel | loaded.Routine]:
+    """What the steps run, by symbol; equal symbols have equal params."""
+    modules = loaded.modules(device, code.objects)
+    routines = {
+        name: loaded.Routine(address, random_state.RESULT_BYTES)
+        for name, address in cpu_native.runtime().routines.items()
+    }
+    found: dict[str, loaded.Kernel | loaded.Routine] = {**routines}
+    for step in walk(plan.steps):
+        if isinstance(step, KernelStep) and step.symbol not in found:
+            params = dict(step.params)
+            if not 0 <= params.get("object", -1) < len(modules):
+                raise InternalError(f"no cubin for '{step.symbol}', which {step.instr or 'a step'} calls")
+            found[step.symbol] = loaded.Kernel(device, modules[params["object"]], params)
+    return found
+
+
+def _bytes(shape: Shape) -> Dim:
+    total: Dim = shape.element_type.numpy.itemsize
+    for dim in shape.dims:
+        total = make("mul", total, dim)
+    return total
+
+
+_ENTRY_TYPE = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 5)

@@ -1,0 +1,319 @@
+"""The interpreter of launch plans for GPUs, as LLVM IR: `gpu_execute(record, inputs, outputs, sizes, launch)`.
+
+It walks the words that `runtime.cpu.encode` writes; kernels, copies and memory are calls of the driver on the
+caller's stream. The host waits for the device only where a step must know what it computed: branches, loops, sizes.
+Any number of threads may run one record at once, on streams of their own.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+from ..cpu.record_layout import RECORD, STATUS_NO_MEMORY, STATUS_OK, STEPS, table
+from ..cpu.step_walk import StepWalk, emit_evaluate, enter, fill_values, write_sizes
+from ..cpu.words import I64, PTR, Function, Value, Word
+from .record_layout import (
+    CUDA_OUT_OF_MEMORY,
+    DRIVER_CALLS,
+    GPU_RECORD,
+    HOST_SLOTS,
+    KERNEL,
+    LAUNCH,
+    MOST_BLOCKS,
+    MOST_RESULT_BYTES,
+    STATUS_CUDA,
+    STATUS_TOO_LARGE,
+    WORKSPACE,
+)
+
+ALIGNED = 16  # bytes that kernels take their pointers to be multiples of
+SCRATCH_ALIGN = 128  # what descriptors of tensors in global memory need
+_LOW_HALF = (1 << 32) - 1
+# What an execution has besides its front: a slot of page-locked memory, two events of a timed one, the global memory
+# that its kernels share as scratch.
+STATE = table("host start stop scratch scratch_bytes")
+
+
+def build(triple: str) -> ir.Module:
+    """The module of the launcher."""
+    module = ir.Module("tfxla_gpu")
+    module.triple = triple
+    _emit_workspace(module)
+    _Interpreter(module)
+    return module
+
+
+def _emit_workspace(module: ir.Module) -> None:
+    """gpu_workspace(owner, bytes): an `allocate` for executions one after the other on one stream. The n-th request
+    gets the memory of the n-th request of the execution before, if it is large enough."""
+    f = Function(module, "gpu_workspace", 2)
+    owner, need = f.args
+    index = f.load(owner, WORKSPACE["next"])
+    with f.if_(index.compare(">=", f.load(owner, WORKSPACE["capacity"]))):
+        f.return_(0)
+    f.store(owner, WORKSPACE["next"], index + 1)
+    pair = owner + (index * 2 + len(WORKSPACE)) * 8
+    with f.if_(f.load(pair, 1).compare(">=", need)):
+        f.return_(f.load(pair))
+    driver, stream = f.load(owner, WORKSPACE["driver"]), f.load(owner, WORKSPACE["stream"])
+    with f.if_(f.load(pair).compare("!=", 0)):
+        _call(f, driver, "cuMemFreeAsync", f.load(pair), stream)
+    f.store(pair, 0, 0)
+    f.store(pair, 1, 0)
+    with f.if_(_call(f, driver, "cuMemAllocAsync", pair, need, stream).compare("==", 0)):
+        f.store(pair, 1, need)
+    f.return_(f.load(pair))
+
+
+def _call(f: Function, driver: Word, name: str, *args: Value) -> Word:
+    """The CUresult of a function of the driver."""
+    return f.call(f.load(driver, DRIVER_CALLS[name]), *args) & _LOW_HALF
+
+
+class _Interpreter:
+    """Emits `gpu_execute` and `gpu_steps`, the loop over steps."""
+
+    def __init__(self, module: ir.Module) -> None:
+        self.module = module
+        self.evaluate = emit_evaluate(module)
+        self.steps = self._emit_steps()
+        self._emit_execute()
+
+    def _emit_execute(self) -> None:
+        """Count the execution in, give it a front, a slot and its device's context, and take them back after."""
+        f = Function(self.module, "gpu_execute", 5)
+        record, inputs, outputs, sizes, launch = f.args
+        active = enter(f, record)
+        front = f.call("malloc", f.load(record, RECORD["front_words"]) * 8)
+        with f.if_(front.compare("==", 0)):
+            f.atomic_add(active, -1)
+            f.return_(STATUS_NO_MEMORY)
+        driver, context = f.load(record, GPU_RECORD["driver"]), f.load(record, GPU_RECORD["context"])
+        before, state, spare = f.stack(1), f.stack(len(STATE)), f.stack(MOST_RESULT_BYTES // 8)
+        f.store(before, 0, 0)
+        for index in STATE.values():
+            f.store(state, index, 0)
+        _call(f, driver, "cuCtxGetCurrent", before)
+        switched = f.load(before).compare("!=", context)
+        with f.if_(switched):
+            _call(f, driver, "cuCtxSetCurrent", context)
+        slot = self._take_slot(f, record)
+        host = f.load(slot)
+        f.store(state, STATE["host"], f.select(host.compare("!=", 0), host, spare))
+        self._events(f, record, driver, state, "cuEventCreate")
+        status = f.call(self.steps, record, inputs, outputs, sizes, launch, front, state)
+        self._events(f, record, driver, state, "cuEventDestroy_v2")
+        with f.if_(host.compare("!=", 0)):
+            f.exchange(f.load(slot, 1), host)
+        with f.if_(switched):
+            _call(f, driver, "cuCtxSetCurrent", f.load(before))
+        write_sizes(f, record, sizes, front)
+        f.call("free", front)
+        f.atomic_add(active, -1)
+        f.return_(status)
+
+    def _take_slot(self, f: Function, record: Word) -> Word:
+        """Two words: a slot of page-locked memory (0 where all are taken: the stack does too, slower) and where it
+        goes back to."""
+        slot = f.stack(2)
+        with f.count(0, HOST_SLOTS) as i:
+            at = f.load(record, GPU_RECORD["host_slots"]) + i * 8
+            f.store(slot, 0, f.exchange(at, 0))
+            f.store(slot, 1, at)
+            f.break_if(f.load(slot).compare("!=", 0))
+        return slot
+
+    def _events(self, f: Function, record: Word, driver: Word, state: Word, name: str) -> None:
+        """Make or destroy the two events of a timed execution; what fails is 0 and the steps say so."""
+        with f.if_(f.load(record, RECORD["timings"]).compare("!=", 0)):
+            for event in ("start", "stop"):
+                if name == "cuEventCreate":
+                    _call(f, driver, name, state + 8 * STATE[event], 0)
+                else:
+                    _call(f, driver, name, f.load(state, STATE[event]))
+
+    # --- steps ---
+    def _emit_steps(self) -> Function:
+        """gpu_steps(record, inputs, outputs, sizes, launch, front, state): the status of the first step that failed,
+        or 0."""
+        f = Function(self.module, "gpu_steps", 7)
+        record, inputs, outputs, sizes, launch, front, state = f.args
+        fill_values(f, self.evaluate, record, sizes, front)
+        aligned = _aligned_inputs(f, record, inputs, launch, front)
+        arena = f.local(0)
+        need = f.load(front, f.load(record, RECORD["arena_value"]))
+        with f.if_(need.compare(">", 0)):
+            arena.set(_allocate(f, launch, need))
+        run = _Run(f, record, front, (arena.get(), aligned, outputs), launch, state)
+        emit = {"kernel": lambda: _kernel(f, run), "copy": lambda: _copy(f, run), **run.control(self.evaluate)}
+        with f.loop():
+            f.switch(run.word(0), [emit[name] for name in STEPS])
+        f.return_(STATUS_OK)
+        return f
+
+
+def _allocate(f: Function, launch: Word, need: Value) -> Word:
+    """Device memory of the caller; returns STATUS_NO_MEMORY where it has none."""
+    found = f.call(f.load(launch, LAUNCH["allocate"]), f.load(launch, LAUNCH["owner"]), need)
+    with f.if_(found.compare("==", 0)):
+        f.return_(STATUS_NO_MEMORY)
+    return found
+
+
+def _aligned_inputs(f: Function, record: Word, inputs: Word, launch: Word, front: Word) -> Word:
+    """A table of the inputs in the front; one that does not lie at a multiple of ALIGNED is copied to where it does,
+    for a kernel that read it as it is would end the context."""
+    table = front + f.load(record, GPU_RECORD["inputs_word"]) * 8
+    with f.count(0, f.load(record, GPU_RECORD["input_count"])) as i:
+        given = f.load(inputs, i)
+        f.store(table, i, given)
+        with f.if_((given & (ALIGNED - 1)).compare("!=", 0)):
+            count = f.load(front, f.load(f.load(record, GPU_RECORD["input_bytes"]), i))
+            with f.if_(count.compare(">", 0)):
+                copy = _allocate(f, launch, count)
+                f.store(table, i, copy)
+                driver, stream = f.load(record, GPU_RECORD["driver"]), f.load(launch, LAUNCH["stream"])
+                _check(f, _call(f, driver, "cuMemcpyDtoDAsync_v2", copy, given, count, stream))
+    return table
+
+
+def _check(f: Function, code: Word) -> None:
+    """Return the status of a CUresult that is not 0."""
+    with f.if_(code.compare("!=", 0)):
+        memory = code.compare("==", CUDA_OUT_OF_MEMORY)
+        f.return_(f.select(memory, STATUS_NO_MEMORY, f.word(STATUS_CUDA) - code))
+
+
+class _Run(StepWalk):
+    """The state of `gpu_steps`."""
+
+    def __init__(
+        self, f: Function, record: Word, front: Word, memory: tuple[Word, Word, Word], launch: Word, state: Word
+    ) -> None:
+        super().__init__(f, record, front, memory)
+        self.launch, self.state = launch, state
+        self.stream, self._driver = f.load(launch, LAUNCH["stream"]), f.load(record, GPU_RECORD["driver"])
+        self.parameters = front + f.load(record, GPU_RECORD["parameters_word"]) * 8
+        self._timings = f.load(record, RECORD["timings"])
+        count = f.load(record, GPU_RECORD["parameters_word"]) - f.load(record, RECORD["arguments_word"])
+        with f.count(0, count) as i:  # a launch's parameters lie where its arguments do
+            f.store(self.parameters, i, self.arguments + i * 8)
+
+    def call(self, name: str, *args: Value) -> None:
+        """Call a function of the driver; a failure ends the execution."""
+        _check(self.f, _call(self.f, self._driver, name, *args))
+
+    def read(self, index: int, bits: int) -> Word:
+        """Waits for the stream."""
+        host = self.f.load(self.state, STATE["host"])
+        self.call("cuMemcpyDtoHAsync_v2", host, self.place(index), bits // 8, self.stream)
+        self.call("cuStreamSynchronize", self.stream)
+        return self.f.load_narrow(host, bits)
+
+    def scratch(self, need: Word) -> Word:
+        """At least so many bytes that kernels of this execution share, one after the other."""
+        f, state = self.f, self.state
+        with f.if_(need.compare(">", f.load(state, STATE["scratch_bytes"]))):
+            found = _allocate(f, self.launch, need + SCRATCH_ALIGN)
+            f.store(state, STATE["scratch"], (found + (SCRATCH_ALIGN - 1)) & -SCRATCH_ALIGN)
+            f.store(state, STATE["scratch_bytes"], need)
+        return f.load(state, STATE["scratch"])
+
+    def start_timer(self) -> None:
+        with self.f.if_(self._timings.compare("!=", 0)):
+            self.call("cuEventRecord", self.f.load(self.state, STATE["start"]), self.stream)
+
+    def stop_timer(self, ordinal: Word) -> None:
+        """Waits for the stream."""
+        f = self.f
+        with f.if_(self._timings.compare("!=", 0)):
+            start, stop = (f.load(self.state, STATE[name]) for name in ("start", "stop"))
+            self.call("cuEventRecord", stop, self.stream)
+            self.call("cuEventSynchronize", stop)
+            elapsed = f.stack(1)
+            self.call("cuEventElapsedTime", elapsed, start, stop)
+            milliseconds = f.b.load(f.b.inttoptr(elapsed.value, PTR), typ=ir.FloatType())
+            nanoseconds = Word(f, f.b.fptosi(f.b.fmul(milliseconds, ir.FloatType()(1e6)), I64))
+            at = self._timings + ordinal * 16
+            f.atomic_add(at, 1)
+            f.atomic_add(at + 8, nanoseconds)
+
+
+def _kernel(f: Function, run: _Run) -> None:
+    kernel, n_in, n_out, n_sizes = (run.word(n) for n in (1, 2, 3, 4))
+    places = n_in + n_out
+    with f.count(0, places) as i:
+        f.store(run.arguments, i, run.place(i * 2 + 9))
+    sizes_at, sizes = run.at(places * 2 + 9), run.arguments + places * 8
+    with f.count(0, n_sizes) as i:
+        f.store(sizes, i, f.load(run.values, f.load(sizes_at, i)))
+    with f.count(0, f.word(0) - n_sizes) as i:
+        f.store(sizes, i, f.load(sizes_at, i))
+    count = n_sizes.max(f.word(0) - n_sizes)
+    tasks = f.load(run.values, run.word(5))
+    with f.if_(tasks.compare(">", 0)):
+        run.start_timer()
+        is_kernel = f.load(kernel, KERNEL["function"]).compare("!=", 0)
+        with f.if_(is_kernel):
+            _launch(f, run, kernel, tasks, sizes + count * 8)
+        with f.if_(f.b.not_(is_kernel)):
+            _routine(f, run, kernel, run.arguments + n_in * 8, sizes)
+        run.stop_timer(run.word(8))
+    run.skip(places * 2 + count + 9)
+
+
+def _launch(f: Function, run: _Run, kernel: Word, tasks: Word, behind: Word) -> None:
+    """A program a task. Triton's kernels take two more arguments, which go `behind` the others: global memory for
+    scratch, and that of its profiler, which is not used."""
+    ctas = f.load(kernel, KERNEL["ctas"])
+    with f.if_(tasks.compare(">", MOST_BLOCKS)):
+        f.return_(STATUS_TOO_LARGE)
+    blocks = tasks * ctas
+    with f.if_(blocks.compare(">", MOST_BLOCKS)):
+        f.return_(STATUS_TOO_LARGE)
+    scratch_bytes = f.load(kernel, KERNEL["scratch_bytes"])
+    f.store(behind, 0, 0)
+    f.store(behind, 1, 0)
+    with f.if_(scratch_bytes.compare("!=", 0)):
+        f.store(behind, 0, run.scratch(scratch_bytes * blocks))
+    function, threads, shared = (f.load(kernel, KERNEL[n]) for n in ("function", "threads", "shared_bytes"))
+    plain = f.load(kernel, KERNEL["attribute_count"]).compare("==", 0)
+    with f.if_(plain):
+        grid = (blocks, 1, 1, threads, 1, 1)
+        run.call("cuLaunchKernel", function, *grid, shared, run.stream, run.parameters, 0)
+    with f.if_(f.b.not_(plain)):
+        run.call("cuLaunchKernelEx", _configuration(f, run, kernel, blocks), function, run.parameters, 0)
+
+
+def _configuration(f: Function, run: _Run, kernel: Word, blocks: Word) -> Word:
+    """A CUlaunchConfig: grid and block (three u32 each), u32 bytes of shared memory, stream, attributes, their
+    number."""
+    config = f.stack(7)
+    one = 1 << 32
+    f.store(config, 0, blocks + one)
+    f.store(config, 1, (f.load(kernel, KERNEL["threads"]) << 32) + 1)
+    f.store(config, 2, one + 1)
+    f.store(config, 3, f.load(kernel, KERNEL["shared_bytes"]))
+    f.store(config, 4, run.stream)
+    f.store(config, 5, f.load(kernel, KERNEL["attributes"]))
+    f.store(config, 6, f.load(kernel, KERNEL["attribute_count"]))
+    return config
+
+
+def _routine(f: Function, run: _Run, kernel: Word, outputs: Word, sizes: Word) -> None:
+    """Run a library routine on the host and copy its result up. The copy takes the bytes before it returns: what lies
+    on the stack is not page-locked."""
+    result, holder = f.stack(MOST_RESULT_BYTES // 8), f.stack(1)
+    f.store(holder, 0, result)
+    f.call(f.load(kernel, KERNEL["routine"]), 0, 0, holder, sizes)
+    run.call("cuMemcpyHtoDAsync_v2", f.load(outputs), result, f.load(kernel, KERNEL["result_bytes"]), run.stream)
+
+
+def _copy(f: Function, run: _Run) -> None:
+    source, target, length = run.place(1), run.place(3), f.load(run.values, run.word(5))
+    moves = f.both(source.compare("!=", target), length.compare(">", 0))
+    with f.if_(moves):
+        run.start_timer()
+        run.call("cuMemcpyDtoDAsync_v2", target, source, length, run.stream)
+        run.stop_timer(run.word(6))
+    run.skip(7)

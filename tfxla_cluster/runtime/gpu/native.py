@@ -1,0 +1,57 @@
+"""The GPU launcher's machine code: compiled once a process, never freed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+
+from ...locks import ForkSafeLock
+from ..cpu import host, native
+from ..cpu.jit import load_object, object_code
+from ..store import Store
+from .interpreter import build
+
+_EXTERNALS = ("malloc", "free", "memcpy")
+
+
+@dataclass(frozen=True, slots=True)
+class Launcher:
+    """Addresses. `execute`: int32(record, inputs, outputs, sizes, launch); `workspace`: void*(owner, bytes)."""
+
+    execute: int
+    workspace: int
+
+
+_lock = ForkSafeLock()
+_launcher: Launcher | None = None
+
+
+def launcher(store: Store | None = None) -> Launcher:
+    """This process's; the first call compiles it (some 20 ms), or takes it from `store`. UnsupportedError as
+    `runtime.cpu.native.runtime`."""
+    global _launcher
+    if _launcher is None:
+        native.runtime(store=store)
+        with _lock:
+            if _launcher is None:
+                _launcher = _load(object_code("gpu", _module, _sources(), host.target(), store))
+    return _launcher
+
+
+def _module() -> ir.Module:
+    return build(llvm.get_default_triple())
+
+
+def _sources() -> list[Path]:
+    """The modules that the code is generated from."""
+    return [*native.sources(), *sorted(Path(__file__).parent.glob("*.py"))]
+
+
+def _load(code: bytes) -> Launcher:
+    engine = load_object(code, _EXTERNALS)
+    loaded = Launcher(engine.get_function_address("gpu_execute"), engine.get_function_address("gpu_workspace"))
+    engine.detach()  # threads of others may run this code until the process ends
+    return loaded
