@@ -1,8 +1,8 @@
 """Runs generated Triton source on NumPy arrays in Triton's interpreter.
 
 The switch is an environment variable read at import, so the interpreter is a process of its own; one serves
-all tests of a process. What it lacks or has wrong is put right here: libdevice's functions, rounding to bf16, and
-the type of comparisons of scalars.
+all tests of a process. What it lacks or has wrong is put right here: libdevice's functions, rounding to bf16, products
+of it, and the type of comparisons of scalars.
 """
 
 from __future__ import annotations
@@ -149,6 +149,12 @@ def _mend_interpreter() -> None:
         kind = interpreter._get_np_dtype(result)
         return handle(np.asarray(_libdevice(symbol)(*(a.data for a in arguments))).astype(kind), result.scalar)
 
+    def create_dot(self, a, b, total, *_):
+        left, right = (x.data.view(ml_dtypes.bfloat16) if x.dtype.scalar == tl.bfloat16 else x.data for x in (a, b))
+        kind = total.data.dtype
+        return handle(np.matmul(left.astype(kind), right.astype(kind)) + total.data, total.dtype.scalar)
+
+    builder.create_dot = create_dot
     builder.cast_impl, builder.binary_op, builder.create_extern_elementwise = cast_impl, binary_op, extern
     interpreter._patch_builtin(libdevice, interpreter.interpreter_builder, interpreter._LangPatchScope())
 

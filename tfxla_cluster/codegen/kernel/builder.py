@@ -12,6 +12,7 @@ from .ir import (
     Across,
     Buffer,
     Const,
+    Dot,
     For,
     If,
     Kernel,
@@ -141,12 +142,12 @@ class KernelBuilder:
         self._append(For(var, start, stop, tuple(body), kind, width=width))
 
     @contextmanager
-    def tile(self, start: Var, stop: Var, width: int) -> Iterator[Var]:
+    def tile(self, start: Var, stop: Var, width: int, full: bool = False, parts: int = 1) -> Iterator[Var]:
         """`with b.tile(start, stop, 64) as i:` statements inside form the body."""
         var = Var(S64, "i")
         with self._block(var) as body:
             yield var
-        self._append(Tile(var, start, stop, width, tuple(body)))
+        self._append(Tile(var, start, stop, width, tuple(body), full, parts))
 
     def across(
         self,
@@ -218,6 +219,12 @@ class KernelBuilder:
         outs = self._outs(dtypes)
         self._append(While(tuple(init), test, step, outs))
         return outs
+
+    def dot(self, dtype: DType, start: Var, stop: Var, a: Region, b: Region, **how: Any) -> Var:
+        """The sum of products in `dtype`; `how`: the further fields of a `Dot`."""
+        (out,) = self._outs([dtype])
+        self._append(Dot(out, start, stop, a, b, **how))
+        return out
 
     def product(self, product: Product) -> None:
         self._append(product)

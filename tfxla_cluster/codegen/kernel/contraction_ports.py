@@ -12,8 +12,8 @@ from .unit import UnitKernel, UnitRef
 class Ports:
     """`b` builds the kernel; `read` and `write` give the buffer of an operand, result or temporary."""
 
-    def __init__(self, name: str) -> None:
-        self.b = KernelBuilder(name)
+    def __init__(self, name: str, multiple: int = 0) -> None:
+        self.b = KernelBuilder(name, multiple)
         self._inputs: dict[UnitRef, Buffer] = {}
         self._outputs: dict[UnitRef, Buffer] = {}
 
@@ -31,5 +31,5 @@ class Ports:
             self._outputs[ref] = self.b.output(dtype)
         return self._outputs[ref]
 
-    def kernel(self, tasks: Dim, cost: Dim) -> UnitKernel:
-        return UnitKernel(self.b.finish(tasks, cost), tuple(self._inputs), tuple(self._outputs))
+    def kernel(self, tasks: Dim, cost: Dim, warps: int = 0) -> UnitKernel:
+        return UnitKernel(self.b.finish(tasks, cost, warps), tuple(self._inputs), tuple(self._outputs))

@@ -28,6 +28,7 @@ from .ir import (
     Across,
     Buffer,
     Const,
+    Dot,
     For,
     If,
     Kernel,
@@ -293,6 +294,16 @@ class _Interpreter:
         return bool(self.scalar(cond.results[0]))
 
     # --- products ---
+    def dot(self, stmt: Dot) -> None:
+        """Each region for all lanes and all k at once: k stands where the other tile's lanes are."""
+        steps = np.arange(self.scalar(stmt.start), self.scalar(stmt.stop), dtype=np.int64)
+        rows, cols = (self.env[v].size for v in self.axes)
+        (a,) = self.region(stmt.a, [steps[None, :]])
+        (b,) = self.region(stmt.b, [steps[:, None]])
+        kind = stmt.out.dtype.numpy
+        left, right = np.broadcast_to(a, (rows, len(steps))), np.broadcast_to(b, (len(steps), cols))
+        self.env[stmt.out] = np.matmul(left.astype(kind), right.astype(kind))
+
     def product(self, p: Product) -> None:
         """Whole panels, as a target works: what lies past `cols` is read and written too."""
         rows, cols, depth = (max(0, self.scalar(v)) for v in (p.rows, p.cols, p.depth))
@@ -331,5 +342,6 @@ _RUN: dict[type, Callable[[_Interpreter, Any], None]] = {
     Scan: _Interpreter.scan,
     If: _Interpreter.if_else,
     While: _Interpreter.while_loop,
+    Dot: _Interpreter.dot,
     Product: _Interpreter.product,
 }

@@ -162,7 +162,8 @@ class Tile:
 
     `width` is a power of two, and at least stop - start. Tiles nest: their lanes then form a block of more
     dimensions. Lanes with var >= stop are idle: they neither load nor store at offsets that depend on
-    `var`, and take no part in an `Across` or `Scan`; what they compute has no meaning.
+    `var`, and take no part in an `Across` or `Scan`; what they compute has no meaning. `full`: no lane is ever idle.
+    `parts`: what follows a `Dot` in the body may go over the lanes in so many runs, so that less is held at once.
     """
 
     var: Var
@@ -170,6 +171,8 @@ class Tile:
     stop: Var
     width: int
     body: tuple[Stmt, ...]
+    full: bool = False
+    parts: int = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -199,6 +202,31 @@ class Scan:
     values: tuple[Var, ...]
     combine: Region
     outs: tuple[Var, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dot:
+    """`out = sum of a(k) * b(k) for k in range(start, stop)`: in two nested tiles, a block of a matrix product.
+
+    The factors have one dtype; they are multiplied and added in that of `out`, in an order that the target chooses from
+    the statement and the extent alone. `a` depends on the variable of the outer tile and not on that of the inner, `b`
+    the other way round: each is evaluated once for all lanes of a block. `depth`: how many k a target takes at a time
+    (a power of two); `full`: stop - start is a multiple of it. `precision`: of products of f32, one of PRECISIONS.
+    `stages`: how many blocks of k are on their way at once.
+    """
+
+    out: Var
+    start: Var
+    stop: Var
+    a: Region
+    b: Region
+    depth: int
+    full: bool = False
+    precision: str = "ieee"
+    stages: int = 1
+
+
+PRECISIONS = ("ieee", "tf32", "tf32x3", "bf16x3", "bf16x6")  # how a GPU may multiply f32, as Triton names it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -251,7 +279,7 @@ class Product:
     panel: int = 16
 
 
-Stmt = Union[Const, Size, Op, Load, Store, For, Reduce, Tile, Across, Scan, If, While, Product]
+Stmt = Union[Const, Size, Op, Load, Store, For, Reduce, Tile, Across, Scan, If, While, Dot, Product]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,6 +9,7 @@ from .ir import (
     Across,
     Buffer,
     Const,
+    Dot,
     For,
     If,
     Kernel,
@@ -90,7 +91,7 @@ class _Printer:
             yield f"{_buffer(stmt.buffer)}[{self._var(stmt.offset)}] = {self._var(stmt.value)}{mask}{stream}"
         elif isinstance(stmt, Product):
             yield self._product(stmt)
-        elif isinstance(stmt, Tile | Across | Scan):
+        elif isinstance(stmt, Tile | Across | Scan | Dot):
             yield from self._block(stmt)
         else:
             yield from self._structured(stmt)
@@ -121,13 +122,20 @@ class _Printer:
             yield from self._region(stmt.body)
             yield f"{self._defines(stmt.outs)} = last"
 
-    def _block(self, stmt: Tile | Across | Scan) -> Iterator[str]:
+    def _block(self, stmt: Tile | Across | Scan | Dot) -> Iterator[str]:
         if isinstance(stmt, Scan):
             yield f"scan {self._var(stmt.lane)}"
             yield from self._combine(stmt)
         elif isinstance(stmt, Tile):
-            yield f"tile {stmt.width} {self._var(stmt.var)} in {self._var(stmt.start)} .. {self._var(stmt.stop)}"
+            how = " full" * stmt.full + (f" in {stmt.parts} parts" if stmt.parts > 1 else "")
+            yield f"tile {stmt.width} {self._var(stmt.var)} in {self._var(stmt.start)} .. {self._var(stmt.stop)}{how}"
             yield from _indent(self._body(stmt.body))
+        elif isinstance(stmt, Dot):
+            how = f"{' full' * stmt.full} {stmt.precision} stages {stmt.stages}"
+            span = f"{self._var(stmt.start)} .. {self._var(stmt.stop)}"
+            yield f"{self._define(stmt.out)} = dot {stmt.depth} in {span}{how}"
+            yield from self._region(stmt.a)
+            yield from self._region(stmt.b)
         else:
             yield f"across {self._var(stmt.lane)} from {self._vars(stmt.init)} identity {_identity(stmt)}"
             yield from self._combine(stmt)

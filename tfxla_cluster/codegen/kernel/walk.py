@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from .ir import Across, For, If, Reduce, Scan, Stmt, Tile, While
+from .ir import Across, Dot, For, If, Reduce, Scan, Stmt, Tile, While
 
 _NESTED: Mapping[type, Callable[[Any], tuple[tuple[Stmt, ...], ...]]] = {
     For: lambda stmt: (stmt.body,),
@@ -13,6 +13,7 @@ _NESTED: Mapping[type, Callable[[Any], tuple[tuple[Stmt, ...], ...]]] = {
     Reduce: lambda stmt: (stmt.body, stmt.combine.body),
     Across: lambda stmt: (stmt.combine.body,),
     Scan: lambda stmt: (stmt.combine.body,),
+    Dot: lambda stmt: (stmt.a.body, stmt.b.body),
     If: lambda stmt: (stmt.then.body, stmt.orelse.body),
     While: lambda stmt: (stmt.cond.body, stmt.body.body),
 }

@@ -2,30 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
-from ..kernel.ir import Region, Scan, Var
-
-
-class Emitter(Protocol):
-    """What a statement asks of the source's emitter."""
-
-    position: dict[Var, int]
-
-    def put(self, line: str) -> None: ...
-
-    def fresh(self, prefix: str) -> str: ...
-
-    def define(self, var: Var, text: str, axes: frozenset[int]) -> None: ...
-
-    def spread(self, var: Var) -> str: ...
-
-    def every_axis(self) -> frozenset[int]: ...
-
-    def combine_helper(self, region: Region) -> str: ...
+from ..kernel.ir import Scan
+from .writer import Writer
 
 
-def scan(e: Emitter, stmt: Scan) -> None:
+def scan(e: Writer, stmt: Scan) -> None:
     """Idle lanes come last: what they hold reaches no lane in use."""
     helper, result = e.combine_helper(stmt.combine), e.fresh("scan")
     blocks = [e.spread(v) for v in stmt.values]

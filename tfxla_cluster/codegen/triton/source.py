@@ -8,7 +8,6 @@ as many axes as tiles and vector loops nest in it; what depends on none of them 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ...errors import UnsupportedError
@@ -17,6 +16,7 @@ from ..kernel.ir import (
     Across,
     Buffer,
     Const,
+    Dot,
     For,
     If,
     Kernel,
@@ -33,11 +33,14 @@ from ..kernel.ir import (
     While,
 )
 from ..kernel.walk import lane_depth, walk
+from .control import emit_if, emit_while
+from .dot import emit_dot, emit_parts
 from .helpers import with_helpers
 from .ops import expression
 from .scans import scan
 from .triton_source import TritonSource
 from .types import constant, storage
+from .writer import Axis
 
 DEFAULT_WIDTH = 1024  # of vector loops that say none
 LANES_OF_A_WARP = 256  # of the largest block, where the kernel does not say how many warps a program has
@@ -47,18 +50,12 @@ def render(kernel: Kernel) -> TritonSource:
     """UnsupportedError names the first statement or op that has no Triton form."""
     if kernel.scratch:
         raise UnsupportedError(f"kernel {kernel.name}: scratch buffers have no Triton form")
-    return _Emitter(kernel).render()
+    return Emitter(kernel).render()
 
 
-@dataclass(frozen=True, slots=True)
-class _Axis:
-    """An open axis: its lanes, and the name of the block that says which are in use."""
+class Emitter:
+    """Writes one kernel's statements: a `writer.Writer` for those that have a module of their own."""
 
-    width: int
-    mask: str
-
-
-class _Emitter:
     def __init__(self, kernel: Kernel, rank: int | None = None) -> None:
         self.kernel = kernel
         self.rank = lane_depth(kernel.body) if rank is None else rank
@@ -67,7 +64,7 @@ class _Emitter:
         self.constants: dict[Var, Any] = {}
         self.positive: set[Var] = set()  # known divisors of indices that are not 0
         self.position: dict[Var, int] = {}  # axis of each open tile
-        self.open: list[_Axis] = []
+        self.open: list[Axis] = []
         self.read = {s.buffer for s in walk(kernel.body) if isinstance(s, Load)}
         self.helpers: list[str] = []
         self.lines: list[str] = []
@@ -157,9 +154,8 @@ class _Emitter:
 
     def load(self, stmt: Load) -> None:
         axes = self.axes_of(stmt.offset, stmt.mask)
-        mask, offset = self.mask(axes, stmt.mask), self.name(stmt.offset)
-        if axes != self.axes_of(stmt.offset):
-            offset = f"tl.where({mask}, {offset}, 0)"
+        mask = self.mask(axes, stmt.mask)
+        offset = self.place(stmt.offset, axes, mask)
         other = self.name(stmt.other) if stmt.other is not None else "0"
         guard = f", mask={mask}, other={other}" if mask else ""
         text = f"tl.load({_pointer(stmt.buffer)} + {offset}{guard})"
@@ -167,9 +163,8 @@ class _Emitter:
 
     def store(self, stmt: Store) -> None:
         axes, value = self.axes_of(stmt.offset, stmt.value, stmt.mask), self.name(stmt.value)
-        mask, offset = self.mask(axes, stmt.mask), self.name(stmt.offset)
-        if axes != self.axes_of(stmt.offset):
-            offset = f"tl.where({mask}, {offset}, 0)"
+        mask = self.mask(axes, stmt.mask)
+        offset = self.place(stmt.offset, axes, mask)
         if stmt.buffer.dtype.kind == "pred":
             value += ".to(tl.int8)"
         guard = f", mask={mask}" if mask else ""
@@ -179,31 +174,45 @@ class _Emitter:
         for line in (*barrier, text, *barrier):
             self.put(line)
 
+    def place(self, offset: Var, axes: frozenset[int], mask: str) -> str:
+        """An offset as a block with these axes."""
+        name = self.name(offset)
+        if axes == self.axes_of(offset):
+            return name
+        return f"tl.where({mask}, {name}, 0)" if mask else f"tl.broadcast_to({name}, {self.shape()})"
+
     def mask(self, axes: Iterable[int], own: Var | None) -> str:
         """Where an access happens: the lanes in use of the axes that it has, and its own condition."""
-        parts = [self.open[n].mask for n in sorted(axes)]
+        parts = [self.open[n].mask for n in sorted(axes) if self.open[n].mask]
         return " & ".join(([self.name(own)] if own is not None else []) + parts)
 
     # --- blocks ---
     def enter(self, var: Var, start: str, stop: str, width: int) -> None:
         """Opens an axis of `width` lanes whose values are start, start + 1, ..."""
-        axis = len(self.open)
-        lanes = f"tl.arange(0, {width})"
-        if self.rank > 1:
-            lanes += f"[{', '.join(':' if n == axis else 'None' for n in range(self.rank))}]"
-        self.position[var] = axis
-        self.define(var, f"{start} + {lanes}", frozenset([axis]))
-        mask = self.fresh("m")
-        self.put(f"{mask} = {self.name(var)} < {stop}")
-        self.open.append(_Axis(width, mask))
+        self.position[var] = len(self.open)
+        self.open.append(self.lanes_of(var, len(self.open), start, stop, width))
         total = 1
         for opened in self.open:
             total *= opened.width
         self.lanes = max(self.lanes, total)
 
+    def lanes_of(self, var: Var, axis: int, start: str, stop: str, width: int) -> Axis:
+        """Defines `var` as lanes along `axis`; a `stop` of '' says that all are in use."""
+        lanes = f"tl.arange(0, {width})"
+        if self.rank > 1:
+            lanes += f"[{', '.join(':' if n == axis else 'None' for n in range(self.rank))}]"
+        self.define(var, f"{start} + {lanes}", frozenset([axis]))
+        mask = self.fresh("m") if stop else ""
+        if stop:
+            self.put(f"{mask} = {self.name(var)} < {stop}")
+        return Axis(width, mask)
+
     def tile(self, stmt: Tile) -> None:
-        self.enter(stmt.var, self.name(stmt.start), self.name(stmt.stop), stmt.width)
-        self.body(stmt.body)
+        self.enter(stmt.var, self.name(stmt.start), "" if stmt.full else self.name(stmt.stop), stmt.width)
+        if stmt.parts > 1:
+            emit_parts(self, stmt)
+        else:
+            self.body(stmt.body)
         self.open.pop()
 
     def blocks(self, stmt: For | Reduce, fill: Callable[[], None]) -> None:
@@ -220,11 +229,13 @@ class _Emitter:
         axis = self.position[stmt.lane]
         if axis != len(self.open) - 1:
             raise self.unsupported("a reduction over another than the innermost tile")
-        values = []
-        for value, identity in zip(stmt.values, stmt.identity):
-            neutral = self.neutral(identity, value)
-            values.append(f"tl.where({self.open[axis].mask}, {self.spread(value)}, {neutral})")
-        self.fold(values, stmt, axis)
+        self.fold([self.guarded(v, i, self.open[axis].mask) for v, i in zip(stmt.values, stmt.identity)], stmt, axis)
+
+    def guarded(self, value: Var, identity: Any, mask: str) -> str:
+        """The value as a block, neutral in idle lanes."""
+        return (
+            f"tl.where({mask}, {self.spread(value)}, {self.neutral(identity, value)})" if mask else self.spread(value)
+        )
 
     def neutral(self, identity: Any, value: Var) -> str:
         if identity is None:
@@ -276,7 +287,7 @@ class _Emitter:
     def combine_helper(self, region: Region) -> str:
         """A jitted function of the combine region, as tl.reduce wants it."""
         name = f"_combine{len(self.helpers)}"
-        inner = _Emitter(self.kernel, self.rank)
+        inner = Emitter(self.kernel, self.rank)
         inner.constants = self.constants
         for i, arg in enumerate(region.args):
             inner.names[arg] = f"x{i}"
@@ -336,58 +347,21 @@ class _Emitter:
 
         self.serial(stmt, args, stmt.init, fill)
 
-    def while_loop(self, stmt: While) -> None:
-        """The test is written twice: before the loop, and at the end of its body."""
-        self.carry(stmt.cond.args, stmt.init)
-        test = self.fresh("test")
-        self.put(f"{test} = {self.test(stmt.cond)}")
-        self.put(f"while {test}:")
-        self.depth += 1
-        for arg, carried in zip(stmt.body.args, stmt.cond.args):
-            self.names[arg], self.axes[arg] = self.names[carried], self.axes[carried]
-        self.body(stmt.body.body)
-        self.assign(stmt.cond.args, stmt.body.results)
-        self.put(f"{test} = {self.test(stmt.cond)}")
-        self.depth -= 1
-        for out, carried in zip(stmt.outs, stmt.cond.args):
-            self.names[out], self.axes[out] = self.names[carried], self.axes[carried]
 
-    def test(self, cond: Region) -> str:
-        self.body(cond.body)
-        if self.axes_of(cond.results[0]):
-            raise self.unsupported("a loop whose lanes end apart")
-        return self.name(cond.results[0])
-
-    def if_else(self, stmt: If) -> None:
-        """Both branches assign the results, as blocks with every open axis."""
-        if self.axes_of(stmt.cond):
-            raise self.unsupported("a branch whose lanes go apart")
-        results = [self.fresh("chosen") for _ in stmt.outs]
-        for word, region in (("if " + self.name(stmt.cond), stmt.then), ("else", stmt.orelse)):
-            self.put(word + ":")
-            self.depth += 1
-            self.body(region.body)
-            for name, value in zip(results, region.results):
-                self.put(f"{name} = {self.spread(value)}")
-            self.put("pass")
-            self.depth -= 1
-        for out, name in zip(stmt.outs, results):
-            self.names[out], self.axes[out] = name, self.every_axis()
-
-
-_EMIT: dict[type, Callable[[_Emitter, Any], None]] = {
-    Const: _Emitter.const,
-    Size: _Emitter.size,
-    Op: _Emitter.op,
-    Load: _Emitter.load,
-    Store: _Emitter.store,
-    For: _Emitter.for_loop,
-    Reduce: _Emitter.reduce,
-    Tile: _Emitter.tile,
-    Across: _Emitter.across,
+_EMIT: dict[type, Callable[[Emitter, Any], None]] = {
+    Const: Emitter.const,
+    Size: Emitter.size,
+    Op: Emitter.op,
+    Load: Emitter.load,
+    Store: Emitter.store,
+    For: Emitter.for_loop,
+    Reduce: Emitter.reduce,
+    Tile: Emitter.tile,
+    Across: Emitter.across,
     Scan: scan,
-    If: _Emitter.if_else,
-    While: _Emitter.while_loop,
+    If: emit_if,
+    While: emit_while,
+    Dot: emit_dot,
 }
 
 

@@ -37,14 +37,18 @@ class _Buffers(dict[Instr, Buffer]):
         return self.ports.read("operand", int(parameter.attrs["parameter_number"]), parameter.shape.element_type)
 
 
-def lower_hero(instr: Instr, target: Target, knobs: Knobs) -> Unit:
-    """Kernels of a fusion that holds one dot or convolution (the rules of `fusion.hero`)."""
+def parts_of(instr: Instr) -> tuple[Instr, list[Operand], Store]:
+    """The contraction of a fusion that holds one, its operands, and what is done with each of its elements."""
     comp = instr.attrs["calls"]
     hero = hero_of(comp)
     if hero is None:
         raise UnsupportedError(f"{instr.name} does not hold exactly one contraction")
-    operands = [_operand(o) for o in hero.operands]
-    store = _epilogue(hero, output_instrs(comp), comp.instrs)
+    return hero, [_operand(o) for o in hero.operands], _epilogue(hero, output_instrs(comp), comp.instrs)
+
+
+def lower_hero(instr: Instr, target: Target, knobs: Knobs) -> Unit:
+    """Kernels of a fusion that holds one dot or convolution (the rules of `fusion.hero`)."""
+    hero, operands, store = parts_of(instr)
     if hero.opcode == "dot":
         return dot.lower_contraction(dot.describe(hero, operands, store), target, knobs)
     return convolution.lower_phases(convolution.describe(hero, operands, store), target, knobs)

@@ -17,9 +17,11 @@ from ...unit import Unit
 from .. import fused, rng_bit_generator, scatter
 from . import select_and_scatter, windows
 from .elementwise import loop_kernel
+from .products import lower_dot
 from .reductions import lower_reduction
 
 Lowering = Callable[[Instr, Target], Unit]
+TunedLowering = Callable[[Instr, Target, Knobs], Unit]
 
 
 def lower_single(instr: Instr, target: Target) -> Unit:
@@ -27,9 +29,11 @@ def lower_single(instr: Instr, target: Target) -> Unit:
     return fused.lower_computation(fused.wrap(instr), instr.name, loop_kernel, lower_reduction)
 
 
-def lower_fusion(instr: Instr, target: Target) -> Unit:
-    """A fusion of elementwise, move and reduce instructions."""
+def lower_fusion(instr: Instr, target: Target, knobs: Knobs) -> Unit:
+    """A fusion of elementwise, move and reduce instructions, or around one dot."""
     hero = hero_of(instr.attrs["calls"])
+    if hero is not None and hero.opcode == "dot":
+        return lower_dot(instr, target, knobs)
     if hero is not None:
         raise UnsupportedError(f"{hero.opcode} has no GPU kernel ({instr.name})")
     return fused.lower_computation(instr.attrs["calls"], instr.name, loop_kernel, lower_reduction)
@@ -37,26 +41,31 @@ def lower_fusion(instr: Instr, target: Target) -> Unit:
 
 SHARED: dict[str, Lowering] = {"rng-bit-generator": rng_bit_generator.lower, "scatter": scatter.lower}
 OWN: dict[str, Lowering] = {"reduce-window": windows.lower, "select-and-scatter": select_and_scatter.lower}
-LOWERINGS: dict[str, Lowering] = {**dict.fromkeys(fused.OPCODES, lower_single), "fusion": lower_fusion, **SHARED, **OWN}
+TUNED: dict[str, TunedLowering] = {"dot": lower_dot, "fusion": lower_fusion}
+LOWERINGS: dict[str, Lowering] = {**dict.fromkeys(fused.OPCODES, lower_single), **SHARED, **OWN}
 
 
 def lower(instr: Instr, target: Target, choice: Choice = DEFAULT) -> Unit:
     """The kernels that compute `instr`; UnsupportedError names the opcode that has none on GPUs, or what of `choice`
     there is not."""
     knobs = Knobs(choice)
-    unit = _lower(instr, target)
+    unit = _lower(instr, target, knobs)
     knobs.check()
     return unit
 
 
 def candidates(instr: Instr, target: Target) -> list[Choice]:
-    """The choices that `lower` takes for `instr`, its default first; UnsupportedError as `lower`."""
+    """The choices that `lower` takes for `instr`, its default first, some of which it refuses when asked;
+    UnsupportedError as `lower`."""
     knobs = Knobs()
-    _lower(instr, target)
+    _lower(instr, target, knobs)
     return combinations(knobs.space)
 
 
-def _lower(instr: Instr, target: Target) -> Unit:
+def _lower(instr: Instr, target: Target, knobs: Knobs) -> Unit:
+    tuned = TUNED.get(instr.opcode)
+    if tuned is not None:
+        return tuned(instr, target, knobs)
     lowering = LOWERINGS.get(instr.opcode)
     if lowering is None:
         raise UnsupportedError(f"{instr.opcode} has no GPU kernel ({instr.name})")

@@ -1,0 +1,258 @@
+"""Matrix products on a GPU: every choice of blocks gives the same numbers, by Triton's interpreter and by that of
+kernel IR, for any dims and layout; what follows a product stands in its kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+
+from tests.codegen.triton import gpu_module
+from tests.hlo_case import Array
+from tfxla_cluster.backends import gpu
+from tfxla_cluster.codegen.kernel.builder import KernelBuilder
+from tfxla_cluster.codegen.kernel.choice import DEFAULT, Choice
+from tfxla_cluster.codegen.kernel.key import key
+from tfxla_cluster.codegen.kernel.lower import gpu as lowering
+from tfxla_cluster.codegen.kernel.lower.gpu import products
+from tfxla_cluster.codegen.kernel.lower.gpu.product_blocks import Blocks
+from tfxla_cluster.codegen.kernel.unit import UnitKernel
+from tfxla_cluster.codegen.triton import workers
+from tfxla_cluster.codegen.triton.source import render
+from tfxla_cluster.codegen.triton.triton_source import Artefacts
+from tfxla_cluster.errors import UnsupportedError
+from tfxla_cluster.ir import text
+from tfxla_cluster.ir.builder import Builder
+from tfxla_cluster.ir.dim import Dim, sym
+from tfxla_cluster.ir.dtype import DTYPES, F32, S64
+from tfxla_cluster.ir.evaluator import evaluate
+from tfxla_cluster.ir.node import Module
+from tfxla_cluster.ir.shape import array
+
+pytestmark = pytest.mark.skipif(not workers.installed(), reason="Triton is not installed")
+TARGET = gpu.described().target
+BACKENDS = (gpu_module.Interpreted(), gpu_module.Checked())
+SMALL = Blocks(16, 16, 16, 2, 2, group=2)
+CHOICES = {
+    "plain": SMALL,
+    "tall": replace(SMALL, rows=32, group=1),
+    "splits": replace(SMALL, splits=3),
+    "more splits than depth": replace(SMALL, depth=32, splits=4),
+    "parts": replace(SMALL, cols=32, parts=2),
+    "four parts of splits": replace(SMALL, cols=64, parts=4, splits=2),
+}
+
+
+def product(dtype: str, m: int, n: int, k: int, left: str = "mk", right: str = "kn", out: str = "") -> str:
+    """A product of matrices that lie as `left` and `right` say."""
+    size = {"m": m, "n": n, "k": k}
+    x, y = (f"{dtype}[{size[o[0]]},{size[o[1]]}]" for o in (left, right))
+    axes = f"lhs_contracting_dims={{{left.index('k')}}}, rhs_contracting_dims={{{right.index('k')}}}"
+    return f"""HloModule product
+ENTRY e {{ x = {x} parameter(0)
+  y = {y} parameter(1)
+  ROOT r = {out or dtype}[{m},{n}] dot(x, y), {axes} }}
+"""
+
+
+@contextmanager
+def chosen(monkeypatch: pytest.MonkeyPatch, blocks: Blocks) -> Iterator[None]:
+    """Every product in these blocks."""
+    with monkeypatch.context() as patch:
+        patch.setattr(products, "choose", lambda *_: blocks)
+        yield
+
+
+def drawn(module: Module, seed: int = 0) -> list[Array]:
+    rng = np.random.default_rng(seed)
+    found = []
+    for parameter in module.entry.params:
+        kind = parameter.shape.element_type.numpy
+        values = rng.standard_normal(parameter.shape.sample_dims) * (1 if parameter.shape.element_type.is_float else 40)
+        found.append(np.asarray(values).astype(kind))
+    return found
+
+
+def check(module: Module, args: list[Array], tolerance: float = 2e-5) -> None:
+    want = evaluate(module, args)
+    for backend in BACKENDS:
+        got = gpu_module.compiled(module, backend).executable.run(args)
+        for one, other in zip(got, want, strict=True):
+            scale = max(float(np.abs(other.astype(np.float64)).max(initial=0)), 1e-30)
+            np.testing.assert_allclose(one.astype(np.float64), other.astype(np.float64), tolerance, tolerance * scale)
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("dims", [(37, 53, 41), (32, 64, 96), (1, 40, 17), (17, 3, 2)], ids=str)
+def test_choices_agree(monkeypatch: pytest.MonkeyPatch, choice: str, dims: tuple[int, int, int]) -> None:
+    with chosen(monkeypatch, CHOICES[choice]):
+        module = text.parse(product("f32", *dims))
+        check(module, drawn(module))
+
+
+@pytest.mark.parametrize("left", ["mk", "km"])
+@pytest.mark.parametrize("right", ["kn", "nk"])
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "s64"])
+def test_layouts(monkeypatch: pytest.MonkeyPatch, left: str, right: str, dtype: str) -> None:
+    with chosen(monkeypatch, SMALL):
+        module = text.parse(product(dtype, 19, 33, 40, left, right))
+        check(module, drawn(module), 2e-2 if dtype == "bf16" else 2e-5)
+
+
+def test_narrow_factors_are_not_widened() -> None:
+    """A convert before the product, or a wider result: the matrix units take what is in memory."""
+    before = """HloModule widened
+ENTRY e { a = bf16[20,30] parameter(0)
+  b = bf16[30,40] parameter(1)
+  x = f32[20,30] convert(a)
+  y = f32[30,40] convert(b)
+  ROOT r = f32[20,40] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0} }
+"""
+    for source in (before, product("bf16", 20, 40, 30, out="f32")):
+        module = text.parse(source)
+        made = gpu_module.compiled(module, BACKENDS[0])
+        (kernel,) = made.code.kernels.values()
+        (line,) = [line for line in render(kernel).text.splitlines() if "tl.dot(" in line]
+        assert "tl.float32" not in "".join(_definitions(render(kernel).text, line))
+        check(module, drawn(module))
+
+
+def _definitions(source: str, line: str) -> list[str]:
+    """The lines that define the factors of a tl.dot."""
+    names = line.partition("tl.dot(")[2].split(", ")[:2]
+    return [one for one in source.splitlines() if one.strip().startswith(tuple(f"{n} =" for n in names))]
+
+
+def test_what_is_computed_before_a_product_is_zero_past_its_depth(monkeypatch: pytest.MonkeyPatch) -> None:
+    """1 / 0 of idle lanes would be infinite, and its product with 0 no number."""
+    source = """HloModule prologue
+ENTRY e { x = f32[20,19] parameter(0)
+  y = f32[19,18] parameter(1)
+  one = f32[] constant(1)
+  ones = f32[20,19] broadcast(one), dimensions={}
+  inverse = f32[20,19] divide(ones, x)
+  ROOT r = f32[20,18] dot(inverse, y), lhs_contracting_dims={1}, rhs_contracting_dims={0} }
+"""
+    for blocks in (SMALL, replace(SMALL, splits=2)):
+        with chosen(monkeypatch, blocks):
+            module = text.parse(source)
+            check(module, drawn(module))
+
+
+EPILOGUE = """HloModule epilogue
+ENTRY e { x = bf16[3,20,24] parameter(0)
+  y = bf16[24,33] parameter(1)
+  bias = bf16[33] parameter(2)
+  other = f32[3,20,33] parameter(3)
+  sums = bf16[3,20,33] dot(x, y), lhs_contracting_dims={2}, rhs_contracting_dims={0}
+  biases = bf16[3,20,33] broadcast(bias), dimensions={2}
+  moved = bf16[3,20,33] add(sums, biases)
+  zero = bf16[] constant(0)
+  zeros = bf16[3,20,33] broadcast(zero), dimensions={}
+  relu = bf16[3,20,33] maximum(moved, zeros)
+  positive = pred[3,20,33] compare(moved, zeros), direction=GT
+  wide = f32[3,20,33] convert(relu)
+  scaled = f32[3,20,33] multiply(wide, other)
+  ROOT t = (bf16[3,20,33], pred[3,20,33], f32[3,20,33]) tuple(relu, positive, scaled) }
+"""
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_epilogue_stands_in_the_kernel(monkeypatch: pytest.MonkeyPatch, choice: str) -> None:
+    with chosen(monkeypatch, CHOICES[choice]):
+        module = text.parse(EPILOGUE)
+        made = gpu_module.compiled(module, BACKENDS[0])
+        assert len(made.code.kernels) == 1 + (CHOICES[choice].splits > 1)
+        check(module, drawn(module), 2e-2)
+
+
+def test_sizes_at_run_time() -> None:
+    """One kernel for all sizes, empty ones too: nothing to add gives zeros."""
+    m, n, k = sym("m", 40), sym("n", 50), sym("k", 60)
+    made = {}
+    for fixed in ((40, 50, 60), (1, 1, 1), (7, 130, 33), (3, 5, 0), (0, 4, 4), (200, 3, 70)):
+
+        def build(dims: tuple[Dim, ...]) -> Module:
+            b = Builder("main")
+            x = b.parameter(array(DTYPES["f32"], (dims[0], dims[2])))
+            y = b.parameter(array(DTYPES["f32"], (dims[2], dims[1])))
+            return Module("sized", b.build(b.dot(x, y, [1], [0])))
+
+        module = build(fixed)
+        args, (want,) = drawn(module), evaluate(module, drawn(module))
+        for backend in BACKENDS:
+            run = made.setdefault(backend, gpu_module.compiled(build((m, n, k)), backend)).executable.run
+            np.testing.assert_allclose(run(args)[0], want, 1e-4, 1e-4)
+
+
+def test_infinities_and_nan() -> None:
+    module = text.parse(product("f32", 18, 20, 33))
+    x, y = drawn(module)
+    x[3, 4], x[5, 32], y[2, 7], y[0, 0] = np.inf, np.nan, -np.inf, np.nan
+    (want,) = evaluate(module, [x, y])
+    for backend in BACKENDS:
+        (got,) = gpu_module.compiled(module, backend).executable.run([x, y])
+        np.testing.assert_allclose(got, want, 1e-5, 1e-5)
+        assert np.isnan(got[5]).all()
+
+
+# --- generated code ---
+def generated(source: str, blocks: Blocks | None = None, arch: str = "sm_90") -> tuple[str, Artefacts]:
+    """Triton source and what it makes of the first kernel of the module's product."""
+    choice = Choice({k: v for k, v in asdict(blocks).items() if k != "group"}) if blocks else DEFAULT
+    unit = lowering.lower(text.parse(source).entry.root, TARGET, choice)
+    step = unit.steps[0]
+    assert isinstance(step, UnitKernel)
+    rendered = render(step.kernel)
+    (made,) = workers.compile_sources([rendered], replace(TARGET, arch=arch), 1)
+    return rendered.text, made
+
+
+def test_matrix_units_are_used() -> None:
+    """wgmma of what asynchronous copies bring, on sm_90; mma on sm_80."""
+    source = product("bf16", 1024, 1024, 1024)
+    ptx = generated(source, Blocks(128, 128, 64, 8))[1].texts["ptx"]
+    assert "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16" in ptx
+    assert "cp.async" in ptx
+    assert "mma.sync" in generated(source, Blocks(128, 128, 64, 8), "sm_80")[1].texts["ptx"]
+
+
+def test_f32_is_multiplied_as_f32() -> None:
+    source, made = generated(product("f32", 64, 64, 64))
+    assert "input_precision='ieee'" in source
+    assert "tf32" not in made.texts["ptx"]
+
+
+def test_candidates_begin_with_the_default() -> None:
+    """A deep product of few blocks is split; other numbers are other kernels, what does not fit is refused."""
+    instr = text.parse(product("bf16", 768, 2304, 32768, left="km")).entry.root
+    found = lowering.candidates(instr, TARGET)
+    assert found[0]["splits"] > 1
+    keys = set()
+    for choice in (DEFAULT, *found[: len(found) : len(found) // 20]):
+        try:
+            unit = lowering.lower(instr, TARGET, choice)
+        except UnsupportedError:  # too much shared memory
+            continue
+        keys.add(tuple(key(s.kernel) for s in unit.steps if isinstance(s, UnitKernel)))
+    assert len(keys) > 10
+    with pytest.raises(UnsupportedError, match="rows=24"):
+        lowering.lower(instr, TARGET, Choice({"rows": 24}))
+
+
+def test_complex_products_are_refused_by_name() -> None:
+    with pytest.raises(UnsupportedError, match="c64"):
+        gpu_module.compiled(text.parse(product("c64", 4, 4, 4)), BACKENDS[0])
+
+
+def test_a_kernel_without_tiles_around_its_product_is_refused() -> None:
+    b = KernelBuilder("bare")
+    x = b.input(F32)
+    region = b.region([S64], lambda k: (b.load(x, k),))
+    total = b.dot(F32, b.index(0), b.index(8), region, region, depth=16)
+    b.store(b.output(F32), b.index(0), total)
+    with pytest.raises(UnsupportedError, match="two tiles"):
+        render(b.finish(1))

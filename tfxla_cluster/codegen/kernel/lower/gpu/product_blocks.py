@@ -1,0 +1,141 @@
+"""Blocks of matrix products on a GPU: what can be chosen, the candidates, and the default, by rules on sample sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from .....errors import UnsupportedError
+from .....ir.dim import product, sample
+from .....ir.dtype import DType
+from .....target import Target
+from ...choice import Knobs
+from ...contraction import Contraction
+from ...matrix_types import multiplies_as_matrix
+from .shapes import power
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Of a product's program: `rows` x `cols` sums, `depth` k at a time, `stages` of them on their way, by `warps`.
+
+    `group`: so many blocks of rows are gone through before the next column, so that what is read stays in the cache.
+    `splits`: programs that share the depth of one block. `parts`: in which the sums are finished and stored.
+    """
+
+    rows: int
+    cols: int
+    depth: int
+    warps: int
+    stages: int = 3
+    group: int = 8
+    splits: int = 1
+    parts: int = 1
+
+
+# Falling in size. A larger block reads less for each product, so the machine's units are busier.
+_NARROW = (
+    Blocks(128, 256, 64, 8, parts=2),
+    Blocks(128, 128, 64, 8),
+    Blocks(128, 64, 64, 4),
+    Blocks(64, 64, 64, 4),
+    Blocks(32, 64, 64, 4),
+    Blocks(32, 32, 64, 4, 4),
+    Blocks(16, 16, 64, 2, 4),
+)
+_F32 = (Blocks(128, 128, 16, 8), Blocks(64, 64, 16, 4), Blocks(32, 32, 16, 4), Blocks(16, 16, 16, 2))
+_F64 = (Blocks(64, 64, 16, 4), Blocks(32, 32, 16, 4), Blocks(16, 16, 16, 2))
+_OTHER = (Blocks(32, 32, 8, 4, 1), Blocks(16, 16, 8, 4, 1))
+_BY_WIDTH = {8: _NARROW, 16: _NARROW, 32: _F32, 64: _F64}
+SHARED_BYTES = 227 * 1024  # that a program may have
+_MOST_SPLITS = 16
+_SPLIT_DEPTH = 512  # k that a program has at least
+_LEAST = 16  # lanes
+
+
+def choose(c: Contraction, factor: DType, target: Target, knobs: Knobs) -> Blocks:
+    """The blocks of a product: what `knobs` say, else what the model of costs likes best for the sample sizes.
+
+    UnsupportedError where the blocks on their way do not fit in shared memory.
+    """
+    ranked = _ranked(c, factor, target)
+    best = ranked[0]
+    taken = {name: knobs.take(name, getattr(best, name), _offered(ranked, name)) for name in _KNOBS}
+    blocks = replace(best, **taken)
+    size = (blocks.rows + blocks.cols) * blocks.depth * blocks.stages * factor.itemsize
+    if size > SHARED_BYTES:
+        raise UnsupportedError(f"{c.name}: blocks of {blocks} take {size} bytes of shared memory")
+    return blocks
+
+
+def _offered(ranked: Sequence[Blocks], name: str) -> list[int]:
+    """Values that a tuner may try: those of the model's candidates, and twice as deep or fewer on their way."""
+    found = {getattr(b, name) for b in ranked}
+    if name == "depth":
+        found |= {2 * max(found)}
+    if name == "stages":
+        found |= {2, 3, 4}
+    if name == "parts":
+        found |= {1, 2}
+    return sorted(found)
+
+
+_KNOBS = ("rows", "cols", "depth", "warps", "stages", "splits", "parts")
+
+
+def _ranked(c: Contraction, factor: DType, target: Target) -> list[Blocks]:
+    """Blocks for the sample sizes, by falling promise."""
+    table = _BY_WIDTH[factor.bits] if multiplies_as_matrix(factor, c.dtype) else _OTHER
+    sizes = _Sizes(*(sample(product(dims)) for dims in (c.batch, c.rows, c.cols, c.depth)))
+    fitting = list(dict.fromkeys(_fit(b, sizes) for b in table))
+    tried = [s for b in fitting for s in _splits(b, sizes, target.cores)]
+    return sorted(tried, key=lambda b: _time(b, sizes, target.cores))
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    batch: int
+    rows: int
+    cols: int
+    depth: int
+
+    def programs(self, blocks: Blocks) -> int:
+        return self.batch * -(-self.rows // blocks.rows) * -(-self.cols // blocks.cols) * blocks.splits
+
+
+def _fit(blocks: Blocks, sizes: _Sizes) -> Blocks:
+    """No more lanes than the extents fill."""
+    cols = min(blocks.cols, max(power(sizes.cols), _LEAST))
+    return replace(
+        blocks,
+        rows=min(blocks.rows, max(power(sizes.rows), _LEAST)),
+        cols=cols,
+        depth=min(blocks.depth, max(power(sizes.depth), 2 * _LEAST)),
+        parts=blocks.parts if cols == blocks.cols else 1,
+    )
+
+
+def _splits(blocks: Blocks, sizes: _Sizes, cores: int) -> list[Blocks]:
+    """The depth whole, and shared by so many programs that together they are just under one, two or three waves."""
+    most = min(sizes.depth // _SPLIT_DEPTH, _MOST_SPLITS)
+    programs = max(sizes.programs(blocks), 1)
+    found = {1, *(waves * cores // programs for waves in (1, 2, 3))}
+    return [replace(blocks, splits=s) for s in sorted(found) if 1 <= s <= max(most, 1)]
+
+
+def _time(blocks: Blocks, sizes: _Sizes, cores: int) -> float:
+    """Of the whole product, in products of one multiprocessor: waves of programs, each as long as its depth.
+
+    A block of r x c sums reads r + c numbers for r * c products, so that a fourth of the time of a square block of
+    128 goes into reading. Each partial sum is written and read again, as long as some products.
+    """
+    depth = -(-sizes.depth // blocks.splits)
+    reading = 1 + _READING * (1 / blocks.rows + 1 / blocks.cols)
+    waves = -(-sizes.programs(blocks) // cores)
+    sums = sizes.batch * sizes.rows * sizes.cols * blocks.splits if blocks.splits > 1 else 0
+    return waves * (blocks.rows * blocks.cols * depth * reading + _START) + sums * _PARTIAL / cores
+
+
+_READING = 24  # products that take as long as reading one number
+_START = 2e6  # of a program, in products
+_PARTIAL = 400  # products that take as long as a partial sum there and back

@@ -1,0 +1,229 @@
+"""Matrix products on a GPU: a program is a block of the result.
+
+A program's tiles hold the rows and columns of its block, a `Dot` adds up over the depth, and each sum is finished as
+the contraction says (a fused epilogue, converting, storing). Where the blocks are too few for the machine, several
+programs share the depth of one; their partial sums are then added in order by a second kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from .....errors import UnsupportedError
+from .....ir.dim import Dim, ceil_div, make, product, sample
+from .....ir.dtype import S64, DType
+from .....ir.node import Instr
+from .....target import Target
+from ...builder import KernelBuilder
+from ...choice import Knobs
+from ...contraction import Contraction, Index, Side
+from ...contraction_ports import Ports
+from ...ir import Op, Region, Var
+from ...matrix_types import multiplies_as_matrix
+from ...unit import Unit, UnitKernel
+from ..contraction_fusion import parts_of
+from ..dot import describe
+from ..grid import minimum
+from ..space import delinearize
+from .product_blocks import Blocks, choose
+from .shapes import MULTIPLE, lanes
+
+_FINISH = (8, 128)  # rows and columns of a program that adds partial sums
+_FINISH_WARPS = 4
+
+
+def lower_dot(instr: Instr, target: Target, knobs: Knobs) -> Unit:
+    """Kernels of a dot, or of a fusion around one."""
+    return lower_product(contraction_of(instr), target, knobs)
+
+
+def contraction_of(instr: Instr) -> Contraction:
+    """The contraction that a dot, or a fusion around one, computes."""
+    if instr.opcode != "fusion":
+        return describe(instr)
+    hero, operands, store = parts_of(instr)
+    return describe(hero, operands, store)
+
+
+def lower_product(c: Contraction, target: Target, knobs: Knobs) -> Unit:
+    """The kernels of any contraction whose operands have an element everywhere."""
+    if c.lhs.valid is not None or c.rhs.valid is not None:
+        raise UnsupportedError(f"{c.name}: an operand with a border has no GPU product")
+    blocks = choose(c, factor_dtype(c), target, knobs)
+    if blocks.splits == 1:
+        return Unit((_Kernel(c, blocks).build(),))
+    partial, total = _partial(c), _total(c, blocks.splits)
+    held = product((blocks.splits, *c.batch, *c.rows, *c.cols, c.dtype.itemsize))
+    return Unit((_Kernel(partial, blocks).build(), total), (held,))
+
+
+@dataclass(frozen=True, slots=True)
+class _Extents:
+    """Of the flat indices of a contraction."""
+
+    batch: Dim
+    rows: Dim
+    cols: Dim
+    depth: Dim
+
+    @staticmethod
+    def of(c: Contraction) -> _Extents:
+        return _Extents(product(c.batch), product(c.rows), product(c.cols), product(c.depth))
+
+
+class _Kernel:
+    """The kernel that multiplies."""
+
+    def __init__(self, c: Contraction, blocks: Blocks) -> None:
+        self.c, self.blocks, self.size = c, blocks, _Extents.of(c)
+        self.p = Ports(c.name, MULTIPLE)
+
+    def build(self) -> UnitKernel:
+        c, b, size = self.c, self.p.b, self.size
+        tiles = _Grid(size.rows, size.cols, self.blocks)
+        split, batch, tile = delinearize(b, b.task, [self.blocks.splits, size.batch, tiles.count])
+        row, col = tiles.place(b, tile)
+        g = tuple(delinearize(b, batch, c.batch))
+        with _tiles(b, size, (row, col), (self.blocks.rows, self.blocks.cols), self.blocks.parts) as (i, j):
+            total = self._sum(split, g, i, j)
+            outer = (split,) if self.blocks.splits > 1 else ()
+            c.finish(self.p, total, (*outer, *g), tuple(delinearize(b, i, c.rows)), tuple(delinearize(b, j, c.cols)))
+        tasks = product((self.blocks.splits, size.batch, tiles.count))
+        cost = make("mul", self.blocks.rows * self.blocks.cols, ceil_div(size.depth, self.blocks.splits))
+        return self.p.kernel(tasks, cost, self.blocks.warps)
+
+    def _sum(self, split: Var, g: Index, i: Var, j: Var) -> Var:
+        c, b, blocks, depth = self.c, self.p.b, self.blocks, self.size.depth
+        part = (
+            depth
+            if blocks.splits == 1
+            else make("mul", ceil_div(ceil_div(depth, blocks.splits), blocks.depth), blocks.depth)
+        )
+        start = b.mul(split, b.size(part)) if blocks.splits > 1 else b.index(0)
+        stop = minimum(b, b.add(start, b.size(part)), b.size(depth)) if blocks.splits > 1 else b.size(depth)
+        full = isinstance(depth, int) and depth % (blocks.depth * blocks.splits) == 0
+        left, right = factors(self.p, c, g, i, j)
+        how = {"depth": blocks.depth, "full": full, "stages": blocks.stages}
+        return b.dot(c.dtype, start, stop, left, right, **how)
+
+
+class _Grid:
+    """Blocks of the result, numbered so that those side by side in time read the same rows and columns."""
+
+    def __init__(self, rows: Dim, cols: Dim, blocks: Blocks) -> None:
+        self.rows, self.cols = ceil_div(rows, blocks.rows), ceil_div(cols, blocks.cols)
+        self.group = blocks.group
+
+    @property
+    def count(self) -> Dim:
+        return make("mul", self.rows, self.cols)
+
+    def place(self, b: KernelBuilder, tile: Var) -> tuple[Var, Var]:
+        """Block of rows and block of columns of tile number `tile`: down a group of rows, then the next column."""
+        if self.rows == 1:
+            return b.index(0), tile
+        if self.cols == 1:
+            return tile, b.index(0)
+        whole = b.size(make("mul", self.cols, self.group))
+        first = b.mul(b.quotient(tile, whole), b.index(self.group))
+        rest = b.remainder(tile, whole)
+        height = minimum(b, b.op("subtract", b.size(self.rows), first), b.index(self.group))
+        return b.add(first, b.remainder(rest, height)), b.quotient(rest, height)
+
+
+@contextmanager
+def _tiles(
+    b: KernelBuilder, size: _Extents, place: tuple[Var, Var], shape: tuple[int, int], parts: int = 1
+) -> Iterator[tuple[Var, Var]]:
+    """The tiles of rows and columns of block number `place`."""
+    (row, col), (height, width) = place, shape
+    with _tile(b, row, size.rows, height, 1) as i, _tile(b, col, size.cols, width, parts) as j:
+        yield i, j
+
+
+@contextmanager
+def _tile(b: KernelBuilder, block: Var, extent: Dim, width: int, parts: int) -> Iterator[Var]:
+    start = b.mul(block, b.index(width))
+    full = isinstance(extent, int) and extent % width == 0
+    with b.tile(start, minimum(b, b.add(start, b.index(width)), b.size(extent)), width, full, parts) as lane:
+        yield lane
+
+
+# --- factors ---
+def factors(p: Ports, c: Contraction, g: Index, i: Var, j: Var) -> tuple[Region, Region]:
+    """The regions of k of both factors, in the type they are multiplied in."""
+    left = _region(p, c.lhs, g, tuple(delinearize(p.b, i, c.lhs.free)))
+    right = _region(p, c.rhs, g, tuple(delinearize(p.b, j, c.rhs.free)))
+    return _narrowed(left, right, c.dtype)
+
+
+def _region(p: Ports, side: Side, g: Index, free: Index) -> Region:
+    def fill(k: Var) -> Sequence[Var]:
+        return (side.value(p, g, free, tuple(delinearize(p.b, k, side.depth))),)
+
+    return p.b.region([S64], fill)
+
+
+def _narrowed(left: Region, right: Region, total: DType) -> tuple[Region, Region]:
+    """Both factors before they are widened to the type of the sum: their products are exact there, too."""
+    a, b = _unwidened(left, total), _unwidened(right, total)
+    if a.results[0].dtype == b.results[0].dtype and multiplies_as_matrix(a.results[0].dtype, total):
+        return a, b
+    return left, right
+
+
+def _unwidened(region: Region, total: DType) -> Region:
+    (value,) = region.results
+    source = next((s for s in region.body if isinstance(s, Op) and s.out is value), None)
+    if source is None or source.opcode != "convert" or not multiplies_as_matrix(source.operands[0].dtype, total):
+        return region
+    body = tuple(s for s in region.body if s is not source)
+    return _unwidened(replace(region, body=body, results=source.operands), total)
+
+
+def factor_dtype(c: Contraction) -> DType:
+    """The type that the factors of `c` are multiplied in."""
+    p = Ports(c.name)
+    zero = p.b.index(0)
+    left, _ = factors(p, c, (zero,) * len(c.batch), zero, zero)
+    return left.results[0].dtype
+
+
+# --- several programs for the depth of a block ---
+def _partial(c: Contraction) -> Contraction:
+    """Stores each sum of a part of the depth in the temporary [splits, batch, rows, cols]."""
+
+    def finish(p: Ports, value: Var, g: Index, m: Index, n: Index) -> None:
+        dims = (*c.batch, *c.rows, *c.cols)
+        place = g[0]
+        for at, extent in zip((*g[1:], *m, *n), dims):
+            place = p.b.add(p.b.mul(place, p.b.size(extent)), at)
+        p.b.store(p.write("temp", 0, c.dtype), place, value)
+
+    return replace(c, name=f"{c.name}.parts", finish=finish, place=None)
+
+
+def _total(c: Contraction, splits: int) -> UnitKernel:
+    """Adds the parts of each sum in order, and finishes it."""
+    p, size = Ports(f"{c.name}.total", MULTIPLE), _Extents.of(c)
+    b = p.b
+    height, width = (lanes(e, most) for e, most in zip((size.rows, size.cols), _FINISH))
+    counts = [ceil_div(size.rows, height), ceil_div(size.cols, width)]
+    batch, row, col = delinearize(b, b.task, [size.batch, *counts])
+    with _tiles(b, size, (row, col), (height, width)) as (i, j):
+        place = b.add(b.mul(b.add(b.mul(batch, b.size(size.rows)), i), b.size(size.cols)), j)
+        step = b.size(product((size.batch, size.rows, size.cols)))
+        total = b.load(p.read("temp", 0, c.dtype), place)
+        for split in range(1, splits):
+            part = b.add(b.mul(step, b.index(split)), place)
+            total = b.op("add", total, b.load(p.read("temp", 0, c.dtype), part))
+        c.finish(
+            p,
+            total,
+            tuple(delinearize(b, batch, c.batch)),
+            tuple(delinearize(b, i, c.rows)),
+            tuple(delinearize(b, j, c.cols)),
+        )
+    return p.kernel(product((size.batch, *counts)), sample(splits) * height * width, _FINISH_WARPS)

@@ -1,0 +1,92 @@
+"""`Dot` statements: blocks of matrix products, by tensor cores where they have the type."""
+
+from __future__ import annotations
+
+from ..kernel.ir import Dot, Load, Region, Tile, Var
+from ..kernel.matrix_types import multiplies_as_matrix
+from .types import type_name
+from .writer import Axis, Writer
+
+ROWS, COLS = 0, 1  # axes of the two tiles
+
+
+def emit_dot(e: Writer, stmt: Dot) -> None:
+    """A loop over blocks of k."""
+    if len(e.open) != 2 or e.rank != 2:
+        raise e.unsupported("a product outside two tiles")
+    total, base, kind = e.fresh("acc"), e.fresh("base"), type_name(stmt.out.dtype)
+    e.put(f"{total} = tl.zeros([{e.open[ROWS].width}, {e.open[COLS].width}], {kind})")
+    span = f"{e.name(stmt.start)}, {e.name(stmt.stop)}, {stmt.depth}"
+    e.put(f"for {base} in tl.range({span}, num_stages={stmt.stages}):")
+    e.depth += 1
+    a, b = _factor(e, stmt, stmt.a, COLS, base), _factor(e, stmt, stmt.b, ROWS, base)
+    if multiplies_as_matrix(stmt.a.results[0].dtype, stmt.out.dtype):
+        e.put(f"{total} = tl.dot({a}, {b}, {total}, input_precision={stmt.precision!r}, out_dtype={kind})")
+    else:
+        product = f"{a}.to({kind})[:, :, None] * {b}.to({kind})[None, :, :]"
+        e.put(f"{total} = ({total} + tl.sum({product}, 1)).to({kind})")
+    e.depth -= 1
+    e.names[stmt.out], e.axes[stmt.out] = total, frozenset([ROWS, COLS])
+
+
+def _factor(e: Writer, stmt: Dot, region: Region, axis: int, base: str) -> str:
+    """One factor of a block of k, which lies along `axis`; zero past the last k."""
+    kept = e.open
+    hidden = _hide(e, axis)
+    opened = list(kept)
+    (k,) = region.args
+    opened[axis] = e.lanes_of(k, axis, base, "" if stmt.full else e.name(stmt.stop), stmt.depth)
+    e.open = opened
+    e.body(region.body)
+    (value,) = region.results
+    text, mask = e.spread(value), opened[axis].mask
+    if mask and not _loaded(region, value, e, axis):
+        text = f"tl.where({mask}, {text}, tl.full([], 0, {type_name(value.dtype)}))"
+    name = e.fresh("factor")
+    e.put(f"{name} = {text}")
+    e.open = kept
+    e.names.update(hidden)
+    return name
+
+
+def _hide(e: Writer, axis: int) -> dict[Var, str]:
+    """Takes away the values along the tile in whose place k stands: a factor does not depend on them."""
+    found = [v for v, axes in e.axes.items() if axis in axes and v in e.names]
+    return {v: e.names.pop(v) for v in found}
+
+
+def _loaded(region: Region, value: Var, e: Writer, axis: int) -> bool:
+    """Whether the value is a load, and so is zero in lanes of k that are not in use."""
+    return any(isinstance(s, Load) and s.out is value and s.other is None for s in region.body) and axis in e.axes_of(
+        value
+    )
+
+
+def emit_parts(e: Writer, tile: Tile) -> None:
+    """The body of the inner tile: the product whole, what is done with it a part of the columns at a time."""
+    number, stmt = next((n, s) for n, s in enumerate(tile.body) if isinstance(s, Dot))
+    before, after = tile.body[:number], tile.body[number + 1 :]
+    e.body((*before, stmt))
+    whole, width = e.open[COLS], e.open[COLS].width // tile.parts
+    start, stop = e.name(tile.start), "" if tile.full else e.name(tile.stop)
+    for part, text in enumerate(_split(e, e.name(stmt.out), whole, tile.parts)):
+        e.open[COLS] = e.lanes_of(tile.var, COLS, f"{start} + {part * width}", stop, width)
+        e.body(before)
+        e.names[stmt.out] = text
+        e.body(after)
+    e.open[COLS] = whole
+
+
+def _split(e: Writer, block: str, axis: Axis, parts: int) -> list[str]:
+    """The block in `parts` (a power of two) runs of columns."""
+    names, width = [block], axis.width
+    while len(names) < parts:
+        width //= 2
+        halves: list[str] = []
+        for name in names:
+            one, two = e.fresh("part"), e.fresh("part")
+            cut = f"tl.reshape({name}, [{e.open[ROWS].width}, 2, {width}])"
+            e.put(f"{one}, {two} = tl.split(tl.permute({cut}, [0, 2, 1]))")
+            halves += [one, two]
+        names = halves
+    return names
