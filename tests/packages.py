@@ -44,6 +44,8 @@ ALLOWED = {
     "runtime.gpu": {"ir", "codegen.kernel", "runtime", "runtime.cpu", "runtime.plan"},
     "backends": {"ir", "fusion", *CODEGEN, *RUNTIME},
     "dump": {"ir", "runtime.plan"},
+    "tuning.fingerprint": {"ir"},
+    "tuning.persisted": {"ir", "codegen.kernel"},
     "tf2xla": {"ir"},
     "tf.devices": set(),
     "tf.compiler_port": {"ir"},
@@ -69,6 +71,7 @@ DRIVERS = {
     "cross_compile",
     "demo",
     "service",
+    "tuning",
 }
 
 

@@ -6,6 +6,7 @@ of xla/service/hlo.proto and xla/xla_data.proto (tests compare them with TensorF
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -95,7 +96,7 @@ _SCALARS = {
 _PACKAGE = "tfxla_cluster.xla"
 
 
-def _field(message: Any, text: str) -> None:
+def _field(message: Any, text: str, package: str) -> None:
     number, name, kind = text.split()
     field = message.field.add(name=name, number=int(number))
     field.label = 3 if kind.endswith("*") else 1
@@ -103,17 +104,32 @@ def _field(message: Any, text: str) -> None:
     if kind in _SCALARS:
         field.type = _SCALARS[kind]
     else:
-        field.type, field.type_name = 11, f".{_PACKAGE}.{kind}"
+        field.type = 14 if kind.startswith("enum:") else 11
+        kind = kind.removeprefix("enum:")
+        field.type_name = kind if kind.startswith(".") else f".{package}.{kind}"
+
+
+def file_of(name: str, package: str, schema: str, imports: Sequence[str] = ()) -> descriptor_pb2.FileDescriptorProto:
+    """The file of a schema in the form of SCHEMA. `A.B` is message B inside A, which stands in an earlier row; a type
+    that begins with a dot is of another package; `enum:E` an enumeration, a row `enum A.E: 0 NO, 1 YES` defines it."""
+    file = descriptor_pb2.FileDescriptorProto(name=name, package=package, syntax="proto3", dependency=imports)
+    known: dict[str, Any] = {}
+    for row in schema.strip().replace("\n    ", " ").splitlines():
+        title, _, fields = row.partition(":")
+        outer, _, inner = title.removeprefix("enum ").rpartition(".")
+        if title.startswith("enum "):
+            values = known[outer].enum_type.add(name=inner).value
+            for number, value in (text.split() for text in fields.split(",")):
+                values.add(name=value, number=int(number))
+            continue
+        message = known[title] = (known[outer].nested_type if outer else file.message_type).add(name=inner)
+        for text in filter(None, (part.strip() for part in fields.split(","))):
+            _field(message, text, package)
+    return file
 
 
 def _build() -> dict[str, Any]:
-    file = descriptor_pb2.FileDescriptorProto(name="tfxla_cluster/hlo.proto", package=_PACKAGE, syntax="proto3")
-    rows = SCHEMA.strip().replace("\n    ", " ").splitlines()
-    for row in rows:
-        name, _, fields = row.partition(": ")
-        message = file.message_type.add(name=name)
-        for text in fields.split(", "):
-            _field(message, text)
+    file = file_of("tfxla_cluster/hlo.proto", _PACKAGE, SCHEMA)
     pool = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(file.SerializeToString())
     return {

@@ -1,0 +1,59 @@
+"""A directory with one file for each fusion (--xla_gpu_per_fusion_autotune_cache_dir), named and filled as XLA's."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import uuid
+
+import fsspec
+
+from ...errors import OutputError
+from .files import resolve
+from .messages import from_text, message, to_text
+from .results import Entry, Key, fill_result, from_result
+
+
+def file_name(key: Key) -> str:
+    """URL-safe base64, without padding, of the SHA-256 of XLA's text of the key."""
+    text = f"<key model='{key.device}', hlo='{key.hlo}', version={key.version}>"
+    return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).decode().rstrip("=") + ".textproto"
+
+
+class Directory:
+    """`url`: a directory or fsspec URL. `read_only`: never write."""
+
+    def __init__(self, url: str, read_only: bool = False) -> None:
+        self.url, self._read_only = url, read_only
+        self._fs, self._root = fsspec.core.url_to_fs(resolve(url))
+
+    def get(self, key: Key) -> tuple[Entry | None, str]:
+        """The entry, or None and why; what is wrong with a file makes it a miss."""
+        path = f"{self._root}/{file_name(key)}"
+        try:
+            data = self._fs.cat_file(path)
+        except FileNotFoundError:
+            return None, "not in the directory"
+        except Exception as error:  # noqa: BLE001 - fsspec backends differ
+            return None, f"{path} cannot be read ({error})"
+        result = message("xla.AutotuneResult")()
+        try:
+            from_text(data.decode("utf-8"), result)
+            return from_result(key, result), ""
+        except ValueError as error:
+            return None, f"{path} is unusable: {error}"
+
+    def put(self, entry: Entry) -> None:
+        """Write it, whole; nothing where the directory is only read. OutputError where that cannot be done."""
+        if self._read_only:
+            return
+        result = message("xla.AutotuneResult")()
+        fill_result(result, entry)
+        name = file_name(entry.key)
+        temporary = f"{self._root}/tmp/tmp_per_fusion_cache_{name.partition('.')[0]}_{uuid.uuid4().hex}.textproto"
+        try:
+            self._fs.makedirs(f"{self._root}/tmp", exist_ok=True)
+            self._fs.pipe_file(temporary, to_text(result).encode())
+            self._fs.mv(temporary, f"{self._root}/{name}")
+        except Exception as error:  # noqa: BLE001 - fsspec backends differ
+            raise OutputError(f"{self.url}: the autotuning result cannot be written ({error})") from None
