@@ -143,8 +143,11 @@ def _write_window(p: Any, value: tuple[WindowDim, ...]) -> None:
         )
 
 
-def _read_dim_labels(p: Any) -> ConvDims:
+def _read_dim_labels(p: Any) -> ConvDims | None:
+    """None of a custom call that is no convolution: TensorFlow's bridge gives each one empty numbers."""
     d = p.convolution_dimension_numbers
+    if p.opcode == "custom-call" and d.input_batch_dimension == d.input_feature_dimension:
+        return None
     return ConvDims(
         d.input_batch_dimension,
         d.input_feature_dimension,
