@@ -24,6 +24,7 @@ BASICS = {
     "output_file",
     "target",
     "trace",
+    "user_kernels",
 }
 CODEGEN = {"codegen.kernel", "codegen.kernel.lower", "codegen.llvm", "codegen.triton"}
 RUNTIME = {"runtime", "runtime.cpu", "runtime.gpu", "runtime.plan"}
@@ -70,7 +71,9 @@ DRIVERS = {
     "config",
     "cross_compile",
     "demo",
+    "kernel_source",
     "service",
+    "triton_calls",
     "tuning",
 }
 

@@ -19,6 +19,10 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "clear_cache": ("api", "clear_cache"),
     "explain": ("api", "explain"),
     "config": ("config", None),
+    "triton_call": ("triton_calls", "triton_call"),
+    "triton_kernel": ("kernel_source", "triton_kernel"),
+    "tl": ("kernel_source", "tl"),
+    "libdevice": ("kernel_source", "libdevice"),
 }
 __all__ = [*_PUBLIC, "__version__"]
 

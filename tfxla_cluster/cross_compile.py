@@ -13,7 +13,7 @@ from .codegen.kernel.choice import Chosen
 from .codegen.kernel.unit import Unit
 from .dump import module_files
 from .dump.sink import ModuleDump, Sink
-from .errors import UnsupportedError
+from .errors import UnsupportedError, UserKernelError
 from .ir.node import Instr, Module
 from .options import CompileOptions
 from .runtime import plan_builder
@@ -34,7 +34,7 @@ def dump_for_gpu(
     module_files.sources(dump, module, lines)
     try:
         write(module, gpu.described(arch), options, dump)
-    except UnsupportedError as error:
+    except (UnsupportedError, UserKernelError) as error:
         trace.once(f"gpu:{error}", f"no kernels for {arch} in the dump beyond their source: {error}")
         trace.record("fallback", what=f"{name} for {arch}", reason=str(error), to="kernel source alone")
     except Exception as error:  # noqa: BLE001 - said, and costs the program nothing

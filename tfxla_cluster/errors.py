@@ -71,6 +71,10 @@ class NoConstantError(LoweringError):
     """A value that lowering needs is computed at run time."""
 
 
+class UserKernelError(LoweringError):
+    """A user's own Triton kernel cannot be compiled or called so; nothing else can stand in for it."""
+
+
 class UninitializedError(TfxlaError):
     """A variable that a compiled function takes has no value yet."""
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from . import __version__, compiler, counters, cross_compile, flag_options, flags, trace
+from . import __version__, compiler, counters, cross_compile, flag_options, flags, trace, user_kernels
 from .backends import registry
 from .backends.backend import Backend
 from .codegen.kernel.code import Code
@@ -107,9 +107,11 @@ class Service:
             params=list(request.inputs),
             instructions=sum(len(comp.instrs) for comp in module.computations()),
         )
-        made = compiler.compile_module(module, backend, options, dump)
+        try:
+            made = compiler.compile_module(module, backend, options, dump)
+        finally:  # also where this machine has no kernel for what the GPU has one for
+            cross_compile.dump_for_gpu(module, request.name, sink, options, request.lines)
         loaded = _loaded(made.executable, request.name, dump.number)
-        cross_compile.dump_for_gpu(module, request.name, sink, options, request.lines)
         counters.add("compilations")
         _count(loaded)
         self._record(
@@ -239,7 +241,7 @@ def cache_key(module: Module, backend: Backend[Executable], options: CompileOpti
     import tensorflow
 
     digest = hashlib.sha256(hlo_proto.write(module)).hexdigest()
-    facts = {
+    facts: dict[str, object] = {
         "hlo": digest,
         "backend": backend.name,
         "target": backend.target,
@@ -248,7 +250,20 @@ def cache_key(module: Module, backend: Backend[Executable], options: CompileOpti
         "llvmlite": version("llvmlite"),
         "tensorflow": tensorflow.__version__,
     }
+    facts |= _constexprs(module)
     return (*guard.facts(facts), *(guard.Guard("flag", name, str(value)) for name, value in options.key()))
+
+
+def _constexprs(module: Module) -> dict[str, str]:
+    """What each constexpr of the module's Triton kernels is, so that a miss names the one that changed."""
+    found: dict[str, str] = {}
+    for instr in (i for comp in module.computations() for i in comp.instrs):
+        if instr.attrs.get("custom_call_target") == user_kernels.TARGET:
+            call = user_kernels.from_json(instr.attrs.get("backend_config", ""))
+            for name, value in call.constexprs.items():
+                key = f"{call.name}.{name}"
+                found[key] = f"{found[key]}, {value}" if key in found else value
+    return found
 
 
 _code: list[str] = []

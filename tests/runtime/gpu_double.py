@@ -93,6 +93,7 @@ class Launched:
     sizes: tuple[int, ...]
     scratch: int
     attributes: tuple[tuple[int, ...], ...] = ()
+    grid: tuple[int, ...] = (1, 1)  # along the second and third axis
 
 
 @dataclass
@@ -344,21 +345,28 @@ class Library:
         return str(name)
 
     def _cuLaunchKernel(self, function: int, *rest: int) -> None:
-        blocks, _, _, threads, _, _, shared, stream, parameters, _ = rest
-        self._launch(function, blocks, threads, shared, stream, parameters, ())
+        blocks, y, z, threads, _, _, shared, stream, parameters, _ = rest
+        self._launch(function, (blocks, y, z), threads, shared, stream, parameters, ())
 
     def _cuLaunchKernelEx(self, config: int, function: int, parameters: int, extra: int) -> None:
         blocks, y, z, threads, ty, tz, shared = (U * 7).from_address(config)
-        assert (y, z, ty, tz) == (1, 1, 1, 1)
+        assert (ty, tz) == (1, 1)
         stream, attributes, count = (ctypes.c_uint64 * 3).from_address(config + 32)
         rows = [(ctypes.c_uint32 * 18).from_address(attributes + 72 * n) for n in range(count)]
         given = tuple((row[0], row[2], row[3], row[4]) for row in rows)
-        self._launch(function, blocks, threads, shared, stream, parameters, given)
+        self._launch(function, (blocks, y, z), threads, shared, stream, parameters, given)
 
     def _launch(
-        self, function: int, blocks: int, threads: int, shared: int, stream: int, parameters: int, attributes: tuple
+        self,
+        function: int,
+        grid: tuple[int, int, int],
+        threads: int,
+        shared: int,
+        stream: int,
+        parameters: int,
+        attributes: tuple,
     ) -> None:
-        name, device = self._function(function), self.device()
+        name, device, blocks = self._function(function), self.device(), grid[0]
         kernel = self.kernels[name]
         count = len(kernel.dtypes) + kernel.sizes + 2
         places = (ctypes.c_uint64 * count).from_address(parameters)
@@ -369,7 +377,7 @@ class Library:
             if pointer % 16:
                 raise Failure(ILLEGAL_ADDRESS)
         ctas = next((row[1] for row in attributes if row[0] == 4), 1)
-        self.launches.append(Launched(name, blocks, threads, shared, sizes, values[-2], attributes))
+        self.launches.append(Launched(name, blocks, threads, shared, sizes, values[-2], attributes, grid[1:]))
 
         def run() -> None:
             memory = [self.at(p, device) if p else np.zeros(0, np.uint8) for p in pointers]  # null: nothing is read

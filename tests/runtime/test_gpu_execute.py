@@ -376,11 +376,11 @@ def test_global_scratch_is_shared_and_grows(machine: tuple[Driver, Library]) -> 
 
 def test_attributes_of_a_launch(machine: tuple[Driver, Library]) -> None:
     driver, library = machine
-    plan = sum_plan(5, 3, num_ctas=2, launch_pdl=1, cooperative=1, shared_bytes=50_000)
+    plan = sum_plan(5, 3, num_ctas=2, launch_pdl=1, cooperative=1, shared_bytes=50_000, grid_y=3, grid_z=2)
     a = random(15)
     np.testing.assert_array_equal(Executable(plan, CODE, driver=driver).run([a, a])[0], 2 * a * a)
     made = library.launches[0]
-    assert (made.blocks, made.shared) == (6, 50_000)
+    assert (made.blocks, made.grid, made.shared) == (6, (3, 2), 50_000)
     assert made.attributes == ((4, 2, 1, 1), (5, 1, 0, 0), (2, 1, 0, 0), (6, 1, 0, 0))
     assert ("add", 8, 50_000) in library.attributes_set
 

@@ -13,7 +13,7 @@ from ..codegen.kernel.code import Code, Listing, Params, Source
 from ..codegen.kernel.lower import gpu as lower
 from ..codegen.kernel.unit import Unit, UnitKernel
 from ..codegen.triton.source import render
-from ..codegen.triton.triton_source import LANGUAGES, Artefacts
+from ..codegen.triton.triton_source import LANGUAGES, Artefacts, TritonSource
 from ..decision import YES, Decision
 from ..errors import UnsupportedError
 from ..fusion.machine import Costs, Machine
@@ -75,7 +75,8 @@ class Gpu:
         if listing is not None:
             for language in LANGUAGES:
                 listing(language, [(f"kernel {s.symbol}", m.texts[language]) for s, m in zip(sources, made)])
-        params = {source.symbol: launch_params(m, number) for number, (source, m) in enumerate(zip(sources, made))}
+        made_of = enumerate(zip(sources, rendered, made))
+        params = {source.symbol: launch_params(r, m, number) for number, (source, r, m) in made_of}
         return Code(tuple(m.cubin for m in made), params=params)
 
     def load(self, plan: LaunchPlan, code: Code, options: CompileOptions) -> Launcher:
@@ -89,11 +90,13 @@ def _holds(instrs: Sequence[Instr]) -> Decision:
     return triton_form(instrs[0]) if len(instrs) == 1 else YES
 
 
-def launch_params(made: Artefacts, number: int) -> Params:
+def launch_params(source: TritonSource, made: Artefacts, number: int) -> Params:
     """What a launch of the kernel in the cubin of that number needs: what differs from its default, and the warps and
     bytes of shared memory of a block."""
     more = (
         ("num_ctas", made.num_ctas, 1),
+        ("grid_y", source.grid[0], 1),
+        ("grid_z", source.grid[1], 1),
         ("global_scratch_bytes", made.global_scratch_bytes, 0),
         ("launch_pdl", int(made.launch_pdl), 0),
         ("cooperative", int(made.cooperative), 0),

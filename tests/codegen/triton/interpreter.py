@@ -163,7 +163,7 @@ def _job(source: TritonSource, inputs, outputs, sizes, tasks) -> list[np.ndarray
     from tfxla_cluster.codegen.triton.artefacts import load
 
     tensors = [_Tensor(a.copy()) for a in (*inputs, *outputs)]
-    load(source)[source.function][(tasks,)](*tensors, *sizes)
+    load(source)[source.function][(tasks, *source.grid)](*tensors, *sizes)
     return [t.array for t in tensors[len(inputs) :]]
 
 

@@ -81,7 +81,7 @@ class Doubled(gpu_module.Interpreted):
             dtypes = tuple(b.dtype.numpy for b in buffers)
             self.machine_double[1].kernels[name] = Kernel(dtypes, rendered.sizes, _Program(rendered))
             artefacts = Artefacts({}, image(name), name, rendered.warps, 0)
-            made[source.symbol] = artefacts.cubin, gpu.launch_params(artefacts, number)
+            made[source.symbol] = artefacts.cubin, gpu.launch_params(rendered, artefacts, number)
         return Code(tuple(c for c, _ in made.values()), params={s: params for s, (_, params) in made.items()})
 
     def load(self, plan: LaunchPlan, code: Code, options: CompileOptions) -> Executable:  # type: ignore[override]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from .ir import Buffer, Kernel, Load, Product, Stmt, Store, Var
+from .ir import Buffer, Kernel, Load, Product, Stmt, Store, TritonCall, Var
 from .walk import nested, walk
 
 
@@ -18,6 +18,8 @@ def read_inputs(kernel: Kernel) -> frozenset[int]:
             used = [stmt.buffer]
         elif isinstance(stmt, Product):
             used = [stmt.a, stmt.b]
+        elif isinstance(stmt, TritonCall):
+            used = [a for _, a in stmt.arguments if isinstance(a, Buffer)]
         else:
             continue
         found.update(b.index for b in used if b.role == "in")
@@ -83,4 +85,6 @@ def _accesses(stmt: Stmt) -> list[tuple[Buffer, Var | None]]:
         return [(stmt.buffer, stmt.offset)]
     if isinstance(stmt, Product):
         return [(stmt.a, None), (stmt.b, None), (stmt.c, None)]
+    if isinstance(stmt, TritonCall):
+        return [(a, None) for _, a in stmt.arguments if isinstance(a, Buffer)]
     return []

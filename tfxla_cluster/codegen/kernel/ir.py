@@ -279,7 +279,23 @@ class Product:
     panel: int = 16
 
 
-Stmt = Union[Const, Size, Op, Load, Store, For, Reduce, Tile, Across, Scan, If, While, Dot, Product]
+@dataclass(frozen=True, slots=True, eq=False)
+class TritonCall:
+    """The whole body of a kernel that its user wrote in Triton: `text` defines the jitted `function`.
+
+    `arguments`: (parameter, a buffer to point to, or the text of a value). The kernel's tasks are the grid's first
+    axis, `grid` the other two. `options` go to Triton's compiler. `places`: (function, file, line of its `def`).
+    """
+
+    function: str
+    text: str
+    arguments: tuple[tuple[str, Buffer | str], ...]
+    grid: tuple[int, int]
+    options: tuple[tuple[str, int], ...]
+    places: tuple[tuple[str, str, int], ...]
+
+
+Stmt = Union[Const, Size, Op, Load, Store, For, Reduce, Tile, Across, Scan, If, While, Dot, Product, TritonCall]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

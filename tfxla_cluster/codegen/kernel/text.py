@@ -23,6 +23,7 @@ from .ir import (
     Stmt,
     Store,
     Tile,
+    TritonCall,
     Var,
     While,
 )
@@ -91,6 +92,8 @@ class _Printer:
             yield f"{_buffer(stmt.buffer)}[{self._var(stmt.offset)}] = {self._var(stmt.value)}{mask}{stream}"
         elif isinstance(stmt, Product):
             yield self._product(stmt)
+        elif isinstance(stmt, TritonCall):
+            yield from _triton_call(stmt)
         elif isinstance(stmt, Tile | Across | Scan | Dot):
             yield from self._block(stmt)
         else:
@@ -169,6 +172,13 @@ class _Printer:
 
     def _defines(self, variables: Iterable[Var]) -> str:
         return ", ".join(self._define(v) for v in variables)
+
+
+def _triton_call(stmt: TritonCall) -> Iterator[str]:
+    arguments = ", ".join(f"{n}={_buffer(a) if isinstance(a, Buffer) else a}" for n, a in stmt.arguments)
+    options = "".join(f" {name}={value}" for name, value in stmt.options)
+    yield f"triton {stmt.function}({arguments}) grid tasks x {stmt.grid[0]} x {stmt.grid[1]}{options}"
+    yield from _indent(stmt.text.splitlines())
 
 
 def _buffer(buffer: Buffer) -> str:

@@ -10,7 +10,7 @@ import hashlib
 import linecache
 from typing import Any
 
-from .triton_source import LANGUAGES, Artefacts, TritonSource
+from .triton_source import LANGUAGES, Artefacts, Rejected, TritonSource
 
 
 def load(source: TritonSource) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def compile_source(source: TritonSource, arch: str) -> Artefacts:
             function, dict(zip(function.arg_names, types)), {}, {(n,): [["tt.divisibility", 16]] for n in aligned}
         ),
         target=GPUTarget("cuda", int(arch.removeprefix("sm_")), 32),
-        options={"num_warps": source.warps, "enable_fp_fusion": False},
+        options={"num_warps": source.warps, "enable_fp_fusion": False, **dict(source.options)},
     )
     texts = {language: str(made.asm[language]) for language in LANGUAGES}
     said = made.metadata
@@ -58,3 +58,31 @@ def compile_source(source: TritonSource, arch: str) -> Artefacts:
         said.launch_pdl,
         said.launch_cooperative_grid,
     )
+
+
+def compile_users(source: TritonSource, arch: str) -> Artefacts | Rejected:
+    """As `compile_source`, of a text that a user wrote: what is wrong with it is an answer."""
+    try:
+        return compile_source(source, arch)
+    except Exception as error:  # noqa: BLE001 - whatever a user's text makes Triton raise
+        return _rejected(source, error)
+
+
+def _rejected(source: TritonSource, error: BaseException) -> Rejected:
+    """The innermost error, at the line of the innermost function of the user's."""
+    where, innermost = "", error
+    chain: BaseException | None = error
+    while chain is not None:
+        where, innermost = _place(source, chain) or where, chain
+        chain = chain.__cause__ or (None if chain.__suppress_context__ else chain.__context__)
+    said = getattr(innermost, "error_message", None) or str(innermost) or type(innermost).__name__
+    return Rejected(said.strip(), where)
+
+
+def _place(source: TritonSource, error: BaseException) -> str:
+    """file:line that a CompilationError of Triton's points to, in the program that the text came from."""
+    text, node = getattr(error, "src", None), getattr(error, "node", None)
+    for function, file, line in source.places:
+        if isinstance(text, str) and text.lstrip().startswith(f"def {function}(") and node is not None:
+            return f"{file}:{line + node.lineno - 1}"
+    return ""

@@ -29,10 +29,12 @@ from ..kernel.ir import (
     Stmt,
     Store,
     Tile,
+    TritonCall,
     Var,
     While,
 )
 from ..kernel.walk import lane_depth, walk
+from . import user_kernel
 from .control import emit_if, emit_while
 from .dot import emit_dot, emit_parts
 from .helpers import with_helpers
@@ -50,6 +52,8 @@ def render(kernel: Kernel) -> TritonSource:
     """UnsupportedError names the first statement or op that has no Triton form."""
     if kernel.scratch:
         raise UnsupportedError(f"kernel {kernel.name}: scratch buffers have no Triton form")
+    if isinstance(kernel.body[0], TritonCall):
+        return user_kernel.render(kernel, kernel.body[0])
     return Emitter(kernel).render()
 
 

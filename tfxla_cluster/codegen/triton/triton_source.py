@@ -10,7 +10,8 @@ from dataclasses import dataclass
 class TritonSource:
     """`text` defines the jitted function `function`; its parameters are the input pointers, the output
     pointers, then the sizes (i64). `pointers`: their types; `sixteens`: the sizes known to be multiples of 16;
-    `warps` of a program."""
+    `warps` of a program; `options` of Triton's compiler besides. `grid`: programs along the second and third axis.
+    `places`: (function, file, line of its `def`) of a user's functions: what Triton says about them is his mistake."""
 
     function: str
     text: str
@@ -18,6 +19,9 @@ class TritonSource:
     sizes: int
     sixteens: tuple[int, ...]
     warps: int
+    options: tuple[tuple[str, int], ...] = ()
+    grid: tuple[int, int] = (1, 1)
+    places: tuple[tuple[str, str, int], ...] = ()
 
 
 LANGUAGES = ("ttir", "ttgir", "ptx")  # texts that Triton makes, in order
@@ -40,3 +44,11 @@ class Artefacts:
     global_scratch_align: int = 1
     launch_pdl: bool = False
     cooperative: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """What Triton says against a user's kernel; `where`: file:line, '' unknown."""
+
+    message: str
+    where: str

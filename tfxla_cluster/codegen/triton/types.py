@@ -25,6 +25,8 @@ _NAMES = {
     "f32": ("tl.float32", "fp32"),
     "f64": ("tl.float64", "fp64"),
 }
+# In users' kernels, besides: types that ours have no arithmetic of.
+_POINTED = {"pred": "i1", "f8e4m3fn": "fp8e4nv", "f8e5m2": "fp8e5"}
 
 
 def has_type(dtype: DType) -> bool:
@@ -39,6 +41,11 @@ def type_name(dtype: DType) -> str:
 def storage(dtype: DType) -> str:
     """The element type in memory, as Triton's signatures spell it."""
     return _row(dtype)[1]
+
+
+def pointer(dtype: DType) -> str:
+    """What a user's kernel takes a pointer to, as Triton's signatures spell it: loads of pred give booleans."""
+    return _POINTED[dtype.name] if dtype.name in _POINTED else storage(dtype)
 
 
 def _row(dtype: DType) -> tuple[str, str]:

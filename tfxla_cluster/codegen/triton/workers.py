@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from ...errors import InternalError, UnsupportedError
+from ...errors import InternalError, UnsupportedError, UserKernelError
 from ...target import Target
 from .process_pool import Lost, ProcessPool, serve
-from .triton_source import Artefacts, TritonSource
+from .triton_source import Artefacts, Rejected, TritonSource
 
 POOL = ProcessPool(__name__)
 
@@ -25,7 +25,8 @@ def installed() -> bool:
 def compile_sources(sources: Sequence[TritonSource], target: Target, count: int) -> list[Artefacts]:
     """What Triton makes of each source, in up to `count` processes at once.
 
-    UnsupportedError where Triton is not installed; InternalError where it fails: it does not with right source.
+    UnsupportedError where Triton is not installed; UserKernelError where it rejects a user's; InternalError where it
+    fails otherwise: it does not with right source.
     """
     if not sources:
         return []
@@ -39,15 +40,18 @@ def _ask(arch: str, source: TritonSource) -> Artefacts:
     answer = POOL.ask((source, arch))
     if isinstance(answer, Artefacts):
         return answer
+    if isinstance(answer, Rejected):
+        raise UserKernelError(f"Triton rejects kernel {source.places[-1][0]}: {answer.message}", where=answer.where)
     said = "its process ended" if isinstance(answer, Lost) else answer
     raise InternalError(f"Triton does not compile {source.function}: {said}")
 
 
 def _answer(job: tuple[TritonSource, str]) -> object:
-    from .artefacts import compile_source
+    from .artefacts import compile_source, compile_users
 
+    source, arch = job
     try:
-        return compile_source(*job)
+        return (compile_users if source.places else compile_source)(source, arch)
     except Exception:  # noqa: BLE001 - the parent raises it
         return traceback.format_exc()
 

@@ -271,15 +271,15 @@ def _launch(f: Function, run: _Run, kernel: Word, tasks: Word, behind: Word) -> 
     blocks = tasks * ctas
     with f.if_(blocks.compare(">", MOST_BLOCKS)):
         f.return_(STATUS_TOO_LARGE)
-    scratch_bytes = f.load(kernel, KERNEL["scratch_bytes"])
+    y, z, scratch_bytes = (f.load(kernel, KERNEL[n]) for n in ("grid_y", "grid_z", "scratch_bytes"))
     f.store(behind, 0, 0)
     f.store(behind, 1, 0)
     with f.if_(scratch_bytes.compare("!=", 0)):
-        f.store(behind, 0, run.scratch(scratch_bytes * blocks))
+        f.store(behind, 0, run.scratch(scratch_bytes * blocks * y * z))
     function, threads, shared = (f.load(kernel, KERNEL[n]) for n in ("function", "threads", "shared_bytes"))
     plain = f.load(kernel, KERNEL["attribute_count"]).compare("==", 0)
     with f.if_(plain):
-        grid = (blocks, 1, 1, threads, 1, 1)
+        grid = (blocks, y, z, threads, 1, 1)
         run.call("cuLaunchKernel", function, *grid, shared, run.stream, run.parameters, 0)
     with f.if_(f.b.not_(plain)):
         run.call("cuLaunchKernelEx", _configuration(f, run, kernel, blocks), function, run.parameters, 0)
@@ -289,10 +289,9 @@ def _configuration(f: Function, run: _Run, kernel: Word, blocks: Word) -> Word:
     """A CUlaunchConfig: grid and block (three u32 each), u32 bytes of shared memory, stream, attributes, their
     number."""
     config = f.stack(7)
-    one = 1 << 32
-    f.store(config, 0, blocks + one)
-    f.store(config, 1, (f.load(kernel, KERNEL["threads"]) << 32) + 1)
-    f.store(config, 2, one + 1)
+    f.store(config, 0, blocks + (f.load(kernel, KERNEL["grid_y"]) << 32))
+    f.store(config, 1, (f.load(kernel, KERNEL["threads"]) << 32) + f.load(kernel, KERNEL["grid_z"]))
+    f.store(config, 2, (1 << 32) + 1)
     f.store(config, 3, f.load(kernel, KERNEL["shared_bytes"]))
     f.store(config, 4, run.stream)
     f.store(config, 5, f.load(kernel, KERNEL["attributes"]))

@@ -96,6 +96,8 @@ class Kernel:
             "attributes": self._attributes.ctypes.data,
             "attribute_count": len(self._attributes),
             "scratch_bytes": params.get("global_scratch_bytes", 0),
+            "grid_y": params.get("grid_y", 1),
+            "grid_z": params.get("grid_z", 1),
         }
         for name, value in values.items():
             self.words[KERNEL[name]] = value

@@ -15,8 +15,11 @@ HOST_SLOTS = 64
 
 # What a kernel step's code word points at. function: 0 for a library routine, which runs on the host and puts
 # result_bytes bytes into its first output. threads: of a block. ctas: blocks of a cluster. attributes: of
-# cuLaunchKernelEx, attribute_count of them. scratch_bytes: of global memory that each block needs.
-KERNEL = table("function threads shared_bytes ctas attributes attribute_count scratch_bytes routine result_bytes")
+# cuLaunchKernelEx, attribute_count of them. scratch_bytes: of global memory that each block needs. grid_y,
+# grid_z: blocks along the second and third axis.
+KERNEL = table(
+    "function threads shared_bytes ctas attributes attribute_count scratch_bytes routine result_bytes grid_y grid_z"
+)
 MOST_RESULT_BYTES = 64
 
 # Functions of the driver that the machine code calls, in the order of their table.

@@ -331,14 +331,13 @@ class Hook:
 
     def _raise_or_fall_back(self, route: Route, inputs: Sequence[Any], failure: BaseException) -> None:
         """Return when stock XLA is to run the function."""
-        if isinstance(failure, LoweringError):  # stock XLA refuses it too
-            raise tf.errors.InvalidArgumentError(None, None, str(failure)) from None
         if not isinstance(failure, Exception):
             raise failure
-        reason = str(failure)
+        definition, reason = bridge.function_def(route.name), str(failure)
+        if isinstance(failure, LoweringError) or uncompiled.has_user_kernels(definition, bridge.library):
+            raise tf.errors.InvalidArgumentError(None, None, reason) from None  # stock XLA refuses it too
         if flags.get("tfxla_must_compile_fallback") == "raise":
             raise tf.errors.InvalidArgumentError(None, None, refusal_text(route.name.decode(), reason)) from failure
-        definition = bridge.function_def(route.name)
         misfit = isinstance(failure, shape_check.BranchError)
         unsafe = uncompiled.is_unsafe_in_stock(definition, bridge.library, misfit)
         if misfit and unsafe:

@@ -140,6 +140,7 @@ class NestedCalls:
 
     def _make(self, node: Any, callee: Any, library: Library, strict: bool) -> NestedCall:
         interface = variables.interface(callee, library)
+        strict = strict or uncompiled.has_user_kernels(callee, library)
         name = callee.signature.name
         registered = _register(callee, library)
 

@@ -13,12 +13,14 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.framework import kernels
 
+from ... import user_kernels
 from ...tf2xla import function_calls
 from ...tf2xla.function_calls import Library
 from ...tf2xla.function_def import fresh_name
 
 MUST_COMPILE = "_XlaMustCompile"
 VARIANT = tf.variant.as_datatype_enum
+_CALL = "XlaCustomCallV2"
 UNSAFE_IN_STOCK = frozenset(
     {
         "RandomShuffle",
@@ -44,6 +46,13 @@ def is_unsafe_in_stock(definition: Any, library: Library, suspected: bool = Fals
     """Stock XLA may get the function wrong (by its ops, or `suspected` so), and every op can run uncompiled."""
     ops = _ops(definition, library)
     return (suspected or bool(ops & UNSAFE_IN_STOCK)) and all(_runs_on_cpu(op) for op in ops)
+
+
+def has_user_kernels(definition: Any, library: Library) -> bool:
+    """The function launches a user's Triton kernel: nothing else can stand in for what this package makes of it."""
+    functions = function_calls.reachable([definition.signature.name], library)
+    target = user_kernels.TARGET.encode()
+    return any(node.attr["call_target_name"].s == target for f in functions for node in f.node_def if node.op == _CALL)
 
 
 def _ops(definition: Any, library: Library) -> set[str]:

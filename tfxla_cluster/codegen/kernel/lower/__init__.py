@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ....errors import UnsupportedError
+from .... import user_kernels
+from ....errors import UnsupportedError, UserKernelError
 from ....ir.node import Instr
 from ....target import Target
 from ..choice import DEFAULT, Choice, Knobs, combinations
@@ -72,6 +73,13 @@ def _lower(instr: Instr, target: Target, knobs: Knobs) -> Unit:
     tuned = TUNED.get(instr.opcode)
     if tuned is not None:
         return tuned(instr, target, knobs)
+    if instr.attrs.get("custom_call_target") == user_kernels.TARGET:
+        call = user_kernels.from_json(instr.attrs.get("backend_config", ""))
+        raise UserKernelError(
+            f"Triton kernel {call.name} runs on GPUs only, and this is compiled for a CPU ({instr.name})",
+            "Place the call on a GPU; --tfxla_gpu_target=sm_90 with --xla_dump_to writes its code where there is none",
+            user_kernels.find(call).where,
+        )
     lowering = LOWERINGS.get(instr.opcode)
     if lowering is None:
         what = f"{instr.opcode} {instr.attrs.get('custom_call_target', '')}".rstrip()

@@ -19,6 +19,7 @@ from . import select_and_scatter, windows
 from .elementwise import loop_kernel
 from .products import lower_dot
 from .reductions import lower_reduction
+from .user_kernel import lower_user_kernel
 
 Lowering = Callable[[Instr, Target], Unit]
 TunedLowering = Callable[[Instr, Target, Knobs], Unit]
@@ -40,7 +41,11 @@ def lower_fusion(instr: Instr, target: Target, knobs: Knobs) -> Unit:
 
 
 SHARED: dict[str, Lowering] = {"rng-bit-generator": rng_bit_generator.lower, "scatter": scatter.lower}
-OWN: dict[str, Lowering] = {"reduce-window": windows.lower, "select-and-scatter": select_and_scatter.lower}
+OWN: dict[str, Lowering] = {
+    "custom-call": lower_user_kernel,
+    "reduce-window": windows.lower,
+    "select-and-scatter": select_and_scatter.lower,
+}
 TUNED: dict[str, TunedLowering] = {"dot": lower_dot, "fusion": lower_fusion}
 LOWERINGS: dict[str, Lowering] = {**dict.fromkeys(fused.OPCODES, lower_single), **SHARED, **OWN}
 
