@@ -65,7 +65,7 @@ def interleave(
     dropped = len(samples) - len(quiet)
     if len(quiet) * 2 < len(samples):
         quiet, dropped = [row for _, row in samples], -1
-    return {name: _summary([row[name] for row in quiet]) for name in contenders}, dropped
+    return {name: summary([row[name] for row in quiet]) for name in contenders}, dropped
 
 
 def _milliseconds(call: Callable[[], object]) -> float:
@@ -74,6 +74,7 @@ def _milliseconds(call: Callable[[], object]) -> float:
     return (time.perf_counter() - start) * 1e3
 
 
-def _summary(values: list[float]) -> Timing:
+def summary(values: list[float]) -> Timing:
+    """Of samples in milliseconds."""
     ordered, count = sorted(values), len(values)
     return Timing(statistics.median(ordered), ordered[count // 4], ordered[3 * count // 4], count)

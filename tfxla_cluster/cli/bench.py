@@ -1,6 +1,11 @@
-"""tfxla-bench: benchmark rows side by side with stock TensorFlow and JAX, in one process.
+"""tfxla-bench: benchmark rows side by side with their peers, in one process. Ratios above 1: ours is faster.
 
-`tfxla-bench cpu` runs the memory and contraction rows. Ratios above 1: ours is faster.
+`tfxla-bench cpu` runs the memory and contraction rows, against stock TensorFlow and JAX.
+
+`tfxla-bench gpu --make-bundle DIR` writes the GPU's rows as HLO with code for the GPU --target, which need not be
+there. `tfxla-bench gpu --modules DIR` measures them, or any HLO modules, on this machine's GPU, against PyTorch and
+XLA; it needs neither TensorFlow nor, with code for the GPU in DIR, Triton. A peer that is missing or wrong fails the
+run (exit code 1).
 """
 
 from __future__ import annotations
@@ -36,11 +41,19 @@ def main(argv: Sequence[str]) -> int:
         epilog=common.EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("suite", choices=["cpu"])
+    parser.add_argument("suite", choices=["cpu", "gpu"])
     parser.add_argument("--filter", default="", help="only rows whose name or family contains this")
     parser.add_argument("--rounds", type=common.number(int, 1, 100_000), default=25)
     parser.add_argument("--json", default="", metavar="FILE", help="write the rows and families")
+    todo = parser.add_mutually_exclusive_group()
+    todo.add_argument("--modules", metavar="DIR", help="gpu: measure the HLO modules of DIR")
+    todo.add_argument("--make-bundle", metavar="DIR", help="gpu: write the rows' modules and code into DIR")
+    parser.add_argument("--target", default="sm_90", choices=["sm_80", "sm_90"], help="gpu: of --make-bundle's code")
     options = parser.parse_args(argv)
+    if options.suite == "gpu":
+        return _gpu(parser, options)
+    if options.modules or options.make_bundle:
+        parser.error("--modules and --make-bundle are for tfxla-bench gpu")
     rows = run_rows(options.filter, options.rounds)
     families = {
         name: summary([r for r in rows if r["family"] == name]) for name in dict.fromkeys(r["family"] for r in rows)
@@ -53,6 +66,14 @@ def main(argv: Sequence[str]) -> int:
     if options.json:
         _write(options.json, {"rows": rows, "families": families, "missing_peers": list(MISSING_PEERS)})
     return 0
+
+
+def _gpu(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    from . import bench_gpu
+
+    if not options.make_bundle and not options.modules:
+        parser.error("tfxla-bench gpu needs --modules DIR or --make-bundle DIR")
+    return bench_gpu.make_bundle(options) if options.make_bundle else bench_gpu.run(options)
 
 
 def run_rows(pattern: str, rounds: int) -> list[dict[str, Any]]:

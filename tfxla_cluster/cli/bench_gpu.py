@@ -1,0 +1,116 @@
+"""`tfxla-bench gpu`: bundles of modules, made here or anywhere, and measured on this machine's GPU."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .. import flag_options, output_file
+from ..backends import gpu
+from ..bench import gpu_bundle, gpu_suite
+from ..decision import Decision, no
+from ..errors import OutputError, TfxlaError, UnsupportedError, UsageError
+
+if TYPE_CHECKING:
+    from ..bench.gpu_rows import GpuRow
+
+PEERS = {"torch": "PyTorch, eager and compiled", "jax": "XLA through JAX"}
+
+
+def make_bundle(options: argparse.Namespace) -> int:
+    """Writes the rows' modules and code for --target; 0 also where some row has no code, which is said."""
+    directory = Path(options.make_bundle)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"cannot write {directory}: {error.strerror}") from None
+    for row in _chosen(options.filter):
+        refused = gpu_bundle.make(row, directory, options.target, flag_options.compile_options())
+        print(f"{row.case}: {refused or 'made'}", flush=True)
+    return 0
+
+
+def _chosen(pattern: str) -> list[GpuRow]:
+    rows = [row for row in gpu_suite.all_rows() if pattern in row.case or pattern in row.family]
+    if not rows:
+        raise UsageError(f"no row matches --filter={pattern}", "Leave --filter out to take all rows")
+    return rows
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measures the modules of --modules; 1 where ours or a peer that the suite names has no figure in some row."""
+    for library, what in PEERS.items():
+        if importlib.util.find_spec(library) is None:
+            raise UsageError(f"{library} is not installed: {what} is what rows are compared with", "Install 'bench'")
+    backend = gpu.this_machine()
+    rows = {row.file: row for row in gpu_suite.all_rows()}
+
+    def wanted(name: str) -> bool:
+        said = (rows[name].case, rows[name].family) if name in rows else (name,)
+        return any(options.filter in word for word in said)
+
+    results = []
+    for case in gpu_bundle.cases(Path(options.modules), backend.target.arch, wanted):
+        results.append(gpu_suite.run(case, rows.get(case.name), _executable(case, backend), options.rounds))
+        print("\n".join(lines(results[-1])), flush=True)
+    if not results:
+        raise UsageError(f"no module matches --filter={options.filter}", "Leave --filter out to run all modules")
+    families = summary(results)
+    for name, figures in families.items():
+        print(f"{name}: " + ", ".join(f"{key} {value:.2f}" for key, value in figures.items()))
+    if options.json:
+        data = {"gpu": backend.target.arch, "rows": [r.data() for r in results], "families": families}
+        output_file.write(options.json, json.dumps(data, indent=1).encode())
+    return int(any(r.failed for r in results))
+
+
+def _executable(case: gpu_bundle.Case, backend: gpu.Gpu) -> Any | Decision:
+    """Of the bundle's code, or compiled now; the Decision against it where the GPU has no kernel for something."""
+    if case.refused:
+        return no("refused", case.refused)
+    how = flag_options.compile_options()
+    try:
+        if case.code is not None:
+            return backend.load(*case.code, how)
+        from ..compiler import compile_module
+
+        return compile_module(case.module, backend, how).executable
+    except UnsupportedError as error:
+        return no("refused", str(error))
+    except TfxlaError as error:
+        return no("failed", str(error))
+
+
+def lines(result: gpu_suite.Result) -> list[str]:
+    """A case for people: milliseconds by state, ratios above 1 where this package is quicker."""
+    found = []
+    for state, timings in (("burst", result.burst), ("sustained", result.sustained)):
+        if timings:
+            ratios = result.ratios(timings)
+            times = " ".join(f"{name} {t.median:.4f}" for name, t in timings.items())
+            best = f"{min(ratios.values()):.3f} x best peer; " if ratios else ""
+            found.append(f"{result.case} [{state}]: {best}{times}")
+    return found + [f"{result.case}: no figure of {name}: {reason}" for name, reason in result.failed.items()]
+
+
+def summary(results: Sequence[gpu_suite.Result]) -> dict[str, dict[str, float]]:
+    """By family: geometric means of the ratios to XLA and to the best peer, and the worst of the latter."""
+    families: dict[str, dict[str, float]] = {}
+    for family in dict.fromkeys(result.family for result in results):
+        ratios = [r.ratios(r.burst) for r in results if r.family == family]
+        best = [min(found.values()) for found in ratios if found]
+        xla = [found[gpu_suite.XLA] for found in ratios if gpu_suite.XLA in found]
+        if best:
+            families[family] = {"vs_best_peer": _mean(best), "worst_vs_best_peer": min(best)}
+        if xla:
+            families[family]["vs_xla"] = _mean(xla)
+    return families
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.exp(sum(map(math.log, values)) / len(values))
