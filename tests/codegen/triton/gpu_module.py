@@ -83,9 +83,9 @@ def _launch(
     read = [_typed(b, m) for b, m in zip(kernel.inputs, inputs)]
     written = [_typed(b, m) for b, m in zip(kernel.outputs, outputs)]
     found = interpreter.run(render(kernel), read, written, sizes, len(tasks))
-    for place, array in zip(written, found):  # places may overlap beyond what is written
-        old, new = place.view(np.uint8), array.view(np.uint8)
-        old[old != new] = new[old != new]
+    changed = [place.view(np.uint8) != array.view(np.uint8) for place, array in zip(written, found)]
+    for place, array, where in zip(written, found, changed):  # places may overlap beyond what is written
+        place.view(np.uint8)[where] = array.view(np.uint8)[where]
 
 
 def _typed(buffer: Buffer, memory: Bytes) -> np.ndarray:

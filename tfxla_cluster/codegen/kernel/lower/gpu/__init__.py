@@ -15,7 +15,7 @@ from .....target import Target
 from ...choice import DEFAULT, Choice, Knobs, combinations
 from ...unit import Unit
 from .. import fused, rng_bit_generator, scatter
-from . import select_and_scatter, windows
+from . import select_and_scatter, sort, topk, windows
 from .elementwise import loop_kernel
 from .products import lower_dot
 from .reductions import lower_reduction
@@ -45,6 +45,8 @@ OWN: dict[str, Lowering] = {
     "custom-call": lower_user_kernel,
     "reduce-window": windows.lower,
     "select-and-scatter": select_and_scatter.lower,
+    "sort": sort.lower,
+    "topk": topk.lower,
 }
 TUNED: dict[str, TunedLowering] = {"dot": lower_dot, "fusion": lower_fusion}
 LOWERINGS: dict[str, Lowering] = {**dict.fromkeys(fused.OPCODES, lower_single), **SHARED, **OWN}

@@ -1,0 +1,114 @@
+"""sort and topk on a GPU: lines in one run and in several, along any axis, any comparator, equal elements, NaN."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.codegen.triton import gpu_module
+from tfxla_cluster.codegen.kernel.lower.gpu import sort, topk
+from tfxla_cluster.codegen.triton import workers
+from tfxla_cluster.ir import text
+from tfxla_cluster.ir.builder import Builder, scalar_computation
+from tfxla_cluster.ir.dim import sym
+from tfxla_cluster.ir.dtype import DTYPES
+from tfxla_cluster.ir.evaluator import evaluate
+from tfxla_cluster.ir.node import Module
+from tfxla_cluster.ir.shape import array
+
+pytestmark = pytest.mark.skipif(not workers.installed(), reason="Triton is not installed")
+BACKENDS = (gpu_module.Interpreted(), gpu_module.Checked())
+LESS = "lt {{\n  a = {0}[] parameter(0)\n  b = {0}[] parameter(1)\n  ROOT r = pred[] compare(a, b), direction={1}\n}}\n"
+# By the first operand, then the second, both falling.
+PAIRS = """lt {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  c = s32[] parameter(2)
+  d = s32[] parameter(3)
+  g = pred[] compare(a, b), direction=GT
+  e = pred[] compare(a, b), direction=EQ
+  h = pred[] compare(c, d), direction=GT
+  k = pred[] and(e, h)
+  ROOT r = pred[] or(g, k)
+}
+"""
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("ONE_RUN", 16), ("RUN", 8), ("SEVERAL", 64), ("BLOCK", 16)):
+        monkeypatch.setattr(sort, name, value)
+    for name, value in (("CHUNK", 8), ("WIDTH", 8)):
+        monkeypatch.setattr(topk, name, value)
+
+
+def check(module: Module, args: list[np.ndarray]) -> None:
+    want = evaluate(module, args)
+    for backend in BACKENDS:
+        for got, wanted in zip(gpu_module.compiled(module, backend).executable.run(args), want, strict=True):
+            assert got.tobytes() == wanted.tobytes()
+
+
+def drawn(dims: tuple[int, ...], dtype: str = "f32") -> np.ndarray:
+    """Few different values, zeros of both signs and infinities among them."""
+    values = np.round(np.random.default_rng(len(dims)).standard_normal(dims) * 3) / 2
+    values.flat[:5] = [np.inf, -0.0, 0.0, -np.inf, -0.0][: values.size]
+    kind = DTYPES[dtype]
+    return (values if kind.is_float else np.nan_to_num(values, posinf=9, neginf=-9)).astype(kind.numpy)
+
+
+@pytest.mark.parametrize(
+    ("dims", "axis"),
+    [((1,), 0), ((16,), 0), ((17,), 0), ((75,), 0), ((3, 33), 1), ((33, 2), 0), ((2, 20, 3), 1), ((9, 6), 1)],
+)
+def test_one_operand(dims: tuple[int, ...], axis: int) -> None:
+    kind, direction = f"f32[{','.join(map(str, dims))}]", "GT" if axis else "LT"
+    body = f"x = {kind} parameter(0)\n ROOT r = {kind} sort(x), dimensions={{{axis}}}, is_stable=true, to_apply=lt"
+    check(text.parse(f"HloModule m\n\n{LESS.format('f32', direction)}\nENTRY e {{\n{body}\n}}\n"), [drawn(dims)])
+
+
+def test_lengths_that_are_read_at_run_time() -> None:
+    """More and fewer than the kernels were made for."""
+    b = Builder("e")
+    x = b.parameter(array(DTYPES["f32"], (2, sym("n", 40))))
+    module = Module("m", b.build(b.sort([x], 1, scalar_computation("LT", "f32"), is_stable=True)))
+    run = gpu_module.compiled(module, BACKENDS[1]).executable.run
+    for length in (0, 1, 7, 40, 41, 130):
+        values = drawn((2, length))
+        np.testing.assert_array_equal(run([values])[0], np.sort(values, 1))
+
+
+def test_two_keys_and_a_passenger() -> None:
+    x, y, z = drawn((3, 37)), drawn((3, 37), "s32") // 2, np.arange(111, dtype=np.uint8).reshape(3, 37)
+    comparator = PAIRS.replace("  g =", "  p = u8[] parameter(4)\n  q = u8[] parameter(5)\n  g =")
+    body = (
+        "x = f32[3,37] parameter(0)\n y = s32[3,37] parameter(1)\n z = u8[3,37] parameter(2)\n"
+        " ROOT r = (f32[3,37], s32[3,37], u8[3,37]) sort(x, y, z), dimensions={1}, is_stable=true, to_apply=lt"
+    )
+    check(text.parse(f"HloModule m\n\n{comparator}\nENTRY e {{\n{body}\n}}\n"), [x, y, z])
+
+
+def test_nan_has_a_place() -> None:
+    """A comparator that says no of NaN both ways: they come last, and every other element is there."""
+    x = drawn((61,))
+    x[7::9] = np.nan
+    body = "x = f32[61] parameter(0)\n ROOT r = f32[61] sort(x), dimensions={0}, is_stable=true, to_apply=lt"
+    module = text.parse(f"HloModule m\n\n{LESS.format('f32', 'LT')}\nENTRY e {{\n{body}\n}}\n")
+    for backend in BACKENDS:
+        (found,) = gpu_module.compiled(module, backend).executable.run([x])
+        np.testing.assert_array_equal(found, np.sort(x))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "dims", "k"),
+    [("f32", (5,), 5), ("bf16", (100,), 3), ("s8", (3, 41), 7), ("u32", (2, 2, 9), 1), ("f64", (4, 20), 20)],
+)
+@pytest.mark.parametrize("largest", [True, False])
+def test_topk(dtype: str, dims: tuple[int, ...], k: int, largest: bool) -> None:
+    kind, values = DTYPES[dtype], drawn(dims, dtype)
+    if kind.is_float:
+        values.flat[3] = np.nan
+    b = Builder("e")
+    x = b.parameter(array(kind, dims))
+    shape = f"({dtype}[{','.join(map(str, (*dims[:-1], k)))}], s32[{','.join(map(str, (*dims[:-1], k)))}])"
+    check(Module("m", b.build(b.topk(x, shape, k, largest))), [values])
