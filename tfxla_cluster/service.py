@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from . import __version__, compiler, counters, cross_compile, flag_options, flags, trace, user_kernels
 from .backends import registry
-from .backends.backend import Backend
+from .backends.backend import Backend, NativeExecutable
 from .codegen.kernel.code import Code
+from .decision import Decision
 from .dump import module_files
 from .dump.sink import Sink
 from .ir import guard
@@ -25,7 +26,6 @@ from .ir.shape import Shape
 from .locks import ForkSafeLock
 from .options import CompileOptions
 from .runtime import cache, persist, random_state
-from .runtime.cpu.executable import Executable, entry
 from .runtime.plan import KernelCount, SizeSource, count_kernels
 from .runtime.store import opened
 
@@ -44,7 +44,7 @@ class Loaded:
 
     module: str
     id: int | None
-    executable: Executable
+    executable: NativeExecutable
     count: KernelCount
     record: int
     entry: int
@@ -74,7 +74,8 @@ class Service:
         backend, options = registry.for_device(request.device), flag_options.compile_options()
         module = hlo_proto.read(proto)
         key = cache_key(module, backend, options)
-        found = self.memory.get(key)
+        here = (*key, *guard.facts({"device": request.device}))  # kernels are loaded on one device
+        found = self.memory.get(here)
         if found is not None:
             counters.add("cache_hits", reason="memory")
             _lookup("memory", True, key)
@@ -86,14 +87,14 @@ class Service:
             )
         with self.lock:
             self.compile_seconds += timed.seconds
-        return self.memory.put(key, loaded)
+        return self.memory.put(here, loaded)
 
     def _compile(
         self,
         module: Module,
         key: cache.Key,
         request: CompileRequest,
-        backend: Backend[Executable],
+        backend: Backend[NativeExecutable],
         options: CompileOptions,
     ) -> Loaded:
         sink = Sink(flag_options.dump_options())
@@ -145,7 +146,7 @@ class Service:
         return "; ".join(guard.differences(closest, wanted, request.names)) or "the function changed"
 
     def _from_disk(
-        self, key: cache.Key, request: CompileRequest, backend: Backend[Executable], options: CompileOptions
+        self, key: cache.Key, request: CompileRequest, backend: Backend[NativeExecutable], options: CompileOptions
     ) -> Loaded | None:
         store = opened(options.store)
         if store is None:
@@ -183,6 +184,10 @@ class Service:
             **fields,
         )
 
+    def usable(self, device_type: str) -> Decision:
+        """As the port says."""
+        return registry.usable(device_type)
+
     def seed_random(self, seed: int | None) -> None:
         """As the port says."""
         random_state.seed(seed)
@@ -213,7 +218,7 @@ class Service:
         return self.memory.clear()
 
 
-def _loaded(executable: Executable, module: str, number: int | None) -> Loaded:
+def _loaded(executable: NativeExecutable, module: str, number: int | None) -> Loaded:
     plan = executable.plan
     return Loaded(
         module,
@@ -221,7 +226,7 @@ def _loaded(executable: Executable, module: str, number: int | None) -> Loaded:
         executable,
         count_kernels(plan),
         executable.record,
-        entry(),
+        executable.entry,
         plan.outputs,
         plan.sizes,
         plan.guards,
@@ -233,7 +238,7 @@ def _count(loaded: Loaded) -> None:
     counters.add("native_kernels", loaded.count.native)
 
 
-def cache_key(module: Module, backend: Backend[Executable], options: CompileOptions) -> cache.Key:
+def cache_key(module: Module, backend: Backend[NativeExecutable], options: CompileOptions) -> cache.Key:
     """Named guards: all that can change the machine code of a module.
 
     The module as we write it: the bridge's bytes differ from process to process in the order of things.

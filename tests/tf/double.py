@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tests import oracle
+from tfxla_cluster.decision import Decision, no
 from tfxla_cluster.errors import UnsupportedError
 from tfxla_cluster.ir import dtype as dtypes
 from tfxla_cluster.ir.guard import Guard, of_shapes
@@ -89,6 +90,9 @@ class Compiler:
     def execute(self, proto: bytes, args: list[np.ndarray]) -> list[np.ndarray]:
         """What the module gives."""
         return oracle.run(proto, args)
+
+    def usable(self, device_type: str) -> Decision:
+        return no("device", "the double has none")
 
     def seed_random(self, seed: int | None) -> None:
         """XLA draws no numbers from a state of ours."""

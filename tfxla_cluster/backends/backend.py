@@ -28,6 +28,21 @@ class Launcher(Protocol):
         ...
 
 
+class NativeExecutable(Launcher, Protocol):
+    """A Launcher that machine code runs: `entry(record, inputs, outputs, sizes, launch)`, both addresses; on the CPU
+    `launch` is not read."""
+
+    @property
+    def record(self) -> int: ...
+
+    @property
+    def entry(self) -> int: ...
+
+    def timings(self) -> list[tuple[str, int, int]]:
+        """(instruction or symbol, executions, nanoseconds) of each timed step; empty when not timed."""
+        ...
+
+
 LauncherT = TypeVar("LauncherT", bound=Launcher, covariant=True)
 
 

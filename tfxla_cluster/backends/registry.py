@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import cast
 
+from ..decision import YES, Decision, no
 from ..errors import UnsupportedError, UsageError
-from ..runtime.cpu.executable import Executable
 from . import cpu
-from .backend import Backend, Launcher
+from .backend import Backend, Launcher, NativeExecutable
 
 
 def _gpu() -> Backend[Launcher]:
@@ -28,8 +29,19 @@ BACKENDS: Mapping[str, Callable[[], Backend[Launcher]]] = {
     "gpu": _gpu,
     "interpreter": _interpreter,
 }
-# TensorFlow's device type -> the backend whose executables the native op runs there.
-FOR_DEVICES: Mapping[str, Callable[[], Backend[Executable]]] = {"CPU": cpu.this_machine}
+
+
+def _gpu_of_number(number: int) -> Backend[NativeExecutable]:
+    from . import gpu
+
+    return cast("Backend[NativeExecutable]", gpu.this_machine(number))  # of a GPU that is here
+
+
+# TensorFlow's device type -> the backend whose executables the native op runs on the device of that number.
+FOR_DEVICES: Mapping[str, Callable[[int], Backend[NativeExecutable]]] = {
+    "CPU": lambda number: cpu.this_machine(),
+    "GPU": _gpu_of_number,
+}
 
 
 def named(name: str) -> Backend[Launcher]:
@@ -39,8 +51,23 @@ def named(name: str) -> Backend[Launcher]:
     return BACKENDS[name]()
 
 
-def for_device(device_type: str) -> Backend[Executable]:
-    """The backend of a TensorFlow device type; UnsupportedError where there is none."""
+def for_device(device: str) -> Backend[NativeExecutable]:
+    """The backend of a device: a TensorFlow device type, with `:N` device N of that type (CUDA's number of a GPU).
+    UnsupportedError where there is none."""
+    device_type, _, number = device.partition(":")
     if device_type not in FOR_DEVICES:
         raise UnsupportedError(f"no backend compiles for devices of type {device_type}")
-    return FOR_DEVICES[device_type]()
+    return FOR_DEVICES[device_type](int(number or 0))
+
+
+def usable(device_type: str) -> Decision:
+    """Can executables for devices of that type be made and run in this process?"""
+    if device_type not in FOR_DEVICES:
+        return no("device", f"no backend compiles for devices of type {device_type}")
+    if device_type == "CPU":
+        return YES
+    from ..codegen.triton import workers
+    from ..runtime.gpu.driver import available
+
+    installed = YES if workers.installed() else no("triton", "Triton is not installed (pip install 'triton>=3.9')")
+    return installed and available()

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from ..decision import Decision
 from ..ir.guard import Guard, Names
 from ..ir.shape import Shape
 
@@ -17,8 +18,7 @@ class CompileRequest:
     name: of the TensorFlow function or cluster, for dumps and messages. kind: 'must' (a jit_compile
     function) or 'cluster'. inputs: what each HLO parameter is, in words ("argument 'x'", "variable 'w'").
     lines: TF node -> the user's `file:line`. guards: what is asked for, about the inputs of the function or cluster;
-    names: how to speak of these. device: the TensorFlow device type that the executable is for, one of
-    tf.devices.BACKENDS.
+    names: how to speak of these. device: what the executable is for, as tf.devices.device_of names it.
     """
 
     name: str
@@ -31,7 +31,8 @@ class CompileRequest:
 
 
 class Loaded(Protocol):
-    """An executable in memory. `record` and `entry` are addresses: `entry(record, inputs, outputs, sizes)`.
+    """An executable in memory. `record` and `entry` are addresses: `entry(record, inputs, outputs, sizes, launch)`,
+    where `launch` (null on the CPU) points at builder.LAUNCH_WORDS words.
 
     outputs: array shapes of the results in order; their dims may be expressions over the symbols of
     `sizes`, whose items have `symbol`, `input` (HLO parameter) and `axis`, or are produced by the run (`is_produced`)
@@ -56,6 +57,10 @@ class Loaded(Protocol):
 
 class Compiler(Protocol):
     """What the TensorFlow side is made with; called on any thread."""
+
+    def usable(self, device_type: str) -> Decision:
+        """Can executables for devices of this TensorFlow type be made, and run in this process?"""
+        ...
 
     def compile_hlo(self, proto: bytes, request: CompileRequest) -> Loaded:
         """The executable of HloModuleProto bytes; UnsupportedError for what the compiler does not do yet."""

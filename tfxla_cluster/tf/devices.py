@@ -1,4 +1,4 @@
-"""Device types: which have a backend, and whether what lies on a device may be compiled.
+"""Device types: which have a backend here, and whether what lies on a device may be compiled.
 
 TensorFlow places a graph before its optimizer runs: there a node carries a full name
 (`/job:localhost/replica:0/task:0/device:GPU:0`). In a function that the graph calls it carries what the program
@@ -8,8 +8,9 @@ asked for, often nothing. What is on a device without a backend stays TensorFlow
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
-from typing import NamedTuple
+import threading
+from collections.abc import Callable, Mapping
+from typing import ClassVar, NamedTuple
 
 from tensorflow.python.eager import context
 from tensorflow.python.framework import device as tf_device
@@ -17,8 +18,8 @@ from tensorflow.python.framework import device as tf_device
 from .. import trace
 from ..decision import YES, Decision, no
 
-BACKENDS: Mapping[str, str] = {"CPU": "cpu"}
-"""Device type -> the backend that compiles for it. The native ops have kernels for these types only."""
+BACKENDS: Mapping[str, str] = {"CPU": "cpu", "GPU": "gpu"}
+"""Device type -> the backend that compiles for it. That of HOST is always there, another where `offer` says how."""
 
 HOST = "CPU"
 
@@ -26,6 +27,35 @@ HOST = "CPU"
 def device_of(number: int) -> str:
     """The name under which the compiler knows a device: HOST, or `GPU:N` of the GPU that CUDA numbers so."""
     return HOST if number < 0 else f"GPU:{number}"
+
+
+class _Offers:
+    """How each backend but the host's is made ready, and what came of it."""
+
+    lock = threading.RLock()
+    ways: ClassVar[dict[str, Callable[[], Decision]]] = {}
+    decisions: ClassVar[dict[str, Decision]] = {}
+
+
+def offer(device_type: str, make_ready: Callable[[], Decision]) -> None:
+    """`make_ready()` is asked once, when this process first has a device of that type: can we compile and run there?"""
+    with _Offers.lock:
+        _Offers.ways[device_type] = make_ready
+
+
+def backend(device_type: str) -> Decision:
+    """Has this process a backend for devices of that type? Making it ready may take seconds the first time."""
+    if device_type == HOST:
+        return YES
+    with _Offers.lock:
+        if device_type not in _Offers.decisions:
+            way = _Offers.ways.get(device_type)
+            found = way() if way else no("device", "")
+            why = f" ({found.reason})" if found.reason else ""
+            _Offers.decisions[device_type] = (
+                YES if found else no("device", f"there is no backend for {device_type} devices{why}")
+            )
+        return _Offers.decisions[device_type]
 
 
 _LOCALHOST = ("localhost", 0)
@@ -71,6 +101,7 @@ class _Known:
 
     devices: object = None
     machine = Machine((), _LOCALHOST)
+    has_others = False
 
 
 def machine() -> Machine:
@@ -81,9 +112,16 @@ def machine() -> Machine:
         types = {t for t in local_types() if not t.startswith(_NEVER_CHOSEN)}
         server = ctx.get_server_def() or ctx._collective_ops_server_def
         task = (server.job_name, server.task_index) if server is not None else _LOCALHOST
-        _Known.machine = Machine(tuple(sorted(types - BACKENDS.keys())), task)
+        _Known.machine = Machine(tuple(sorted(t for t in types if not backend(t))), task)
+        _Known.has_others = bool(types - {HOST} - set(_Known.machine.missing))
         _Known.devices = getattr(ctx, "_logical_devices", None)
     return _Known.machine
+
+
+def has_accelerator() -> bool:
+    """Has this process a device besides the host's that we compile for?"""
+    machine()
+    return _Known.has_others
 
 
 def decide(device: str) -> Decision:
@@ -99,13 +137,11 @@ def _decide(device: str, here: Machine) -> Decision:
     place = place_of(device)
     if place.task is not None and place.task not in (here.task, _LOCALHOST):
         return no("task", f"it is placed on /job:{place.task[0]}/task:{place.task[1]}, which is another process")
-    if not here.missing or place.type in BACKENDS:
+    found = backend(place.type) if here.missing and place.type else YES
+    if not found:
+        return no("device", f"it is placed on {place.type}:{place.number}, and {found.reason}")
+    if place.type or not here.missing:
         return YES
-    if place.type:
-        return no(
-            "device",
-            f"it is placed on {place.type}:{place.number}, and there is no backend for {place.type} devices yet",
-        )
     return no("device", f"it asks for no device and may be placed on one without a backend ({', '.join(here.missing)})")
 
 

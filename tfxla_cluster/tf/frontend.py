@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from . import devices
 from .clustering.cluster_program import ClusterPrograms
 from .compiler_port import Compiler
 from .graph_pass import GraphPass
@@ -12,6 +13,7 @@ from .must_compile.fast_path import FastPath
 from .must_compile.hook import Hook
 from .must_compile.jit import Jitted, jit
 from .must_compile.nested import NestedCalls
+from .native_op import op as native_op
 
 
 class Frontend:
@@ -19,6 +21,7 @@ class Frontend:
     replaced for the whole process, so only one may be enabled at a time."""
 
     def __init__(self, compiler: Compiler) -> None:
+        devices.offer("GPU", lambda: compiler.usable("GPU") and native_op.run_on_gpus())
         self.hook = Hook(compiler, self._forget)
         self.fast_path = FastPath(self.hook)
         self.nested = NestedCalls(compiler)

@@ -39,7 +39,7 @@ class GraphPass:
     def enable(self) -> None:
         """Cluster what TensorFlow instantiates from now on; functions that ran before are instantiated anew."""
         ensure_registered()
-        whole_loops.install(lambda device: Options.from_flags().global_jit and bool(devices.decide(device)))
+        whole_loops.install(_keeps_loops)
         grappler_plugin.enable(self.transform)
 
     def disable(self) -> None:
@@ -84,7 +84,7 @@ class GraphPass:
     ) -> graph_pb2.GraphDef | None:
         """Automatic clustering of one graph; None when nothing changes."""
         options, nodes = Options.from_flags(), given.graph_def.node
-        if not options.global_jit and not any("_XlaCompile" in node.attr for node in nodes):
+        if not any(options.is_automatic(node.device) or "_XlaCompile" in node.attr for node in nodes):
             return None
         functions = {f.signature.name: f for f in given.graph_def.library.function}
         checker = support.Checker(functions, True, options.only, options.excluded)
@@ -130,6 +130,14 @@ class GraphPass:
         if first_time:
             coverage.add([(size, programs[f.name]) for size, f in zip(sizes, made)], left)
         return result if made else graph.graph_def
+
+
+def _keeps_loops(device: str) -> bool:
+    """Are loops of a function that is called under this device kept whole until clusters are looked for? Not where
+    they may lie on another device than the host: TensorFlow's ops of whole loops do not keep its rule there that int32
+    is the host's."""
+    on_host = devices.place_of(device).type == devices.HOST or not (device or devices.has_accelerator())
+    return on_host and Options.from_flags().global_jit and bool(devices.decide(device))
 
 
 def _taking_apart(checker: support.Checker) -> Rewrite:

@@ -41,14 +41,14 @@ def entry() -> int:
 
 
 class Executable:
-    """Runs `plan`. `record` is what the entry takes; it stays a valid address for ever.
+    """Runs `plan`. `record` is what `entry` takes; it stays a valid address for ever.
 
     Dropping the object, or `close()`, retires the record: calls that began finish, later ones return
     STATUS_CLOSED, and the memory goes when the last has finished.
     """
 
     def __init__(self, plan: LaunchPlan, code: Code, timings: bool = False) -> None:
-        self.plan = plan
+        self.plan, self.entry = plan, entry()
         routines = native.runtime().routines
         body = _Body(plan, code, encode(plan, lambda s: routines.get(s) or code.address(s)), timings)
         self.record = records.new(body)

@@ -62,7 +62,8 @@ class ClusterPrograms:
         def refused(reason: UnsupportedError) -> None:
             fallen_back(function.name, str(reason))
 
-        program = Program(function.name, function.input_types, function.output_types, compile, refused, _Later())
+        types = function.input_types, function.output_types
+        program = Program(function.name, *types, compile, refused, _Later(), host=function.constants)
         if caller:
             with self._lock:
                 self._programs[caller].append(program)

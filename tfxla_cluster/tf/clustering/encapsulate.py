@@ -17,6 +17,7 @@ from tensorflow.core.framework import function_pb2, graph_pb2, types_pb2
 
 from ...tf2xla.function_calls import called, reachable
 from ..devices import HOST, place_of
+from ..graph import host_memory
 from ..graph import view as graphs
 from ..graph.view import Graph, NodeDef
 from .copied_constants import is_copied, waits_for
@@ -230,6 +231,7 @@ def _add_call(
     call.attr["Tin"].list.type.extend(function.input_types)
     call.attr["Tout"].list.type.extend(function.output_types)
     call.attr["output_shapes"].list.SetInParent()
+    host_memory.keep_branch(call)
     native = _native_branch(function, program)
     call.attr["then_branch"].func.name = native.signature.name
     call.attr["else_branch"].func.name = function.name

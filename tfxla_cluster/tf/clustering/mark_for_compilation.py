@@ -20,7 +20,7 @@ from tensorflow.python.eager import context
 from ... import flags
 from ...decision import Decision, no
 from .. import devices
-from ..graph import deadness
+from ..graph import deadness, host_memory
 from ..graph import view as graphs
 from ..graph.op_groups import SHAPE_OPS
 from ..graph.view import Graph, attr
@@ -38,9 +38,11 @@ _WHOLE = frozenset({"If", "StatelessIf", "While", "StatelessWhile", "Case", "Sta
 
 @dataclass(frozen=True)
 class Options:
-    """What the flags ask for. `global_jit` False: only nodes that a `jit_scope` marks are clustered."""
+    """What the flags ask for. `global_jit`: automatic clustering of nodes on the CPU, `device_jit`: on other devices;
+    where that is off only nodes that a `jit_scope` marks are clustered."""
 
     global_jit: bool = True
+    device_jit: bool = True
     min_size: int = 4
     max_size: int = 2**31 - 1
     fuel: Fuel | None = None
@@ -55,6 +57,7 @@ class Options:
         words = [w.strip() for w in str(flags.get("tf_xla_cluster_exclude_ops")).split(",")]
         return cls(
             global_jit=level > 0 and bool(flags.get("tf_xla_cpu_global_jit")),
+            device_jit=level > 0,
             min_size=flags.get("tf_xla_min_cluster_size"),
             max_size=flags.get("tf_xla_max_cluster_size"),
             fuel=_process_fuel,
@@ -62,6 +65,10 @@ class Options:
             excluded=frozenset(filter(None, words)),
             deadness=not flags.get("tf_xla_disable_deadness_safety_checks_for_debugging"),
         )
+
+    def is_automatic(self, device: str) -> bool:
+        """Are nodes placed so clustered without a mark?"""
+        return self.global_jit if devices.place_of(device).target == devices.HOST else self.device_jit
 
 
 def auto_jit_level() -> tuple[int, frozenset[str] | None]:
@@ -192,7 +199,7 @@ def _candidates(
 def _eligible(node: graphs.NodeDef, checker: Checker, options: Options, preserve: frozenset[str]) -> Decision:
     if CLUSTERED_ATTR in node.attr:
         return no("done", "made or looked at by an earlier clustering of this graph")
-    if not options.global_jit and attr(node, "_XlaCompile") is not True:
+    if not options.is_automatic(node.device) and attr(node, "_XlaCompile") is not True:
         return no("not_marked", "automatic clustering is off and no jit_scope marks it")
     decision = checker.node(node)
     if decision and node.name in preserve:
@@ -259,13 +266,13 @@ def _colours(graph: Graph, order: list[int], decisions: dict[int, Decision], opt
     """Nodes that may share a cluster have equal colours; NO_COLOUR: no candidate."""
     control_flow = options.deadness and any(node.op in graphs.CONTROL_FLOW for node in graph.nodes)
     conditions = deadness.analyse(graph, order) if control_flow else None
-    scope_attr = "_XlaInternalScope" if options.global_jit else "_XlaScope"
     numbers: dict[object, int] = {}
     colours = [NO_COLOUR] * len(graph)
     for i in order:
         node = graph.nodes[i]
         if node.op == "Const" or i in decisions:
             continue
+        scope_attr = "_XlaInternalScope" if options.is_automatic(node.device) else "_XlaScope"
         key = (_place(node), attr(node, scope_attr), conditions[i] if conditions else None)
         colours[i] = numbers.setdefault(key, len(numbers))
     return colours
@@ -344,6 +351,8 @@ def _stays(graph: Graph, neighbours: _Neighbours, i: int, inside: set[int], must
     op = graph.nodes[i].op
     first = inside.isdisjoint(neighbours.sources[i])
     last = inside.isdisjoint(neighbours.users[i])
+    if (first or last) and host_memory.on_host(graph, i):
+        return no("host_memory", "TensorFlow computes it on the host, where its inputs or its results are")
     if op == "NoOp" and (first or last):
         return no("control_only", "only orders other nodes, at the edge of the cluster")
     if op in SHAPE_OPS and last:

@@ -22,6 +22,7 @@ from ..graph import view as graphs
 from ..graph.op_groups import GROUPS
 from ..graph.view import NodeDef, attr
 from ..rewrites import random_ops
+from ..rewrites.whole_loops import CONTROL_OPS
 
 JIT_DEVICE = "XLA_CPU_JIT"
 MAX_CALL_DEPTH = 50
@@ -217,6 +218,8 @@ class Checker:
     def node(self, node: NodeDef) -> Decision:
         """May this node be compiled?"""
         decision = self._by_name(node, called=False)
+        if self.auto and node.op in CONTROL_OPS and devices.place_of(node.device).target != devices.HOST:
+            return no("whole_loop", "loops and branches on an accelerator are taken apart, and their bodies clustered")
         return decision and devices.decide(node.device) and self._by_type(node) and self._by_callees(node, 0)
 
     def _by_name(self, node: NodeDef, called: bool) -> Decision:

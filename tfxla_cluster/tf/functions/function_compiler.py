@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,7 @@ from ...counters import add as count
 from ...errors import LoweringError, UnsupportedError
 from ...ir import guard as guards
 from ...ir.dim import symbols
-from ...tf2xla import bridge, sources
+from ...tf2xla import bridge, must_be_constant, sources
 from .. import devices
 from ..compiler_port import Compiler, CompileRequest, Loaded
 from ..native_op import op as native_op
@@ -51,9 +51,21 @@ def program(
         return compile_function(compiler, interface, inputs, kind, title, device=device)
 
     made = Program(
-        title, interface.input_types, interface.output_types, compile, on_refusal, tells_failures=tells_failures
+        title,
+        interface.input_types,
+        interface.output_types,
+        compile,
+        on_refusal,
+        tells_failures=tells_failures,
+        host=_constants(interface) if devices.has_accelerator() else (),
     )
     return made
+
+
+def _constants(interface: Interface) -> Iterator[int]:
+    """The op inputs whose values lowering needs; not those of variables, which lie where the variable is."""
+    needed = must_be_constant.constant_args(bridge.function_def(interface.function), bridge.library)
+    return (k for k, arg in enumerate(interface.inputs) if arg in needed - interface.resources)
 
 
 def report_recompile(interface: Interface, entries: Sequence[Entry], inputs: Sequence[InputView], name: str) -> None:

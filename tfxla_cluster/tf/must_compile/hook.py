@@ -110,23 +110,25 @@ class Route(Fallback):
         self.wrapper = b""
         self.op = native_op.RUN
         self.attrs: tuple[Any, ...] = self.program.attrs
-        if not self.interface.is_pure:
+        if not self.interface.is_pure or self._crosses_memories():
             self._wrap(definition)
         written = self.interface.updated and len(self.interface.resources) > 1
         self.distinct = sorted(self.interface.resources) if written else []
         self.misfits: set[tuple[tuple[int, ...], ...]] = set()
 
+    def _crosses_memories(self) -> bool:
+        """On a GPU some inputs or results are to be in the host's memory: a function around the op copies them."""
+        int32 = tf.int32.as_datatype_enum
+        return devices.has_accelerator() and bool(self.program.host or int32 in self.program.output_types)
+
     def _wrap(self, definition: Any) -> None:
         wrapper = fresh_name(self.name.decode())
         context.context().add_function_def(variables.wrap(definition, self.interface, self.program, wrapper))
         self.wrapper, self.op = wrapper.encode(), wrapper
-        # One op between reads and writes: nothing for grappler to do, nothing to run in parallel.
-        self.attrs = (
-            "executor_type",
-            "SINGLE_THREADED_EXECUTOR",
-            "config_proto",
-            function_utils.get_disabled_rewriter_config(),
-        )
+        # One op between reads and writes: nothing for grappler to do, nothing to run in parallel (but copies, where
+        # there are more memories than one).
+        executor = "" if devices.has_accelerator() else "SINGLE_THREADED_EXECUTOR"
+        self.attrs = ("executor_type", executor, "config_proto", function_utils.get_disabled_rewriter_config())
 
     def run(self, ctx: Any, inputs: list[Any], outputs: int) -> list[Any]:
         """The function's flat outputs. Raises as the op does; nothing is changed where it raises."""

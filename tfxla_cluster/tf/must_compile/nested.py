@@ -23,7 +23,7 @@ from tensorflow.python.framework import tensor_util
 
 from ... import flags, trace
 from ...counters import add as count
-from ...decision import YES, Decision
+from ...decision import YES, Decision, no
 from ...errors import UnsupportedError
 from ...tf2xla import function_calls
 from ...tf2xla.function_calls import CALLS, Library
@@ -31,6 +31,7 @@ from ...tf2xla.function_def import fresh_name
 from .. import devices
 from ..compiler_port import Compiler
 from ..functions import function_compiler, shape_check, uninitialised, variables
+from ..graph import host_memory
 from ..graph.view import split_input, type_list
 from ..native_op.op import READY, Program
 from . import uncompiled
@@ -65,16 +66,24 @@ def is_must_compile_call(node: Any, library: Library) -> bool:
 
 
 def placed(node: Any, graph_def: Any) -> Decision:
-    """Do the call, and the variables that it takes from `graph_def`, lie where we compile for?"""
+    """Do the call, and the variables that it takes from `graph_def`, lie where we compile for, on one device?"""
     decision = devices.decide(node.device)
-    if decision and devices.has_missing():
+    if decision and (devices.has_missing() or devices.has_accelerator()):
         taken = {
             split_input(text)[0] for text, kind in zip(node.input, type_list(node, "Tin")) if kind == variables.RESOURCE
         }
         for producer in graph_def.node:
             if producer.name in taken:
-                decision = decision & devices.decide(producer.device)
+                decision = decision & devices.decide(producer.device) & _together(node.device, producer.device)
     return decision
+
+
+def _together(call: str, variable: str) -> Decision:
+    """A branch of the call runs on one device: it reads no variable of another."""
+    one, other = devices.place_of(call), devices.place_of(variable)
+    if (one.target, one.number) == (other.target, other.number):
+        return YES
+    return no("device", f"a variable on {other.target}:{other.number} is used on {one.target}:{one.number}")
 
 
 class NestedCalls:
@@ -253,4 +262,5 @@ def _chooser(callee: Any, interface: variables.Interface, program: Program, nati
     node.attr["Tout"].list.type.extend(a.type for a in new.signature.output_arg)
     node.attr["then_branch"].func.name, node.attr["else_branch"].func.name = native, stock
     node.attr["output_shapes"].list.SetInParent()
+    host_memory.keep_branch(node)
     return _finish(new, choose, "output")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,9 +22,12 @@ from tensorflow.python import pywrap_tfe  # pylint: disable=no-name-in-module
 from tensorflow.python.eager import context
 
 from ... import bugs, trace
+from ...decision import YES, Decision, no
 from ...errors import InternalError, LoweringError, UninitializedError, UnsupportedError
 from ...ir import guard as guards
+from .. import devices
 from ..devices import device_of
+from . import gpu_context
 from .builder import HOST_DEVICE, entry_word, program_word
 from .library import CAPACITY, FAILURE, READY, RUN, InputView, Library, describe
 from .records import Entry, Words, pack, publish
@@ -43,6 +46,7 @@ __all__ = [
     "exact",
     "executions",
     "release",
+    "run_on_gpus",
     "usage",
 ]
 
@@ -63,7 +67,8 @@ class Program:
     in_graph: set it once the program is named in a FunctionDef; executables then live as long as kernels do.
     later(program, inputs, device number) -> bool: asked where TfxlaReady finds no executable; True: answer no and do
     not compile now.
-    tells_failures: what was raised while compiling is kept for `failure_of`.
+    tells_failures: what was raised while compiling is kept for `failure_of`. host: inputs that graphs hand over in the
+    host's memory, as compiling needs their values.
     """
 
     def __init__(
@@ -75,6 +80,7 @@ class Program:
         on_refusal: Callable[[UnsupportedError], None] | None = None,
         later: Callable[[Program, list[InputView], int], bool] | None = None,
         tells_failures: bool = False,
+        host: Iterable[int] = (),
     ) -> None:
         self.on_refusal = on_refusal
         self.name, self.compile, self.in_graph, self.closed = name, compile, False, False
@@ -87,6 +93,7 @@ class Program:
         self._failure_numbers = itertools.count(1)
         self._entries: list[Words] = []
         self._retired: list[object] = []
+        self.host = frozenset(host) if devices.has_accelerator() else frozenset()
         self.record = Library.get().adopt(self, self.input_types, self.output_types)
         self.token = self.record[program_word("serial")]
         self.attrs = ("program", self.token, "Tin", list(self.input_types), "Tout", list(self.output_types))
@@ -133,6 +140,8 @@ class Program:
         node.attr["Tin"].list.type.extend(self.input_types)
         if op == RUN:
             node.attr["Tout"].list.type.extend(self.output_types)
+        if self.host:
+            node.attr["_input_hostmem"].list.i[:] = sorted(self.host)
         self.in_graph = True
         return node
 
@@ -251,6 +260,15 @@ def exact(inputs: Sequence[InputView]) -> tuple[guards.Guard, ...]:
 def ensure_registered() -> None:
     """Register the ops now (needed before a graph that holds them is imported)."""
     Library.get()
+
+
+def run_on_gpus() -> Decision:
+    """Register the ops for GPUs too, if they can be."""
+    try:
+        Library.get().add_gpu(gpu_context.addresses())
+    except (UnsupportedError, InternalError) as error:
+        return no("gpu-op", str(error))
+    return YES
 
 
 def executions() -> int:
