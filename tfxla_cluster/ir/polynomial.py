@@ -6,7 +6,7 @@ or a `//` or `%` by what is not a number. Two dims of one polynomial are equal a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from math import gcd, inf
 
@@ -26,6 +26,11 @@ def same(a: Dim, b: Dim) -> bool:
     if isinstance(a, int) and isinstance(b, int):
         return a == b
     return a == b or polynomial(a) == polynomial(b)
+
+
+def common_factor(dims: Iterable[Dim]) -> int:
+    """A number that divides all of `dims`, whatever the sizes; 0 where all are 0."""
+    return gcd(*(c for dim in dims for c in polynomial(dim).values()))
 
 
 def as_dim(poly: Polynomial) -> Dim:

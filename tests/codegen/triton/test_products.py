@@ -1,6 +1,7 @@
 """Matrix products on a GPU: every choice of blocks gives the same numbers, by Triton's interpreter and by that of
 kernel IR, for any dims and layout; what follows a product stands in its kernel."""
 
+# ruff: noqa: E501  (lines of HLO text stay whole)
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -34,7 +35,7 @@ from tfxla_cluster.ir.shape import array
 
 pytestmark = pytest.mark.skipif(not workers.installed(), reason="Triton is not installed")
 TARGET = gpu.described().target
-BACKENDS = (gpu_module.Interpreted(), gpu_module.Checked())
+BACKENDS = tuple(kind(replace(TARGET, cores=2)) for kind in (gpu_module.Interpreted, gpu_module.Checked))
 SMALL = Blocks(16, 16, 16, 2, 2, group=2)
 CHOICES = {
     "plain": SMALL,
@@ -43,6 +44,9 @@ CHOICES = {
     "more splits than depth": replace(SMALL, depth=32, splits=4),
     "parts": replace(SMALL, cols=32, parts=2),
     "four parts of splits": replace(SMALL, cols=64, parts=4, splits=2),
+    "persistent": replace(SMALL, persistent=1),
+    "descriptors": replace(SMALL, descriptors=1),
+    "persistent descriptors": replace(SMALL, cols=32, parts=2, splits=2, persistent=1, descriptors=1),
 }
 
 
@@ -86,7 +90,7 @@ def check(module: Module, args: list[Array], tolerance: float = 2e-5) -> None:
 
 
 @pytest.mark.parametrize("choice", CHOICES)
-@pytest.mark.parametrize("dims", [(37, 53, 41), (32, 64, 96), (1, 40, 17), (17, 3, 2)], ids=str)
+@pytest.mark.parametrize("dims", [(37, 53, 41), (32, 64, 96), (20, 36, 44), (1, 40, 17), (17, 3, 2)], ids=str)
 def test_choices_agree(monkeypatch: pytest.MonkeyPatch, choice: str, dims: tuple[int, int, int]) -> None:
     with chosen(monkeypatch, CHOICES[choice]):
         module = text.parse(product("f32", *dims))
@@ -97,9 +101,30 @@ def test_choices_agree(monkeypatch: pytest.MonkeyPatch, choice: str, dims: tuple
 @pytest.mark.parametrize("right", ["kn", "nk"])
 @pytest.mark.parametrize("dtype", ["f32", "bf16", "s64"])
 def test_layouts(monkeypatch: pytest.MonkeyPatch, left: str, right: str, dtype: str) -> None:
-    with chosen(monkeypatch, SMALL):
-        module = text.parse(product(dtype, 19, 33, 40, left, right))
-        check(module, drawn(module), 2e-2 if dtype == "bf16" else 2e-5)
+    for blocks, dims in ((SMALL, (19, 33, 40)), (CHOICES["persistent descriptors"], (40, 72, 24))):
+        with chosen(monkeypatch, blocks):
+            module = text.parse(product(dtype, *dims, left, right))
+            check(module, drawn(module), 2e-2 if dtype == "bf16" else 2e-5)
+
+
+def test_descriptors_only_where_rows_are_whole_units_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    with chosen(monkeypatch, CHOICES["descriptors"]):
+        for k, found in ((40, 2), (42, 1)):
+            made = gpu_module.compiled(text.parse(product("bf16", 24, 32, k)), BACKENDS[0])
+            (kernel,) = made.code.kernels.values()
+            assert render(kernel).text.count("make_tensor_descriptor") == found
+
+
+def test_batches_of_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = """HloModule batches
+ENTRY e { x = f32[3,2,20,24] parameter(0)
+  y = f32[2,3,40,24] parameter(1)
+  ROOT r = f32[3,2,20,40] dot(x, y), lhs_batch_dims={0,1}, rhs_batch_dims={1,0}, lhs_contracting_dims={3}, rhs_contracting_dims={3} }
+"""
+    for name in ("plain", "splits", "persistent", "descriptors", "persistent descriptors"):
+        with chosen(monkeypatch, CHOICES[name]):
+            module = text.parse(source)
+            check(module, drawn(module))
 
 
 def test_narrow_factors_are_not_widened() -> None:
@@ -217,6 +242,8 @@ def test_matrix_units_are_used() -> None:
     ptx = generated(source, Blocks(128, 128, 64, 8))[1].texts["ptx"]
     assert "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16" in ptx
     assert "cp.async" in ptx
+    ptx = generated(source, Blocks(128, 256, 64, 8, parts=2, persistent=1, descriptors=1))[1].texts["ptx"]
+    assert "cp.async.bulk.tensor.2d" in ptx
     assert "mma.sync" in generated(source, Blocks(128, 128, 64, 8), "sm_80")[1].texts["ptx"]
 
 

@@ -12,6 +12,7 @@ from .ir import (
     Across,
     Buffer,
     Const,
+    Descriptor,
     Dot,
     For,
     If,
@@ -134,12 +135,12 @@ class KernelBuilder:
 
     # --- structure ---
     @contextmanager
-    def loop(self, start: Var, stop: Var, kind: str = "serial", width: int = 0) -> Iterator[Var]:
+    def loop(self, start: Var, stop: Var, kind: str = "serial", width: int = 0, overlap: bool = False) -> Iterator[Var]:
         """`with b.loop(start, stop, "vector") as i:` statements inside form the body."""
         var = Var(S64, "i")
         with self._block(var) as body:
             yield var
-        self._append(For(var, start, stop, tuple(body), kind, width=width))
+        self._append(For(var, start, stop, tuple(body), kind, width=width, overlap=overlap))
 
     @contextmanager
     def tile(self, start: Var, stop: Var, width: int, full: bool = False, parts: int = 1) -> Iterator[Var]:
@@ -219,6 +220,14 @@ class KernelBuilder:
         outs = self._outs(dtypes)
         self._append(While(tuple(init), test, step, outs))
         return outs
+
+    def descriptor(
+        self, buffer: Buffer, offset: Var, extents: tuple[Var, Var], stride: Var, block: tuple[int, int]
+    ) -> Var:
+        """A matrix of `extents` that a dot reads in blocks."""
+        (out,) = self._outs([buffer.dtype])
+        self._append(Descriptor(out, buffer, offset, *extents, stride, block))
+        return out
 
     def dot(self, dtype: DType, start: Var, stop: Var, a: Region, b: Region, **how: Any) -> Var:
         """The sum of products in `dtype`; `how`: the further fields of a `Dot`."""

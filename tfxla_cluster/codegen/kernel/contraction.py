@@ -24,11 +24,13 @@ Index = tuple[Var, ...]
 @dataclass(frozen=True, slots=True)
 class Plain:
     """An operand that a product may read in place: with one free dim and one depth dim, element
-    (free, depth) lies at offset + free * stride + depth (major 'depth') or offset + depth * stride + free."""
+    (free, depth) lies at offset + free * stride + depth (major 'depth') or offset + depth * stride + free. `unit`:
+    elements that offset and stride are multiples of (1: not known)."""
 
     buffer: Buffer
     offset: Var
     stride: Var
+    unit: int = 1
 
     def at(self, b: KernelBuilder, outer: Var, inner: Var) -> Var:
         """The element offset at an index of the strided and one of the contiguous dim."""
@@ -42,7 +44,8 @@ class Side:
     `major`: whose innermost dim is contiguous in memory: 'depth' or 'free'. `value(ports, g, free,
     depth)` is the element in the contraction's dtype. `valid`, where given, is the range of that
     innermost dim's index (its entry in free or depth is ignored) in which there are elements; outside
-    the element is zero. `plain(ports, g)`: where it can be read in place. `free` and `depth`: the dims
+    the element is zero. `plain(ports, g)`: where it can be read in place, in the contraction's dtype; `matrix`: in
+    whichever dtype it has. `free` and `depth`: the dims
     that those indices have for this operand; their products are the contraction's rows or columns and depth.
     """
 
@@ -52,6 +55,7 @@ class Side:
     value: Callable[[Ports, Index, Index, Index], Var]
     valid: Callable[[Ports, Index, Index, Index], tuple[Var, Var]] | None = None
     plain: Callable[[Ports, Index], Plain] | None = None
+    matrix: Callable[[Ports, Index], Plain] | None = None
 
 
 @dataclass(frozen=True, slots=True)

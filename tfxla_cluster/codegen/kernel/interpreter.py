@@ -28,6 +28,7 @@ from .ir import (
     Across,
     Buffer,
     Const,
+    Descriptor,
     Dot,
     For,
     If,
@@ -294,6 +295,9 @@ class _Interpreter:
         return bool(self.scalar(cond.results[0]))
 
     # --- products ---
+    def descriptor(self, stmt: Descriptor) -> None:
+        """Nothing: the regions of a dot say what its blocks hold."""
+
     def dot(self, stmt: Dot) -> None:
         """Each region for all lanes and all k at once: k stands where the other tile's lanes are."""
         steps = np.arange(self.scalar(stmt.start), self.scalar(stmt.stop), dtype=np.int64)
@@ -342,6 +346,7 @@ _RUN: dict[type, Callable[[_Interpreter, Any], None]] = {
     Scan: _Interpreter.scan,
     If: _Interpreter.if_else,
     While: _Interpreter.while_loop,
+    Descriptor: _Interpreter.descriptor,
     Dot: _Interpreter.dot,
     Product: _Interpreter.product,
 }

@@ -108,7 +108,8 @@ class For:
     kind 'serial': in order. kind 'vector': iterations are independent (no carried values) and may
     run in lanes. `args[i]` is the carried value at the start of an iteration (`init[i]` at the
     first), `yields[i]` its value at the end, `outs[i]` the last one after the loop. `width`: lanes of a
-    vector loop on a target that chooses none itself (a power of two; 0: as the target likes).
+    vector loop on a target that chooses none itself (a power of two; 0: as the target likes). `overlap`: no iteration
+    of a serial loop reads what another writes, so that a target may begin one before the last is done.
     """
 
     var: Var
@@ -121,6 +122,7 @@ class For:
     yields: tuple[Var, ...] = ()
     outs: tuple[Var, ...] = ()
     width: int = 0
+    overlap: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -205,6 +207,32 @@ class Scan:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Descriptor:
+    """`out` stands for a matrix of which `Dot`s read whole blocks of `block` (rows, columns) elements.
+
+    Element [i, j], i < rows and j < cols, is buffer[offset + i * stride + j]; outside there are zeros. The offset and
+    the stride are whole units of 16 bytes.
+    """
+
+    out: Var
+    buffer: Buffer
+    offset: Var
+    rows: Var
+    cols: Var
+    stride: Var
+    block: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """A factor of a `Dot` as blocks of a matrix: of the `Descriptor` that defines `matrix`, whose columns are k, or
+    its rows where `turned`."""
+
+    matrix: Var
+    turned: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Dot:
     """`out = sum of a(k) * b(k) for k in range(start, stop)`: in two nested tiles, a block of a matrix product.
 
@@ -212,7 +240,8 @@ class Dot:
     the statement and the extent alone. `a` depends on the variable of the outer tile and not on that of the inner, `b`
     the other way round: each is evaluated once for all lanes of a block. `depth`: how many k a target takes at a time
     (a power of two); `full`: stop - start is a multiple of it. `precision`: of products of f32, one of PRECISIONS.
-    `stages`: how many blocks of k are on their way at once.
+    `stages`: how many blocks of k are on their way at once. `a_blocks`, `b_blocks`: where the factor may be read so;
+    the regions say the same.
     """
 
     out: Var
@@ -224,6 +253,8 @@ class Dot:
     full: bool = False
     precision: str = "ieee"
     stages: int = 1
+    a_blocks: Blocks | None = None
+    b_blocks: Blocks | None = None
 
 
 PRECISIONS = ("ieee", "tf32", "tf32x3", "bf16x3", "bf16x6")  # how a GPU may multiply f32, as Triton names it
@@ -295,7 +326,9 @@ class TritonCall:
     places: tuple[tuple[str, str, int], ...]
 
 
-Stmt = Union[Const, Size, Op, Load, Store, For, Reduce, Tile, Across, Scan, If, While, Dot, Product, TritonCall]
+Stmt = Union[
+    Const, Size, Op, Load, Store, For, Reduce, Tile, Across, Scan, If, While, Descriptor, Dot, Product, TritonCall
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,6 +9,7 @@ from .ir import (
     Across,
     Buffer,
     Const,
+    Descriptor,
     Dot,
     For,
     If,
@@ -94,6 +95,10 @@ class _Printer:
             yield self._product(stmt)
         elif isinstance(stmt, TritonCall):
             yield from _triton_call(stmt)
+        elif isinstance(stmt, Descriptor):
+            place = f"{_buffer(stmt.buffer)}[{self._var(stmt.offset)}] stride {self._var(stmt.stride)}"
+            block = f"{self._vars((stmt.rows, stmt.cols))}, blocks of {stmt.block[0]} x {stmt.block[1]}"
+            yield f"{self._define(stmt.out)} = matrix {place}, {block}"
         elif isinstance(stmt, Tile | Across | Scan | Dot):
             yield from self._block(stmt)
         else:
@@ -103,7 +108,7 @@ class _Printer:
         if isinstance(stmt, For):
             span = f"{self._var(stmt.var)} in {self._var(stmt.start)} .. {self._var(stmt.stop)}"
             carried = f" carry {self._vars(stmt.args)} from {self._vars(stmt.init)}" if stmt.args else ""
-            yield f"for {stmt.kind}{_width(stmt)} {span}{carried}"
+            yield f"for {stmt.kind}{_width(stmt)} {span}{carried}{' overlapping' * stmt.overlap}"
             yield from _indent(self._body(stmt.body))
             if stmt.args:
                 yield f"{self._defines(stmt.outs)} = yield {self._vars(stmt.yields)}"
@@ -135,6 +140,8 @@ class _Printer:
             yield from _indent(self._body(stmt.body))
         elif isinstance(stmt, Dot):
             how = f"{' full' * stmt.full} {stmt.precision} stages {stmt.stages}"
+            for side, blocks in (("a", stmt.a_blocks), ("b", stmt.b_blocks)):
+                how += f" {side} of {self._var(blocks.matrix)}{' turned' * blocks.turned}" if blocks else ""
             span = f"{self._var(stmt.start)} .. {self._var(stmt.stop)}"
             yield f"{self._define(stmt.out)} = dot {stmt.depth} in {span}{how}"
             yield from self._region(stmt.a)

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from ..kernel.ir import Dot, Load, Region, Tile, Var
+from ..kernel.ir import Blocks, Descriptor, Dot, Load, Region, Tile, Var
 from ..kernel.matrix_types import multiplies_as_matrix
 from .types import type_name
 from .writer import Axis, Writer
 
 ROWS, COLS = 0, 1  # axes of the two tiles
+
+
+def emit_descriptor(e: Writer, stmt: Descriptor) -> None:
+    """Made by the program itself, in scratch memory of its own."""
+    name = e.fresh("matrix")
+    place = f"{e.pointer(stmt.buffer)} + {e.name(stmt.offset)}"
+    shape = ", ".join(f"tl.cast({e.name(v)}, tl.int32)" for v in (stmt.rows, stmt.cols))
+    block = f"block_shape=[{stmt.block[0]}, {stmt.block[1]}]"
+    e.put(f"{name} = tl.make_tensor_descriptor({place}, [{shape}], [{e.name(stmt.stride)}, 1], {block})")
+    e.names[stmt.out], e.axes[stmt.out] = name, frozenset()
 
 
 def emit_dot(e: Writer, stmt: Dot) -> None:
@@ -19,7 +29,8 @@ def emit_dot(e: Writer, stmt: Dot) -> None:
     span = f"{e.name(stmt.start)}, {e.name(stmt.stop)}, {stmt.depth}"
     e.put(f"for {base} in tl.range({span}, num_stages={stmt.stages}):")
     e.depth += 1
-    a, b = _factor(e, stmt, stmt.a, COLS, base), _factor(e, stmt, stmt.b, ROWS, base)
+    a = _factor(e, stmt, stmt.a, COLS, base) if stmt.a_blocks is None else _block(e, stmt.a_blocks, COLS, base)
+    b = _factor(e, stmt, stmt.b, ROWS, base) if stmt.b_blocks is None else _block(e, stmt.b_blocks, ROWS, base)
     if multiplies_as_matrix(stmt.a.results[0].dtype, stmt.out.dtype):
         e.put(f"{total} = tl.dot({a}, {b}, {total}, input_precision={stmt.precision!r}, out_dtype={kind})")
     else:
@@ -46,6 +57,17 @@ def _factor(e: Writer, stmt: Dot, region: Region, axis: int, base: str) -> str:
     e.put(f"{name} = {text}")
     e.open = kept
     e.names.update(hidden)
+    return name
+
+
+def _block(e: Writer, blocks: Blocks, axis: int, base: str) -> str:
+    """A factor read whole: k lies along `axis` of the block, and along the columns of the matrix unless turned."""
+    free = f"tl.cast({e.open[1 - axis].start}, tl.int32)"
+    k = f"tl.cast({base}, tl.int32)"
+    first, second = (k, free) if blocks.turned else (free, k)
+    turned = (axis == COLS) == blocks.turned
+    name = e.fresh("factor")
+    e.put(f"{name} = {e.name(blocks.matrix)}.load([{first}, {second}])" + (".T" if turned else ""))
     return name
 
 

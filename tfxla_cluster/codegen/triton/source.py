@@ -16,6 +16,7 @@ from ..kernel.ir import (
     Across,
     Buffer,
     Const,
+    Descriptor,
     Dot,
     For,
     If,
@@ -36,7 +37,7 @@ from ..kernel.ir import (
 from ..kernel.walk import lane_depth, walk
 from . import user_kernel
 from .control import emit_if, emit_while
-from .dot import emit_dot, emit_parts
+from .dot import emit_descriptor, emit_dot, emit_parts
 from .helpers import with_helpers
 from .ops import expression
 from .scans import scan
@@ -79,7 +80,7 @@ class Emitter:
     def render(self) -> TritonSource:
         kernel = self.kernel
         buffers = [*kernel.inputs, *kernel.outputs]
-        parameters = [*map(_pointer, buffers), *(f"size{i}" for i in range(len(kernel.sizes)))]
+        parameters = [*map(self.pointer, buffers), *(f"size{i}" for i in range(len(kernel.sizes)))]
         function = "tfxla_" + "".join(c if c.isalnum() else "_" for c in kernel.name)
         self.put("task = tl.program_id(0).to(tl.int64)")
         self.body(kernel.body)
@@ -114,6 +115,9 @@ class Emitter:
 
     def axes_of(self, *variables: Var | None) -> frozenset[int]:
         return frozenset().union(*(self.axes.get(v, frozenset()) for v in variables if v is not None))
+
+    def pointer(self, buffer: Buffer) -> str:
+        return f"{buffer.role}{buffer.index}"
 
     def unsupported(self, what: str) -> UnsupportedError:
         return UnsupportedError(f"kernel {self.kernel.name}: {what} has no Triton form")
@@ -162,7 +166,7 @@ class Emitter:
         offset = self.place(stmt.offset, axes, mask)
         other = self.name(stmt.other) if stmt.other is not None else "0"
         guard = f", mask={mask}, other={other}" if mask else ""
-        text = f"tl.load({_pointer(stmt.buffer)} + {offset}{guard})"
+        text = f"tl.load({self.pointer(stmt.buffer)} + {offset}{guard})"
         self.define(stmt.out, f"({text} != 0)" if stmt.buffer.dtype.kind == "pred" else text, axes)
 
     def store(self, stmt: Store) -> None:
@@ -172,7 +176,7 @@ class Emitter:
         if stmt.buffer.dtype.kind == "pred":
             value += ".to(tl.int8)"
         guard = f", mask={mask}" if mask else ""
-        text = f"tl.store({_pointer(stmt.buffer)} + {offset}, {value}{guard})"
+        text = f"tl.store({self.pointer(stmt.buffer)} + {offset}, {value}{guard})"
         # Of a buffer that is read too: other threads of the program have read before it, and read after it.
         barrier = ["tl.debug_barrier()"] if stmt.buffer in self.read else []
         for line in (*barrier, text, *barrier):
@@ -209,7 +213,7 @@ class Emitter:
         mask = self.fresh("m") if stop else ""
         if stop:
             self.put(f"{mask} = {self.name(var)} < {stop}")
-        return Axis(width, mask)
+        return Axis(width, mask, start)
 
     def tile(self, stmt: Tile) -> None:
         self.enter(stmt.var, self.name(stmt.start), "" if stmt.full else self.name(stmt.stop), stmt.width)
@@ -320,7 +324,9 @@ class Emitter:
         """A Python loop; carried values are assigned over at its end."""
         self.carry(args, init)
         index = self.fresh("i")
-        self.put(f"for {index} in range({self.name(stmt.start)}, {self.name(stmt.stop)}):")
+        span = f"{self.name(stmt.start)}, {self.name(stmt.stop)}"
+        overlap = isinstance(stmt, For) and stmt.overlap
+        self.put(f"for {index} in " + (f"tl.range({span}, flatten=True):" if overlap else f"range({span}):"))
         self.depth += 1
         self.define(stmt.var, f"tl.cast({index}, tl.int64)", frozenset())
         self.assign(args, fill())
@@ -365,9 +371,6 @@ _EMIT: dict[type, Callable[[Emitter, Any], None]] = {
     Scan: scan,
     If: emit_if,
     While: emit_while,
+    Descriptor: emit_descriptor,
     Dot: emit_dot,
 }
-
-
-def _pointer(buffer: Buffer) -> str:
-    return f"{buffer.role}{buffer.index}"

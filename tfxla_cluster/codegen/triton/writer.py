@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ...errors import UnsupportedError
-from ..kernel.ir import Region, Stmt, Var
+from ..kernel.ir import Buffer, Region, Stmt, Var
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An open axis: its lanes, and the name of the block that says which are in use ('': all)."""
+    """An open axis: its lanes, the name of the block that says which are in use ('': all), and the number of the first
+    lane."""
 
     width: int
     mask: str
+    start: str
 
 
 class Writer(Protocol):
@@ -46,6 +48,10 @@ class Writer(Protocol):
         ...
 
     def name(self, var: Var) -> str: ...
+
+    def pointer(self, buffer: Buffer) -> str:
+        """The name of its parameter."""
+        ...
 
     def axes_of(self, *variables: Var | None) -> frozenset[int]: ...
 

@@ -8,6 +8,7 @@ from ....ir import dim as dims_
 from ....ir.dim import Dim
 from ....ir.dtype import DType
 from ....ir.node import Instr
+from ....ir.polynomial import common_factor
 from ....target import Target
 from ..choice import Knobs
 from ..contraction import Contraction, Index, Plain, Side
@@ -101,16 +102,18 @@ def _side(o: Operand, dtype: DType, batch: Sequence[int], free: Sequence[int], d
 
     def plain(p: Ports, g: Index) -> Plain:
         outer = (depth_axes if by_free else free_axes)[0].step
-        return Plain(p.read("operand", o.number, o.dtype), weighted(p.b, g, group), p.b.size(outer))
+        buffer, unit = p.read("operand", o.number, o.dtype), common_factor((outer, *group))
+        return Plain(buffer, weighted(p.b, g, group), p.b.size(outer), unit)
 
     inner = (free_axes if by_free else depth_axes)[-1]
-    matrix = len(free_axes) == 1 and len(depth_axes) == 1 and inner.step == 1 and o.dtype == dtype
+    matrix = len(free_axes) == 1 and len(depth_axes) == 1 and inner.step == 1
     return Side(
         tuple(a.extent for a in free_axes),
         tuple(a.extent for a in depth_axes),
         major,
         value,
-        plain=plain if matrix else None,
+        plain=plain if matrix and o.dtype == dtype else None,
+        matrix=plain if matrix else None,
     )
 
 

@@ -21,6 +21,8 @@ class Blocks:
 
     `group`: so many blocks of rows are gone through before the next column, so that what is read stays in the cache.
     `splits`: programs that share the depth of one block. `parts`: in which the sums are finished and stored.
+    `persistent` (1 or 0): programs make several blocks, one after the other. `descriptors` (1 or 0): operands that lie
+    as a matrix in memory are read in blocks.
     """
 
     rows: int
@@ -31,6 +33,8 @@ class Blocks:
     group: int = 8
     splits: int = 1
     parts: int = 1
+    persistent: int = 0
+    descriptors: int = 0
 
 
 # Falling in size. A larger block reads less for each product, so the machine's units are busier.
@@ -77,10 +81,12 @@ def _offered(ranked: Sequence[Blocks], name: str) -> list[int]:
         found |= {2, 3, 4}
     if name == "parts":
         found |= {1, 2}
+    if name in ("persistent", "descriptors"):
+        found |= {0, 1}
     return sorted(found)
 
 
-_KNOBS = ("rows", "cols", "depth", "warps", "stages", "splits", "parts")
+_KNOBS = ("rows", "cols", "depth", "warps", "stages", "splits", "parts", "persistent", "descriptors")
 
 
 def _ranked(c: Contraction, factor: DType, target: Target) -> list[Blocks]:

@@ -16,6 +16,7 @@ from .....ir.dim import Dim, ceil_div, make, product, sample
 from .....ir.dtype import S64, DType
 from .....ir.node import Instr
 from .....target import Target
+from ... import ir
 from ...builder import KernelBuilder
 from ...choice import Knobs
 from ...contraction import Contraction, Index, Side
@@ -32,6 +33,7 @@ from .shapes import MULTIPLE, lanes
 
 _FINISH = (8, 128)  # rows and columns of a program that adds partial sums
 _FINISH_WARPS = 4
+DESCRIPTOR_UNIT = 16  # bytes that rows of a matrix of blocks are apart by
 
 
 def lower_dot(instr: Instr, target: Target, knobs: Knobs) -> Unit:
@@ -53,10 +55,10 @@ def lower_product(c: Contraction, target: Target, knobs: Knobs) -> Unit:
         raise UnsupportedError(f"{c.name}: an operand with a border has no GPU product")
     blocks = choose(c, factor_dtype(c), target, knobs)
     if blocks.splits == 1:
-        return Unit((_Kernel(c, blocks).build(),))
+        return Unit((_Kernel(c, blocks, target).build(),))
     partial, total = _partial(c), _total(c, blocks.splits)
     held = product((blocks.splits, *c.batch, *c.rows, *c.cols, c.dtype.itemsize))
-    return Unit((_Kernel(partial, blocks).build(), total), (held,))
+    return Unit((_Kernel(partial, blocks, target).build(), total), (held,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,40 +75,82 @@ class _Extents:
         return _Extents(product(c.batch), product(c.rows), product(c.cols), product(c.depth))
 
 
-class _Kernel:
-    """The kernel that multiplies."""
+_Matrices = tuple[ir.Blocks | None, ir.Blocks | None]
 
-    def __init__(self, c: Contraction, blocks: Blocks) -> None:
+
+class _Kernel:
+    """The kernel that multiplies: a program makes one block, or in turn those that are `cores` apart."""
+
+    def __init__(self, c: Contraction, blocks: Blocks, target: Target) -> None:
         self.c, self.blocks, self.size = c, blocks, _Extents.of(c)
         self.p = Ports(c.name, MULTIPLE)
+        self.tiles = _Grid(self.size.rows, self.size.cols, blocks)
+        self.count = product((blocks.splits, self.size.batch, self.tiles.count))
+        self.programs = make("min", self.count, target.cores) if blocks.persistent else self.count
 
     def build(self) -> UnitKernel:
-        c, b, size = self.c, self.p.b, self.size
-        tiles = _Grid(size.rows, size.cols, self.blocks)
-        split, batch, tile = delinearize(b, b.task, [self.blocks.splits, size.batch, tiles.count])
-        row, col = tiles.place(b, tile)
-        g = tuple(delinearize(b, batch, c.batch))
-        with _tiles(b, size, (row, col), (self.blocks.rows, self.blocks.cols), self.blocks.parts) as (i, j):
-            total = self._sum(split, g, i, j)
-            outer = (split,) if self.blocks.splits > 1 else ()
-            c.finish(self.p, total, (*outer, *g), tuple(delinearize(b, i, c.rows)), tuple(delinearize(b, j, c.cols)))
-        tasks = product((self.blocks.splits, size.batch, tiles.count))
-        cost = make("mul", self.blocks.rows * self.blocks.cols, ceil_div(size.depth, self.blocks.splits))
-        return self.p.kernel(tasks, cost, self.blocks.warps)
+        b, blocks = self.p.b, self.blocks
+        if blocks.persistent:
+            whole = self._descriptors(()) if self.size.batch == 1 else None
+            step = b.size(self.programs)
+            rest = b.op("subtract", b.size(make("add", self.count, -1)), b.task)
+            with b.loop(b.index(0), b.add(b.quotient(rest, step), b.index(1)), overlap=True) as turn:
+                self._block(b.add(b.mul(turn, step), b.task), whole)
+        else:
+            self._block(b.task, None)
+        cost = make("mul", blocks.rows * blocks.cols, ceil_div(self.size.depth, blocks.splits))
+        return self.p.kernel(self.programs, cost, blocks.warps)
 
-    def _sum(self, split: Var, g: Index, i: Var, j: Var) -> Var:
+    def _block(self, number: Var, whole: _Matrices | None) -> None:
+        """Block number `number`; `whole`: what is said of the operands once for all blocks."""
+        c, b, blocks = self.c, self.p.b, self.blocks
+        split, batch, tile = delinearize(b, number, [blocks.splits, self.size.batch, self.tiles.count])
+        row, col = self.tiles.place(b, tile)
+        g = tuple(delinearize(b, batch, c.batch))
+        matrices = whole or self._descriptors(g)
+        with _tiles(b, self.size, (row, col), (blocks.rows, blocks.cols), blocks.parts) as (i, j):
+            total = self._sum(split, g, i, j, matrices)
+            outer = (split,) if blocks.splits > 1 else ()
+            c.finish(self.p, total, (*outer, *g), tuple(delinearize(b, i, c.rows)), tuple(delinearize(b, j, c.cols)))
+
+    def _sum(self, split: Var, g: Index, i: Var, j: Var, matrices: _Matrices) -> Var:
         c, b, blocks, depth = self.c, self.p.b, self.blocks, self.size.depth
-        part = (
-            depth
-            if blocks.splits == 1
-            else make("mul", ceil_div(ceil_div(depth, blocks.splits), blocks.depth), blocks.depth)
-        )
-        start = b.mul(split, b.size(part)) if blocks.splits > 1 else b.index(0)
-        stop = minimum(b, b.add(start, b.size(part)), b.size(depth)) if blocks.splits > 1 else b.size(depth)
+        start, stop = b.index(0), b.size(depth)
+        if blocks.splits > 1:
+            part = make("mul", ceil_div(ceil_div(depth, blocks.splits), blocks.depth), blocks.depth)
+            start = b.mul(split, b.size(part))
+            stop = minimum(b, b.add(start, b.size(part)), stop)
         full = isinstance(depth, int) and depth % (blocks.depth * blocks.splits) == 0
         left, right = factors(self.p, c, g, i, j)
         how = {"depth": blocks.depth, "full": full, "stages": blocks.stages}
-        return b.dot(c.dtype, start, stop, left, right, **how)
+        found = [_same(m, r) for m, r in zip(matrices, (left, right))]
+        return b.dot(c.dtype, start, stop, left, right, a_blocks=found[0], b_blocks=found[1], **how)
+
+    def _descriptors(self, g: Index) -> _Matrices:
+        """The operands as matrices of blocks, those that are."""
+        if not self.blocks.descriptors:
+            return None, None
+        return (
+            self._descriptor(self.c.lhs, g, self.size.rows, self.blocks.rows),
+            self._descriptor(self.c.rhs, g, self.size.cols, self.blocks.cols),
+        )
+
+    def _descriptor(self, side: Side, g: Index, free: Dim, block: int) -> ir.Blocks | None:
+        if side.matrix is None:
+            return None
+        b, plain = self.p.b, side.matrix(self.p, g)
+        if plain.unit * plain.buffer.dtype.itemsize % DESCRIPTOR_UNIT:
+            return None
+        turned, extents, shape = side.major == "free", (free, self.size.depth), (block, self.blocks.depth)
+        if turned:
+            extents, shape = extents[::-1], shape[::-1]
+        sizes = b.size(extents[0]), b.size(extents[1])
+        return ir.Blocks(b.descriptor(plain.buffer, plain.offset, sizes, plain.stride, shape), turned)
+
+
+def _same(blocks: ir.Blocks | None, factor: Region) -> ir.Blocks | None:
+    """`blocks` where what they hold is the factor as it is multiplied."""
+    return blocks if blocks and blocks.matrix.dtype == factor.results[0].dtype else None
 
 
 class _Grid:
