@@ -90,7 +90,7 @@ def check(module: Module, args: list[Array], tolerance: float = 2e-5) -> None:
 
 
 @pytest.mark.parametrize("choice", CHOICES)
-@pytest.mark.parametrize("dims", [(37, 53, 41), (32, 64, 96), (20, 36, 44), (1, 40, 17), (17, 3, 2)], ids=str)
+@pytest.mark.parametrize("dims", [(37, 53, 41), (32, 64, 96), (20, 36, 44), (2, 40, 17), (17, 3, 2)], ids=str)
 def test_choices_agree(monkeypatch: pytest.MonkeyPatch, choice: str, dims: tuple[int, int, int]) -> None:
     with chosen(monkeypatch, CHOICES[choice]):
         module = text.parse(product("f32", *dims))
@@ -211,6 +211,40 @@ def test_sizes_at_run_time() -> None:
         for backend in BACKENDS:
             run = made.setdefault(backend, gpu_module.compiled(build((m, n, k)), backend)).executable.run
             np.testing.assert_allclose(run(args)[0], want, 1e-4, 1e-4)
+
+
+VECTORS = """HloModule vectors
+ENTRY e {{ x = {dtype}[{x}] parameter(0)
+  y = {dtype}[{y}] parameter(1)
+  z = {dtype}[{out}] parameter(2)
+  d = {dtype}[{out}] dot(x, y){axes}
+  s = {dtype}[{out}] add(d, z)
+  ROOT t = ({dtype}[{out}], {dtype}[{out}]) tuple(d, s) }}
+"""
+SHAPES = {
+    "matrix times vector": ("37,50", "50", "37", "lhs_contracting_dims={1}, rhs_contracting_dims={0}"),
+    "vector times matrix": ("50", "50,37", "37", "lhs_contracting_dims={0}, rhs_contracting_dims={0}"),
+    "one row": ("1,50", "37,50", "1,37", "lhs_contracting_dims={1}, rhs_contracting_dims={1}"),
+    "batch": (
+        "3,4,5,6",
+        "3,5,6",
+        "3,4",
+        "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2,3}, rhs_contracting_dims={1,2}",
+    ),
+    "outer": ("5,7", "9", "5,7,9", ""),
+    "depth 1": ("5,1", "1,9", "5,9", "lhs_contracting_dims={1}, rhs_contracting_dims={0}"),
+    "inner": ("5000", "5000", "", "lhs_contracting_dims={0}, rhs_contracting_dims={0}"),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "s32"])
+def test_vectors_are_reduced(shape: str, dtype: str) -> None:
+    x, y, out, axes = SHAPES[shape]
+    module = text.parse(VECTORS.format(dtype=dtype, x=x, y=y, out=out, axes=axes and f", {axes}"))
+    made = gpu_module.compiled(module, BACKENDS[0])
+    assert not any("tl.dot(" in render(k).text for k in made.code.kernels.values())
+    check(module, drawn(module), 2e-2 if dtype == "bf16" else 2e-5)
 
 
 def test_infinities_and_nan() -> None:

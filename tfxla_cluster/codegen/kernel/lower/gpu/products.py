@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from .....errors import UnsupportedError
+from .....fusion.hero import hero_of
 from .....ir.dim import Dim, ceil_div, make, product, sample
 from .....ir.dtype import S64, DType
 from .....ir.node import Instr
@@ -24,12 +25,14 @@ from ...contraction_ports import Ports
 from ...ir import Op, Region, Var
 from ...matrix_types import multiplies_as_matrix
 from ...unit import Unit, UnitKernel
+from .. import fused
 from ..contraction_fusion import parts_of
 from ..dot import describe
 from ..grid import minimum
 from ..space import delinearize
 from .product_blocks import Blocks, choose
 from .shapes import MULTIPLE, lanes
+from .vector_products import is_vector_product, lower_vector_product
 
 _FINISH = (8, 128)  # rows and columns of a program that adds partial sums
 _FINISH_WARPS = 4
@@ -38,6 +41,10 @@ DESCRIPTOR_UNIT = 16  # bytes that rows of a matrix of blocks are apart by
 
 def lower_dot(instr: Instr, target: Target, knobs: Knobs) -> Unit:
     """Kernels of a dot, or of a fusion around one."""
+    comp = instr.attrs["calls"] if instr.opcode == "fusion" else fused.wrap(instr)
+    dot = hero_of(comp)
+    if dot is not None and is_vector_product(dot):
+        return lower_vector_product(comp, dot, instr.name)
     return lower_product(contraction_of(instr), target, knobs)
 
 

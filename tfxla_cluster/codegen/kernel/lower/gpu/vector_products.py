@@ -1,0 +1,63 @@
+"""Products with a vector, and outer ones, as what they are: reductions and elementwise work.
+
+Each element of the matrix is read once and takes part in one sum, so a block product would compute little with many
+lanes. The dot becomes multiply and reduce in the same computation, with its prologue and epilogue.
+"""
+
+from __future__ import annotations
+
+from .....ir.builder import Builder, scalar_computation
+from .....ir.dim import product
+from .....ir.node import Computation, Instr
+from .....ir.rewrite import rebuild
+from ...unit import Unit
+from .. import fused
+from ..contraction_operand import sum_dtype
+from .elementwise import loop_kernel
+from .reductions import lower_reduction
+
+
+def is_vector_product(dot: Instr) -> bool:
+    """Whether one side has no free dims, or nothing is added up, whatever the sizes."""
+    left, right = (product(o.shape.dims[d] for d in free) for o, free in zip(dot.operands, _free(dot)))
+    depth = product(dot.operands[0].shape.dims[d] for d in dot.attrs["lhs_contracting_dims"])
+    return 1 in (left, right, depth)
+
+
+def lower_vector_product(comp: Computation, dot: Instr, name: str) -> Unit:
+    """The kernels of a computation around one."""
+    return fused.lower_computation(rebuild(comp, {dot: _summed(dot)}), name, loop_kernel, lower_reduction)
+
+
+def _free(dot: Instr) -> tuple[list[int], list[int]]:
+    """The free axes of both operands."""
+    found = []
+    for side, operand in zip(("lhs", "rhs"), dot.operands):
+        taken = (*dot.attrs[f"{side}_batch_dims"], *dot.attrs[f"{side}_contracting_dims"])
+        found.append([d for d in range(operand.shape.rank) if d not in taken])
+    return found[0], found[1]
+
+
+def _summed(dot: Instr) -> Instr:
+    """The dot as a sum of products over dims that stand behind its own."""
+    b, dtype, own = Builder("summed"), sum_dtype(dot), dot.shape.rank
+    left, right = dot.operands
+    axes = {side: dot.attrs[f"{side}_contracting_dims"] for side in ("lhs", "rhs")}
+    dims = (*dot.shape.dims, *(left.shape.dims[d] for d in axes["lhs"]))
+    batch = len(dot.attrs["lhs_batch_dims"])
+    starts = (batch, batch + len(_free(dot)[0]))
+    spread = []
+    for side, operand, free, start in zip(("lhs", "rhs"), (left, right), _free(dot), starts):
+        place = {d: n for n, d in enumerate(dot.attrs[f"{side}_batch_dims"])}
+        place |= {d: start + n for n, d in enumerate(free)}
+        place |= {d: own + n for n, d in enumerate(axes[side])}
+        wide = operand if operand.shape.dtype == dtype else b.convert(operand, dtype)
+        order = sorted(place, key=place.__getitem__)
+        moved = wide if order == sorted(order) else b.transpose(wide, order)
+        spread.append(b.broadcast(moved, dims, sorted(place.values())))
+    products = b.multiply(*spread)
+    if product(dims[own:]) == 1:
+        total = b.reshape(products, dot.shape.dims)
+    else:
+        total = b.reduce([products], [b.constant(0, dtype)], range(own, len(dims)), scalar_computation("add", dtype))
+    return total if dot.shape.dtype == dtype else b.convert(total, dot.shape.element_type)
