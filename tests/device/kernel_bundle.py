@@ -1,14 +1,15 @@
-"""Writes the GPU kernels of the table of HLO modules and of random ones, with arguments and expected results.
+"""Compiles the table of HLO modules and random ones for a GPU, with arguments and expected results.
 
     python -m tests.device.kernel_bundle BUNDLE --arch sm_90     # here, with no GPU
-    python tests/device/kernel_check.py BUNDLE                   # there: needs NumPy and a GPU's driver only
+    python -m tests.device.kernel_check BUNDLE                   # there: needs the driver, not Triton nor TensorFlow
 
-The bundle is a pickle of plain data. Modules with loops, branches or library calls are left out.
+The bundle is an xz-compressed pickle of plain data: plans as JSON, cubins, NumPy arrays.
 """
 
 from __future__ import annotations
 
 import argparse
+import lzma
 import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,60 +18,49 @@ from typing import Any
 
 import numpy as np
 
-from tests.codegen.triton import gpu_module
 from tests.codegen.triton.test_gpu_cases import ALL, drawn
-from tfxla_cluster.codegen.triton.source import render
-from tfxla_cluster.codegen.triton.triton_source import TritonSource
-from tfxla_cluster.codegen.triton.workers import compile_sources
+from tfxla_cluster import compiler
+from tfxla_cluster.backends import gpu
 from tfxla_cluster.errors import UnsupportedError
 from tfxla_cluster.ir import text
-from tfxla_cluster.ir.dim import sample
 from tfxla_cluster.ir.evaluator import evaluate
 from tfxla_cluster.ir.node import Module
-from tfxla_cluster.runtime.plan import CopyStep, KernelStep, Ref
-from tfxla_cluster.target import Target
+from tfxla_cluster.options import CompileOptions
+from tfxla_cluster.runtime import plan_json
 
 RANDOM = range(1000, 1100)  # numbers of random modules; the tests in the interpreter have other ones
 
 
 @dataclass
 class Bundle:
-    """Sources are compiled once, however many cases launch them."""
+    """Cubins lie there once, however many cases launch them."""
 
-    sources: dict[TritonSource, int] = field(default_factory=dict)
+    backend: gpu.Gpu
+    options: CompileOptions
+    cubins: dict[bytes, int] = field(default_factory=dict)
     cases: list[dict[str, Any]] = field(default_factory=list)
+    refused: int = 0
 
     def add(self, name: str, module: Module, args: Sequence[np.ndarray], ulps: Sequence[int]) -> None:
-        """A case, unless the GPU has no kernels for it or its plan is more than launches and copies."""
+        """A case, unless the GPU has no kernels for it."""
         try:
-            made = gpu_module.compiled(module, gpu_module.Interpreted())
+            made = compiler.compile_module(module, self.backend, self.options)
         except UnsupportedError:
+            self.refused += 1
             return
-        if not all(isinstance(step, KernelStep | CopyStep) for step in made.plan.steps):
-            return
-        steps = []
-        for step in made.plan.steps:
-            if isinstance(step, KernelStep):
-                number = self.sources.setdefault(render(made.code.kernels[step.symbol]), len(self.sources))
-                places = [_place(ref) for ref in (*step.inputs, *step.outputs)]
-                steps.append(("launch", number, sample(step.tasks), places, [sample(s) for s in step.sizes]))
-            elif isinstance(step, CopyStep):
-                steps.append(("copy", _place(step.source), _place(step.target), sample(step.bytes)))
         self.cases.append(
             {
                 "name": name,
-                "steps": steps,
-                "arena": sample(made.plan.arena_bytes),
-                "constants": made.plan.constants,
-                "inputs": [np.ascontiguousarray(a).tobytes() for a in args],
-                "outputs": [(a.tobytes(), a.shape, str(a.dtype)) for a in evaluate(module, args)],
+                "plan": plan_json.dumps(made.plan),
+                "cubins": [self.cubins.setdefault(cubin, len(self.cubins)) for cubin in made.code.objects],
+                "inputs": list(args),
+                "outputs": list(evaluate(module, args)),
                 "ulps": list(ulps),
             }
         )
 
-
-def _place(ref: Ref) -> tuple[str, int, int]:
-    return ref.kind, ref.index, sample(ref.offset)
+    def write(self, path: Path) -> None:
+        path.write_bytes(lzma.compress(pickle.dumps({"cubins": list(self.cubins), "cases": self.cases})))
 
 
 def main() -> None:
@@ -79,17 +69,15 @@ def main() -> None:
     parser.add_argument("--arch", default="sm_90")
     parser.add_argument("--processes", type=int, default=2, help="that run Triton (default 2)")
     options = parser.parse_args()
-    bundle = Bundle()
+    bundle = Bundle(gpu.described(options.arch), CompileOptions(compile_threads=options.processes))
     for case in ALL:
         module = text.parse(case.text)
         bundle.add(case.name, module, case.args(), [case.ulps] * 99)
     for number in RANDOM:
         made = drawn(number)
         bundle.add(made.module.name, made.module, made.args, made.ulps)
-    compiled = compile_sources(list(bundle.sources), Target("gpu", options.arch), options.processes)
-    kernels = [(a.cubin, a.entry, a.num_warps, a.shared_bytes) for a in compiled]
-    options.bundle.write_bytes(pickle.dumps({"kernels": kernels, "cases": bundle.cases}))
-    print(f"{len(bundle.cases)} cases, {len(kernels)} kernels for {options.arch}")
+    bundle.write(options.bundle)
+    print(f"{len(bundle.cases)} cases, {len(bundle.cubins)} cubins for {options.arch}; {bundle.refused} refused")
 
 
 if __name__ == "__main__":

@@ -49,6 +49,7 @@ _SIGNATURES = {
     "cuMemcpyDtoDAsync_v2": (V, V, N, V),
     "cuMemcpyDtoHAsync_v2": (V, V, N, V),
     "cuMemcpyHtoDAsync_v2": (V, V, N, V),
+    "cuMemsetD8_v2": (V, ctypes.c_ubyte, N),
     "cuModuleLoadData": (V, V),
     "cuModuleUnload": (V,),
     "cuModuleGetFunction": (V, V, ctypes.c_char_p),
@@ -320,6 +321,9 @@ class Library:
         if count:
             self.at(target, device)
             self._queue(stream, copy)
+
+    def _cuMemsetD8(self, target: int, value: int, count: int) -> None:
+        self.at(target, self.device())[:count] = value
 
     # --- kernels ---
     def _cuModuleLoadData(self, place: int, data: int) -> None:

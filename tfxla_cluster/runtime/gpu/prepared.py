@@ -80,6 +80,12 @@ class Prepared:
         env = dict(zip((s.symbol for s in self.plan.sizes), map(int, self.sizes)))
         return [a.copy() for a in trimmed(self.plan, self._host, env)]
 
+    def written(self) -> list[tuple[int, int]]:
+        """(address, bytes) of all that launches write: outputs, temporaries, scratch."""
+        pairs = self._workspace[len(WORKSPACE) :].reshape(-1, 2).tolist()
+        outputs = [(address, array.nbytes) for address, array in zip(self.outputs.tolist(), self._host)]
+        return [(address, count) for address, count in (*outputs, *pairs) if address and count]
+
     def close(self) -> None:
         """Waits for the launches."""
         if not self.stream:
