@@ -16,7 +16,7 @@ from tfxla_cluster.ir import dim as dims
 from tfxla_cluster.ir.dim import Dim
 from tfxla_cluster.ir.dtype import S32, from_numpy
 from tfxla_cluster.ir.shape import array
-from tfxla_cluster.runtime import random_state
+from tfxla_cluster.runtime import plan_json, random_state
 from tfxla_cluster.runtime.gpu import driver as drivers
 from tfxla_cluster.runtime.gpu.driver import Driver
 from tfxla_cluster.runtime.gpu.executable import Executable, status_error
@@ -197,6 +197,26 @@ def test_loop(machine: tuple[Driver, Library], count: int) -> None:
     plan = LaunchPlan("l", (array(S32), vector(3)), (vector(3),), (), steps, (), 192)
     (result,) = Executable(plan, CODE, driver=machine[0]).run([np.int32(count), random(3)])
     np.testing.assert_array_equal(result, random(3) * np.float32(2 ** max(count, 0)))
+
+
+@pytest.mark.parametrize(("outer", "inner"), [(0, 3), (1, 1), (2, 3), (5, 0)])
+def test_counted_loops_do_not_wait(machine: tuple[Driver, Library], outer: int, inner: int) -> None:
+    driver, library = machine
+    out, flag = Ref("output", 0), Ref("const", 0)
+    within = LoopStep((), flag, (step("twice", [out], [out], (3,)),), trips=inner)
+    around = LoopStep((), flag, (within, step("add", [out, Ref("input", 0)], [out], (3,))), trips=outer)
+    plan = LaunchPlan("l", (vector(3),), (vector(3),), (), (CopyStep(Ref("input", 0), out, 12), around), (b"\0",), 0)
+    x = random(3)
+    want = x
+    for _ in range(outer):
+        want = want * np.float32(2**inner) + x
+    executable = Executable(plan_json.loads(plan_json.dumps(plan)), CODE, driver=driver)
+    with executable.prepare([x]) as prepared:
+        waits = library.calls["cuStreamSynchronize"]
+        for _ in range(2):
+            prepared.launch()
+        assert library.calls["cuStreamSynchronize"] == waits
+        np.testing.assert_array_equal(prepared.results()[0], want)
 
 
 def produced_plan() -> LaunchPlan:

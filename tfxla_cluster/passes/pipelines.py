@@ -19,6 +19,7 @@ from . import (
     size_namer,
     sort_simplifier,
     while_simplifier,
+    while_trip_count,
 )
 from .base import Pass
 
@@ -41,6 +42,7 @@ PASSES: dict[str, Pass] = {
         size_namer.PASS,
         sort_simplifier.PASS,
         while_simplifier.PASS,
+        while_trip_count.PASS,
     )
 }
 
@@ -69,4 +71,5 @@ def optimize(target: Target) -> list[Pass]:
         while_simplifier.PASS,
         barriers.PASS,
         dce.PASS,
+        while_trip_count.PASS,
     ]

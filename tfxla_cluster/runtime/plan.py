@@ -107,12 +107,14 @@ class BranchStep:
 
 @dataclass(frozen=True, slots=True)
 class LoopStep:
-    """Run `condition`, then while the pred at `flag` is true, `body` and `condition` again."""
+    """Run `condition`, then while the pred at `flag` is true, `body` and `condition` again. `trips`: how often the body
+    runs where that is known (-1 where not): nothing reads `flag`, and `condition` is empty."""
 
     condition: tuple[Step, ...]
     flag: Ref
     body: tuple[Step, ...]
     instr: str = ""
+    trips: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 from ..codegen.kernel.ir import Kernel
 from ..codegen.kernel.unit import Unit
-from ..ir import guard
+from ..ir import guard, trip_count
 from ..ir.dim import Dim, DimExpr
-from ..ir.node import Instr, Module, callees_first
+from ..ir.node import Computation, Instr, Module, callees_first
 from ..ir.shape import Shape
 from .buffers import Assignment, assign
 from .liveness import Liveness, merged, overlaps
@@ -57,8 +57,15 @@ class Planned:
 
 def unit_instructions(module: Module) -> list[Instr]:
     """The instructions that need a unit, callees first: all that steps of the plan run."""
-    comps = callees_first([module.entry], lambda i: i.called if i.opcode in PLANNED - VIEWS else ())
+    comps = callees_first([module.entry], _run_by_the_plan)
     return [i for comp in comps for i in comp.instrs if i.opcode not in PLANNED]
+
+
+def _run_by_the_plan(instr: Instr) -> Sequence[Computation]:
+    """Nobody asks the condition of a loop that is counted."""
+    if instr.opcode == "while" and trip_count.known(instr) is not None:
+        return (instr.attrs["body"],)
+    return instr.called if instr.opcode in PLANNED - VIEWS else ()
 
 
 def build(module: Module, units: Mapping[Instr, Unit], launches: Mapping[Kernel, Launch]) -> Planned:

@@ -17,6 +17,7 @@ from ..codegen.kernel.buffer_use import overwritable, read_inputs
 from ..codegen.kernel.ir import Kernel
 from ..codegen.kernel.unit import Unit, UnitKernel, UnitRef
 from ..errors import UnsupportedError
+from ..ir import trip_count
 from ..ir.dim import Dim, capacity, is_produced
 from ..ir.node import Computation, Instr, Module
 from ..ir.shape import Shape
@@ -189,13 +190,19 @@ class Emitter:
         for source, target, shape in zip(start, state, shapes):
             self.copy(source, target, shape.byte_size, instr.name)
         self.depth += 1
-        test, (flag,) = self.nested(condition, [state])
+        trips = trip_count.known(instr)
+        test: list[Step] = []
+        if trips is None:
+            test, (flag,) = self.nested(condition, [state])
+        else:
+            flag = self.constant(np.zeros((), np.bool_), instr.name)
         steps, roots = self.nested(body, [state])
         outer, self._steps = self._steps, steps
         self._move(roots, state, shapes, instr.name)
         self._steps = outer
         self.depth -= 1
-        self._steps.append(LoopStep(tuple(test), _virtual(flag), tuple(steps), instr.name))
+        count = -1 if trips is None else trips
+        self._steps.append(LoopStep(tuple(test), _virtual(flag), tuple(steps), instr.name, count))
         return state
 
     def _move(self, roots: Buffers, state: Buffers, shapes: Sequence[Shape], name: str) -> None:

@@ -112,6 +112,10 @@ class _Execution:
         self.steps(step.branches[chosen if 0 <= chosen < len(step.branches) else -1])
 
     def _loop(self, step: LoopStep) -> None:
+        if step.trips >= 0:
+            for _ in range(step.trips):
+                self.steps(step.body)
+            return
         self.steps(step.condition)
         while self.scalar(step.flag, np.bool_):
             self.steps(step.body)

@@ -94,6 +94,10 @@ class _Values:
             self._slots[dim] = self._number(dim) if isinstance(dim, int) else self._expression(dim)
         return self._slots[dim]
 
+    def variable(self) -> int:
+        """A slot that steps write."""
+        return self._number(0)
+
     def _number(self, value: int) -> int:
         self.template.append(int(value))
         return len(self.template) - 1
@@ -194,7 +198,10 @@ class _Writer:
             self.words[end] = len(self.words)
 
     def _loop(self, step: LoopStep) -> None:
-        """condition; unless flag go behind; body; jump to the condition."""
+        """condition; unless flag go behind; body; jump to the condition. A counted one has its own value to count."""
+        if step.trips >= 0:
+            self._counted(step)
+            return
         start = len(self.words)
         self.steps(step.condition)
         self.words += [STEPS["unless"], *self._place(step.flag), 0]
@@ -202,6 +209,15 @@ class _Writer:
         self.steps(step.body)
         self.words += [STEPS["jump"], start]
         self.words[exit_word] = len(self.words)
+
+    def _counted(self, step: LoopStep) -> None:
+        slot = self.values.variable()
+        self.words += [STEPS["set"], slot, step.trips]
+        start = len(self.words)
+        self.words += [STEPS["countdown"], slot, 0]
+        self.steps(step.body)
+        self.words += [STEPS["jump"], start]
+        self.words[start + 2] = len(self.words)
 
     def _tf_op(self, step: TfOpStep) -> None:
         raise UnsupportedError(f"a TensorFlow op between kernels ({step.op}) cannot run here yet")

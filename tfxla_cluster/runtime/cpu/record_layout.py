@@ -34,8 +34,10 @@ PLACE_KINDS = {"temp": 0, "input": 1, "output": 2, "const": 3}
 #   branch: selector(2) is_pred n target_0 .. target_n-1        (targets are word indices)
 #   jump: target
 #   unless: flag(2) target                                     (jump where the pred is false)
+#   set: slot number                                           (of a value)
+#   countdown: slot target                                     (jump where the value is 0, else it is one less)
 #   size: source(2) symbol first_expression last_expression bound   (read an s32, then evaluate)
-STEPS = table("end kernel copy branch jump unless size")
+STEPS = table("end kernel copy branch jump unless set countdown size")
 
 # Status words of `tfxla_execute`: what kernels return is positive, the runtime's own are negative.
 STATUS_OK, STATUS_CLOSED, STATUS_NO_MEMORY = 0, -1, -2

@@ -102,6 +102,8 @@ class StepWalk(ABC):
             "branch": self._branch,
             "jump": lambda: self.jump(self.word(1)),
             "unless": self._unless,
+            "set": self._set,
+            "countdown": self._countdown,
             "size": lambda: self._size(evaluate),
         }
 
@@ -125,6 +127,19 @@ class StepWalk(ABC):
             self.skip(4)
         with f.if_(f.b.not_(held)):
             self.jump(self.word(3))
+
+    def _set(self) -> None:
+        self.f.store(self.values, self.word(1), self.word(2))
+        self.skip(3)
+
+    def _countdown(self) -> None:
+        f, left = self.f, self.f.load(self.values, self.word(1))
+        done = left.compare("==", 0)
+        with f.if_(done):
+            self.jump(self.word(2))
+        with f.if_(f.b.not_(done)):
+            f.store(self.values, self.word(1), left - 1)
+            self.skip(3)
 
     def _size(self, evaluate: Function) -> None:
         """Between 0 and the bound whatever the program computes, for memory is reserved by the bound."""
