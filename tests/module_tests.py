@@ -70,6 +70,7 @@ TESTS: dict[str, str] = {
     "tfxla_cluster.codegen.kernel.lower.gpu.reductions": "codegen/triton/test_gpu_cases.py backends/test_gpu.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.rows": "codegen/triton/test_gpu_cases.py backends/test_gpu.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.scan": "codegen/triton/test_gpu_scans.py codegen/triton/test_gpu_cases.py",
+    "tfxla_cluster.codegen.kernel.lower.gpu.scatter": "codegen/triton/test_gpu_scatters.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.select_and_scatter": "codegen/triton/test_gpu_cases.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.shapes": "codegen/triton/test_gpu_cases.py backends/test_gpu.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.sort": "codegen/triton/test_gpu_sorts.py",

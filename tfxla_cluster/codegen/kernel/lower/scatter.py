@@ -20,7 +20,7 @@ ROW_BLOCKS = 8  # Tasks that share the rows of the operand; each looks at all in
 LONG_ROW = 32  # Elements of a window from which looking at an index is little work.
 
 
-class _Form:
+class Form:
     """The dimension numbers of a scatter, sorted into what each update dimension stands for."""
 
     def __init__(self, instr: Instr) -> None:
@@ -60,7 +60,7 @@ def lower(instr: Instr, target: Target) -> Unit:
     a task that dimension runs in lanes. A window that leaves the operand is skipped whole (XLA's scatter
     expander).
     """
-    form = _Form(instr)
+    form = Form(instr)
     b = KernelBuilder("scatter")
     indices = b.input(form.indices.shape.element_type)
     updates = [b.input(u.shape.element_type) for u in form.updates]
@@ -75,7 +75,7 @@ def lower(instr: Instr, target: Target) -> Unit:
         stop = b.op("minimum", b.add(first, b.index(LANE_BLOCK)), stop)
     with b.loop(b.index(0), b.size(dims_.product(scatter_sizes))) as number:
         at = delinearize(b, number, scatter_sizes)
-        start, valid = _start(b, form, indices, at)
+        start, valid = window_start(b, form, indices, at)
         if rows:
             valid = all_of(b, [valid, *_own_row(b, form, start[0])])
 
@@ -94,7 +94,7 @@ def lower(instr: Instr, target: Target) -> Unit:
     return Unit((UnitKernel(kernel, inputs, outputs),), (), tuple((i, i) for i in range(form.count)))
 
 
-def _start(b: KernelBuilder, form: _Form, indices: Buffer, at: Sequence[Var]) -> tuple[list[Var], Var | None]:
+def window_start(b: KernelBuilder, form: Form, indices: Buffer, at: Sequence[Var]) -> tuple[list[Var], Var | None]:
     """The window's first operand index for scatter index `at`, and the test that it lies inside."""
     start = [b.index(0)] * form.rank
     tests: list[Var | None] = []
@@ -116,7 +116,7 @@ def _start(b: KernelBuilder, form: _Form, indices: Buffer, at: Sequence[Var]) ->
     return start, all_of(b, tests)
 
 
-def _own_row(b: KernelBuilder, form: _Form, row: Var) -> tuple[Var, Var]:
+def _own_row(b: KernelBuilder, form: Form, row: Var) -> tuple[Var, Var]:
     """Tests that the row is one of this task's."""
     count = form.operands[0].shape.dims[0]
     size = b.size((count + (ROW_BLOCKS - 1)) // ROW_BLOCKS)
@@ -127,7 +127,7 @@ def _own_row(b: KernelBuilder, form: _Form, row: Var) -> tuple[Var, Var]:
 def _window(
     b: KernelBuilder,
     instr: Instr,
-    form: _Form,
+    form: Form,
     buffers: tuple[list[Buffer], list[Buffer]],
     at: Sequence[Var],
     start: Sequence[Var],

@@ -1,7 +1,6 @@
 """HLO instruction -> Unit for GPUs: kernels whose tasks are programs over blocks.
 
-Lowerings of their own share index maps and element code with the CPU's; the opcodes of SHARED take the CPU's
-loops, each task a program.
+They share index maps and element code with the CPU's.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from .....ir.node import Instr
 from .....target import Target
 from ...choice import DEFAULT, Choice, Knobs, combinations
 from ...unit import Unit
-from .. import fused, rng_bit_generator, scatter
-from . import select_and_scatter, sort, topk, windows
+from .. import fused, rng_bit_generator
+from . import scatter, select_and_scatter, sort, topk, windows
 from .elementwise import loop_kernel
 from .products import lower_dot
 from .reductions import lower_reduction
@@ -40,16 +39,17 @@ def lower_fusion(instr: Instr, target: Target, knobs: Knobs) -> Unit:
     return fused.lower_computation(instr.attrs["calls"], instr.name, loop_kernel, lower_reduction)
 
 
-SHARED: dict[str, Lowering] = {"rng-bit-generator": rng_bit_generator.lower, "scatter": scatter.lower}
 OWN: dict[str, Lowering] = {
     "custom-call": lower_user_kernel,
     "reduce-window": windows.lower,
+    "rng-bit-generator": rng_bit_generator.lower,
+    "scatter": scatter.lower,
     "select-and-scatter": select_and_scatter.lower,
     "sort": sort.lower,
     "topk": topk.lower,
 }
 TUNED: dict[str, TunedLowering] = {"dot": lower_dot, "fusion": lower_fusion}
-LOWERINGS: dict[str, Lowering] = {**dict.fromkeys(fused.OPCODES, lower_single), **SHARED, **OWN}
+LOWERINGS: dict[str, Lowering] = {**dict.fromkeys(fused.OPCODES, lower_single), **OWN}
 
 
 def lower(instr: Instr, target: Target, choice: Choice = DEFAULT) -> Unit:

@@ -1,0 +1,121 @@
+"""scatter on a GPU: rows, points and windows, repeated and outside, with every kind of combiner."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.close import assert_near
+from tests.codegen.triton import gpu_module
+from tfxla_cluster.codegen.kernel.lower.gpu import scan, scatter, sort
+from tfxla_cluster.codegen.triton import workers
+from tfxla_cluster.ir import text
+from tfxla_cluster.ir.evaluator import evaluate
+
+pytestmark = pytest.mark.skipif(not workers.installed(), reason="Triton is not installed")
+BACKENDS = (gpu_module.Interpreted(), gpu_module.Checked())
+ROWS = "update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1"
+POINTS = "update_window_dims={}, inserted_window_dims={0,1}, scatter_dims_to_operand_dims={1,0}, index_vector_dim=2"
+WINDOWS = "update_window_dims={1,2}, inserted_window_dims={}, scatter_dims_to_operand_dims={0,1}, index_vector_dim=1"
+BATCHES = (
+    "update_window_dims={2}, inserted_window_dims={1}, scatter_dims_to_operand_dims={1}, index_vector_dim=2,"
+    " input_batching_dims={0}, scatter_indices_batching_dims={0}"
+)
+# operand, indices, updates, dimension numbers
+FORMS = {
+    "rows": ((9, 5), (40, 1), (40, 5), ROWS),
+    "few rows": ((9, 5), (7, 1), (7, 5), ROWS),
+    "one row": ((9, 5), (1, 1), (1, 5), ROWS),
+    "points": ((7, 6), (5, 9, 2), (5, 9), POINTS),
+    "windows": ((9, 8), (12, 2), (12, 3, 2), WINDOWS),
+    "batches": ((3, 5, 4), (3, 12, 1), (3, 12, 4), BATCHES),
+    "no updates": ((9, 5), (0, 1), (0, 5), ROWS),
+}
+SCALAR = "f {{\n a = {0}[] parameter(0)\n b = {0}[] parameter(1)\n{1}}}\n"
+ROOTS = {
+    "add": " ROOT r = {0}[] add(a, b)\n",
+    "later": " ROOT r = {0}[] add(b, a)\n",
+    "subtract": " ROOT r = {0}[] subtract(a, b)\n",
+    "maximum": " ROOT r = {0}[] maximum(a, b)\n",
+    "replace": " c = {0}[] add(a, b)\n ROOT b2 = {0}[] subtract(c, a)\n",
+    "away": " ROOT r = {0}[] subtract(b, a)\n",
+}
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = ((sort, {"ONE_RUN": 16, "RUN": 8, "SEVERAL": 64, "BLOCK": 16}), (scatter, {"BLOCK": 8, "FEW": 8}))
+    for module, numbers in (*values, (scan, {"BLOCK": 8, "SEVERAL": 32, "COLUMNS": 4})):
+        for name, value in numbers.items():
+            monkeypatch.setattr(module, name, value)
+
+
+def module_text(form: str, dtype: str, root: str, extra: str = "") -> str:
+    shapes = [",".join(map(str, dims)) for dims in FORMS[form][:3]]
+    return (
+        f"HloModule m\n\n{SCALAR.format(dtype, ROOTS[root].format(dtype))}\nENTRY e {{\n"
+        f" x = {dtype}[{shapes[0]}] parameter(0)\n i = s32[{shapes[1]}] parameter(1)\n"
+        f" u = {dtype}[{shapes[2]}] parameter(2)\n"
+        f" ROOT r = {dtype}[{shapes[0]}] scatter(x, i, u), {FORMS[form][3]}{extra}, to_apply=f\n}}\n"
+    )
+
+
+def check(source: str, args: list[np.ndarray]) -> None:
+    module = text.parse(source)
+    for backend in BACKENDS:
+        (got,) = gpu_module.compiled(module, backend).executable.run(args)
+        assert_near(got, evaluate(module, args)[0], 1e-6)
+
+
+def drawn(form: str, dtype: type) -> list[np.ndarray]:
+    """Indices of which some repeat and some lie outside."""
+    rng = np.random.default_rng(1)
+    operand, indices, updates, _ = FORMS[form]
+    values = [(rng.standard_normal(dims) * 4).astype(dtype) for dims in (operand, updates)]
+    return [values[0], rng.integers(-1, min(operand), indices).astype(np.int32), values[1]]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("root", ["add", "away"])
+def test_forms(form: str, root: str) -> None:
+    check(module_text(form, "f32", root), drawn(form, np.float32))
+
+
+@pytest.mark.parametrize("root", ROOTS)
+def test_combiners(root: str) -> None:
+    check(module_text("rows", "s32", root), drawn("rows", np.int32))
+
+
+def test_later_update_stands() -> None:
+    source = module_text("points", "f32", "add").replace(" ROOT r = f32[] add(a, b)\n", " ROOT r = f32[] copy(b)\n")
+    check(source, drawn("points", np.float32))
+    second = module_text("points", "f32", "add").replace(
+        "\n b = f32[] parameter(1)\n ROOT r = f32[] add(a, b)\n", "\n ROOT b = f32[] parameter(1)\n"
+    )
+    check(second, drawn("points", np.float32))
+
+
+def test_unique_indices() -> None:
+    operand, _, update = drawn("few rows", np.float32)
+    indices = np.array([[3], [0], [8], [9], [-1], [2], [5]], np.int32)
+    check(module_text("few rows", "f32", "add", ", unique_indices=true"), [operand, indices, update])
+
+
+def test_two_operands() -> None:
+    """One combiner of both, which is not each apart: in order."""
+    source = (
+        "HloModule m\n\nf {\n a = f32[] parameter(0)\n b = s32[] parameter(1)\n c = f32[] parameter(2)\n"
+        " d = s32[] parameter(3)\n"
+        " g = pred[] compare(c, a), direction=GT\n v = f32[] select(g, c, a)\n n = s32[] select(g, d, b)\n"
+        " ROOT t = (f32[], s32[]) tuple(v, n)\n}\nENTRY e {\n x = f32[9,5] parameter(0)\n y = s32[9,5] parameter(1)\n"
+        " i = s32[40,1] parameter(2)\n u = f32[40,5] parameter(3)\n w = s32[40,5] parameter(4)\n"
+        f" ROOT r = (f32[9,5], s32[9,5]) scatter(x, y, i, u, w), {ROWS}, to_apply=f\n}}\n"
+    )
+    x, i, u = drawn("rows", np.float32)
+    y, w = np.zeros((9, 5), np.int32), np.arange(200, dtype=np.int32).reshape(40, 5)
+    module = text.parse(source)
+    want = evaluate(module, [x, y, i, u, w])
+    for backend in BACKENDS:
+        got = gpu_module.compiled(module, backend).executable.run([x, y, i, u, w])
+        for one, other in zip(got, want, strict=True):
+            np.testing.assert_array_equal(one, other)
