@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..codegen.kernel.lower.gpu import LOWERINGS, TUNED
+from ..codegen.kernel.lower.gpu import LOWERINGS
 from ..codegen.triton.ops import support
 from ..codegen.triton.types import has_type
 from ..decision import YES, Decision, no
@@ -14,7 +14,7 @@ from ..ir.opcode import is_elementwise
 
 def triton_form(instr: Instr) -> Decision:
     """Whether the instruction has a GPU kernel whose ops all have Triton forms."""
-    if instr.opcode not in LOWERINGS and instr.opcode not in TUNED:
+    if instr.opcode not in LOWERINGS:
         return no("gpu-kernel", f"{instr.name}: {instr.opcode} has no GPU kernel")
     for dtype in (d for value in (instr, *instr.operands) for d in _dtypes(value)):
         if not has_type(dtype):

@@ -6,10 +6,11 @@ They share index maps and element code with the CPU's.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from .....errors import UnsupportedError
 from .....fusion.hero import hero_of
-from .....ir.node import Instr
+from .....ir.node import Computation, Instr
 from .....target import Target
 from ...choice import DEFAULT, Choice, Knobs, combinations
 from ...unit import Unit
@@ -24,9 +25,9 @@ Lowering = Callable[[Instr, Target], Unit]
 TunedLowering = Callable[[Instr, Target, Knobs], Unit]
 
 
-def lower_single(instr: Instr, target: Target) -> Unit:
+def lower_single(instr: Instr, target: Target, knobs: Knobs) -> Unit:
     """A kernel of one instruction: as a fusion that holds it alone."""
-    return fused.lower_computation(fused.wrap(instr), instr.name, loop_kernel, lower_reduction)
+    return _plain(fused.wrap(instr), instr.name, knobs)
 
 
 def lower_fusion(instr: Instr, target: Target, knobs: Knobs) -> Unit:
@@ -36,7 +37,15 @@ def lower_fusion(instr: Instr, target: Target, knobs: Knobs) -> Unit:
         return lower_dot(instr, target, knobs)
     if hero is not None:
         raise UnsupportedError(f"{hero.opcode} has no GPU kernel ({instr.name})")
-    return fused.lower_computation(instr.attrs["calls"], instr.name, loop_kernel, lower_reduction)
+    return _plain(instr.attrs["calls"], instr.name, knobs)
+
+
+def _plain(comp: Computation, name: str, knobs: Knobs) -> Unit:
+    return fused.lower_computation(comp, name, partial(loop_kernel, knobs=knobs), partial(lower_reduction, knobs=knobs))
+
+
+def _untuned(lowering: Lowering) -> TunedLowering:
+    return lambda instr, target, knobs: lowering(instr, target)
 
 
 OWN: dict[str, Lowering] = {
@@ -48,8 +57,12 @@ OWN: dict[str, Lowering] = {
     "sort": sort.lower,
     "topk": topk.lower,
 }
-TUNED: dict[str, TunedLowering] = {"dot": lower_dot, "fusion": lower_fusion}
-LOWERINGS: dict[str, Lowering] = {**dict.fromkeys(fused.OPCODES, lower_single), **OWN}
+LOWERINGS: dict[str, TunedLowering] = {
+    **dict.fromkeys(fused.OPCODES, lower_single),
+    "dot": lower_dot,
+    "fusion": lower_fusion,
+    **{opcode: _untuned(lowering) for opcode, lowering in OWN.items()},
+}
 
 
 def lower(instr: Instr, target: Target, choice: Choice = DEFAULT) -> Unit:
@@ -70,10 +83,7 @@ def candidates(instr: Instr, target: Target) -> list[Choice]:
 
 
 def _lower(instr: Instr, target: Target, knobs: Knobs) -> Unit:
-    tuned = TUNED.get(instr.opcode)
-    if tuned is not None:
-        return tuned(instr, target, knobs)
     lowering = LOWERINGS.get(instr.opcode)
     if lowering is None:
         raise UnsupportedError(f"{instr.opcode} has no GPU kernel ({instr.name})")
-    return lowering(instr, target)
+    return lowering(instr, target, knobs)

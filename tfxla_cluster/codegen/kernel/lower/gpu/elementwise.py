@@ -7,19 +7,21 @@ from contextlib import ExitStack
 
 from .....fusion.program import Group, Program
 from .....ir.dim import Dim, make, product
+from ...choice import Knobs
 from ...ir import Kernel, Var
 from ..emit import Emitter
 from ..grid import Blocks, bind_rows, extent
 from ..loops import open_kernel, store_roots, work
 from ..tiles import tile_group
-from .shapes import BLOCK, CROSSING, CROSSING_WARPS, MULTIPLE, lanes
+from .shapes import BLOCK, BLOCKS, CROSSING, CROSSINGS, MULTIPLE, WARPS, block_warps, lanes
 
 
-def loop_kernel(program: Program, name: str) -> Kernel:
+def loop_kernel(program: Program, name: str, knobs: Knobs) -> Kernel:
     """One kernel over the space of the outputs, in blocks.
 
     One loop: blocks of it. More: blocks of the innermost one times rows of the others together, so that
-    indices are taken apart once a row. Where an input runs along another loop than the output: both.
+    indices are taken apart once a row. Where an input runs along another loop than the output: both. Knobs: 'block',
+    or the 'rows' and 'columns' of the latter; 'warps'.
     """
     e, outputs = open_kernel(program, name, MULTIPLE)
     groups = program.groups_of(program.space)
@@ -33,11 +35,13 @@ def loop_kernel(program: Program, name: str) -> Kernel:
     inner, crossing = groups[-1], tile_group(program, groups)
     if crossing is not None:
         outer = [g for g in groups[:-1] if g is not crossing]
-        shape = (lanes(extent(crossing), CROSSING[0]), lanes(extent(inner), CROSSING[1]))
-        return _block(e, outer, [crossing], inner, shape, store, CROSSING_WARPS if shape == CROSSING else 0)
-    width = lanes(extent(inner), BLOCK)
-    rows = lanes(product(map(extent, groups[:-1])), BLOCK // width)
-    return _block(e, [], groups[:-1], inner, (rows, width), store)
+        sides = [knobs.take(name, side, CROSSINGS) for name, side in zip(("rows", "columns"), CROSSING)]
+        shape = (lanes(extent(crossing), sides[0]), lanes(extent(inner), sides[1]))
+        return _block(e, outer, [crossing], inner, shape, store, knobs)
+    block = knobs.take("block", BLOCK, BLOCKS)
+    width = lanes(extent(inner), block)
+    rows = lanes(product(map(extent, groups[:-1])), block // width)
+    return _block(e, [], groups[:-1], inner, (rows, width), store, knobs)
 
 
 def _block(
@@ -47,7 +51,7 @@ def _block(
     inner: Group,
     shape: tuple[int, int],
     store: Callable[[], None],
-    warps: int = 0,
+    knobs: Knobs,
 ) -> Kernel:
     """Programs that follow each other go along the innermost loop, then along the rows, then the others."""
     b = e.b
@@ -62,7 +66,8 @@ def _block(
         e.bind(inner, tiles.enter_context(b.tile(*across.bounds(b, column), across.size)))
         store()
     tasks = make("mul", product(map(extent, outer)), make("mul", down.count, across.count))
-    return b.finish(tasks, shape[0] * shape[1] * work(e.program), warps)
+    elements = shape[0] * shape[1]
+    return b.finish(tasks, elements * work(e.program), knobs.take("warps", block_warps(elements), WARPS))
 
 
 def _split(e: Emitter, number: Var, count: Dim) -> tuple[Var, Var]:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from .....fusion.index import flatten
 from .....fusion.program import Group, Program, extent_of
 from .....ir.dim import make, product, sample
+from ...choice import Knobs
 from ...ir import Buffer
 from ...unit import Unit
 from ..emit import Emitter
@@ -22,16 +23,16 @@ from ..staged import can_split
 from ..steps import single_step
 from .level import Level
 from .rows import program_rows, programs
-from .shapes import MULTIPLE, PROGRAMS, SPLIT_WORK, ReductionShape, reduction_shape
+from .shapes import MULTIPLE, PROGRAM_COUNTS, PROGRAMS, SPLIT_WORK, ReductionShape, reduction_shape
 from .staged import staged_unit
 
 
-def lower_reduction(program: Program, name: str) -> Unit:
-    """One kernel, or two where that fills the machine."""
+def lower_reduction(program: Program, name: str, knobs: Knobs) -> Unit:
+    """One kernel, or two where that fills the machine. Knobs: those of `reduction_shape`, 'programs' of two kernels."""
     kept, reduced = row_groups(program)
-    shape = reduction_shape(program, kept, reduced)
+    shape = reduction_shape(program, kept, reduced, knobs)
     if _splits(program, kept, shape):
-        return staged_unit(program, name, shape)
+        return staged_unit(program, name, shape, knobs.take("programs", PROGRAMS, PROGRAM_COUNTS))
     e, outputs = open_kernel(program, name, MULTIPLE)
     with program_rows(e, kept, shape, e.b.task):
         if shape.resident and reduced:

@@ -10,18 +10,23 @@ from dataclasses import dataclass
 
 from .....fusion.program import Group, Program, extent_of
 from .....ir.dim import Dim, product, sample
+from ...choice import Knobs
 from ..grid import extent
 
 MULTIPLE = 16  # of which fixed sizes are said to be multiples: accesses of 16 bytes follow from it
-BLOCK = 1024  # elements of a block of elementwise work
+# Each default with the values that tuning tries besides.
+BLOCK, BLOCKS = 1024, (512, 2048)  # elements of a block of elementwise work
 CROSSING = (128, 64)  # lanes of a block that is read along the first loop and written along the second
-CROSSING_WARPS = 16
+CROSSINGS = (32, 64, 128)
+WARPS = (1, 2, 4, 8, 16)  # of a program
 COMBINE_WARPS = 4  # at least, of the second kernel of a reduction: few programs run, each soon done
 RESIDENT = 16 * 1024  # elements of a row held in registers
-LOOPED = 4096  # lanes of a row that is passed over in blocks
+LOOPED, LOOPS = 4096, (1024, 2048, 8192)  # lanes of a row that is passed over in blocks
 ROWS_BLOCK = 4096  # elements of a block of several short rows
-COLUMNS, COLUMN_ROWS = 128, 32  # of a block of a column reduction
-PROGRAMS = 132 * 8  # that fill a GPU several times over
+ROWS = (1, 2, 4, 8)  # rows of such a block
+COLUMNS, COLUMN_WIDTHS = 128, (16, 32, 64, 256)  # of a block of a column reduction
+COLUMN_ROWS, COLUMN_DEPTHS = 32, (16, 64, 128)
+PROGRAMS, PROGRAM_COUNTS = 132 * 8, (132 * 4, 132 * 16)  # that fill a GPU several times over
 SPLIT_WORK = 64 * 1024  # elements from which a reduction in two kernels pays
 
 
@@ -40,34 +45,53 @@ def fits(dim: Dim, width: int) -> bool:
     return isinstance(dim, int) and dim <= width
 
 
+def block_warps(elements: int) -> int:
+    """Of a program whose block has so many elements."""
+    return max(1, min(16, elements // 256))
+
+
 @dataclass(frozen=True, slots=True)
 class ReductionShape:
     """`kept` lanes of rows (1: a program a row, with no axis for it), `reduced` lanes along them.
 
     `minor_kept`: lanes of rows run over the innermost kept loop only, since it is the contiguous one.
-    `resident`: one block holds whole rows.
+    `resident`: one block holds whole rows. `warps` of a program.
     """
 
     kept: int
     reduced: int
     minor_kept: bool
     resident: bool
-
-    @property
-    def warps(self) -> int:
-        """Of a program: a long row is spread out to be there sooner; of several rows no warp waits for another."""
-        elements = 1024 if self.kept > 1 else 256 if self.resident else 512
-        return max(1, min(16, self.kept * self.reduced // elements))
+    warps: int
 
 
-def reduction_shape(program: Program, kept: Sequence[Group], reduced: Sequence[Group]) -> ReductionShape:
+def reduction_warps(kept: int, reduced: int, resident: bool) -> int:
+    """A long row is spread out to be there sooner; of several rows no warp waits for another."""
+    elements = 1024 if kept > 1 else 256 if resident else 512
+    return max(1, min(16, kept * reduced // elements))
+
+
+def reduction_shape(program: Program, kept: Sequence[Group], reduced: Sequence[Group], knobs: Knobs) -> ReductionShape:
+    """Knobs: 'columns' and 'depth' of a block of a column reduction, 'rows' of a block that holds rows, 'block' of
+    one that does not, 'warps'."""
+    found = _block(program, kept, reduced, knobs)
+    warps = reduction_warps(found[0], found[1], found[3])
+    return ReductionShape(*found, knobs.take("warps", warps, WARPS))
+
+
+def _block(
+    program: Program, kept: Sequence[Group], reduced: Sequence[Group], knobs: Knobs
+) -> tuple[int, int, bool, bool]:
+    """ReductionShape's fields but for the warps."""
     row, rows = extent_of(program.reduced), product(map(extent, kept))
     last = program.groups_of(program.space)[-1:]
     if kept and last and last[0] is kept[-1]:
-        columns = lanes(extent(kept[-1]), COLUMNS)
-        depth = lanes(row, max(COLUMN_ROWS, COLUMN_ROWS * COLUMNS // columns))
-        return ReductionShape(columns, depth, True, fits(row, depth))
+        widest = knobs.take("columns", COLUMNS, COLUMN_WIDTHS)
+        deepest = knobs.take("depth", COLUMN_ROWS, COLUMN_DEPTHS)
+        columns = lanes(extent(kept[-1]), widest)
+        depth = lanes(row, max(deepest, deepest * widest // columns))
+        return columns, depth, True, fits(row, depth)
     width = lanes(row, RESIDENT)
     if not fits(row, width):
-        return ReductionShape(1, lanes(row, LOOPED), False, False)
-    return ReductionShape(lanes(rows, max(ROWS_BLOCK // width, 1)), width, False, True)
+        return 1, lanes(row, knobs.take("block", LOOPED, LOOPS)), False, False
+    return lanes(rows, knobs.take("rows", max(ROWS_BLOCK // width, 1), ROWS)), width, False, True

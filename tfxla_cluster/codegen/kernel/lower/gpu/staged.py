@@ -13,14 +13,14 @@ from ..staged import accumulator_dtypes, open_parts
 from ..steps import operand_refs, result_refs, temp_refs
 from .level import Level
 from .rows import program_rows, programs
-from .shapes import BLOCK, COMBINE_WARPS, LOOPED, MULTIPLE, PROGRAMS, ReductionShape, fits, lanes
+from .shapes import BLOCK, COMBINE_WARPS, LOOPED, MULTIPLE, ReductionShape, fits, lanes, reduction_warps
 
 
-def staged_unit(program: Program, name: str, shape: ReductionShape) -> Unit:
-    """Partial results stand in temporaries of shape [parts, rows kept]."""
+def staged_unit(program: Program, name: str, shape: ReductionShape, count: int) -> Unit:
+    """Partial results stand in temporaries of shape [parts, rows kept]: some `count` programs make them."""
     kept, _ = row_groups(program)
     row = extent_of(program.reduced)
-    wanted = max(1, PROGRAMS // max(1, sample(programs(kept, shape))))
+    wanted = max(1, count // max(1, sample(programs(kept, shape))))
     size = -(-sample(row) // (wanted * shape.reduced)) * shape.reduced
     parts = Blocks(row, size)
     first = _parts(program, f"{name}.parts", shape, parts)
@@ -58,7 +58,9 @@ def _combine(program: Program, name: str, parts: Dim) -> Kernel:
     first, identity = [e.value(x) for x in initial], level_identities(reduces)
     rows = extent_of(program.kept)
     width = lanes(parts, LOOPED)
-    shape = ReductionShape(lanes(rows, max(BLOCK // width, 1)), width, False, fits(parts, width))
+    held, resident = lanes(rows, max(BLOCK // width, 1)), fits(parts, width)
+    warps = max(reduction_warps(held, width, resident), COMBINE_WARPS)
+    shape = ReductionShape(held, width, False, resident, warps)
 
     def element(part: Var) -> list[Var]:
         place = b.add(b.mul(part, b.size(rows)), e.number(program.kept))
@@ -71,4 +73,4 @@ def _combine(program: Program, name: str, parts: Dim) -> Kernel:
         values = b.reduce(b.index(0), b.size(parts), first, identity, element, combine, "vector", width)
         bind_results(e, reduces, values)
         store_roots(e, range(len(outputs)), outputs)
-    return b.finish(programs(kept, shape), make("mul", parts, shape.kept), max(shape.warps, COMBINE_WARPS))
+    return b.finish(programs(kept, shape), make("mul", parts, shape.kept), shape.warps)

@@ -1,0 +1,120 @@
+"""Shapes of blocks on a GPU: each knob gives the same numbers and another kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from tests.codegen.triton import gpu_module
+from tfxla_cluster import compiler
+from tfxla_cluster.backends import gpu
+from tfxla_cluster.codegen.kernel import key
+from tfxla_cluster.codegen.kernel.choice import DEFAULT, Choice, Given
+from tfxla_cluster.codegen.kernel.lower.gpu import reductions, shapes
+from tfxla_cluster.codegen.kernel.unit import UnitKernel
+from tfxla_cluster.codegen.triton import workers
+from tfxla_cluster.ir import text
+from tfxla_cluster.ir.dim import Dim
+from tfxla_cluster.ir.evaluator import evaluate
+from tfxla_cluster.ir.node import Instr, Module
+
+pytestmark = pytest.mark.skipif(not workers.installed(), reason="Triton is not installed")
+PLUS = """plus { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b) }
+"""
+# Name -> (HLO, the knobs of its root).
+MODULES = {
+    "elementwise": (
+        """ENTRY e { x = f32[3,1500] parameter(0)
+  ROOT r = f32[3,1500] tanh(x) }""",
+        {"block", "warps"},
+    ),
+    "transpose": (
+        """ENTRY e { x = f32[70,90] parameter(0)
+  ROOT r = f32[90,70] transpose(x), dimensions={1,0} }""",
+        {"rows", "columns", "warps"},
+    ),
+    "rows": (
+        """ENTRY e { x = f32[9,60] parameter(0)
+  zero = f32[] constant(0)
+  ROOT r = f32[9] reduce(x, zero), dimensions={1}, to_apply=plus }""",
+        {"rows", "warps"},
+    ),
+    "long rows": (
+        """ENTRY e { x = f32[2,300] parameter(0)
+  zero = f32[] constant(0)
+  ROOT r = f32[2] reduce(x, zero), dimensions={1}, to_apply=plus }""",
+        {"block", "warps", "programs"},
+    ),
+    "columns": (
+        """ENTRY e { x = f32[40,40] parameter(0)
+  zero = f32[] constant(0)
+  ROOT r = f32[40] reduce(x, zero), dimensions={0}, to_apply=plus }""",
+        {"columns", "depth", "warps", "programs"},
+    ),
+}
+# So that small arrays take every way: Triton's interpreter is slow.
+SMALL = {
+    shapes: {
+        "RESIDENT": 64,
+        "ROWS_BLOCK": 256,
+        "LOOPED": 32,
+        "LOOPS": (16, 64),
+        "COLUMNS": 16,
+        "COLUMN_WIDTHS": (8, 32),
+        "COLUMN_ROWS": 8,
+        "COLUMN_DEPTHS": (4, 16),
+    },
+    reductions: {"SPLIT_WORK": 64, "PROGRAMS": 24, "PROGRAM_COUNTS": (9, 48)},
+}
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, values in SMALL.items():
+        for name, value in values.items():
+            monkeypatch.setattr(module, name, value)
+
+
+def parsed(name: str) -> tuple[Module, Instr]:
+    source = MODULES[name][0]
+    module = text.parse(f"HloModule m\n{PLUS if 'plus' in source else ''}{source}")
+    return module, module.entry.root
+
+
+def alone(candidates: list[Choice]) -> Iterator[Choice]:
+    """The default, and every choice that differs from it in one knob."""
+    first = candidates[0]
+    return (c for c in candidates if sum(c[n] != first[n] for n in first) <= 1)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_knob_gives_the_same_numbers(name: str) -> None:
+    module, instr = parsed(name)
+    args = [np.random.default_rng(0).normal(size=p.shape.dims).astype(np.float32) for p in module.entry.params]
+    (want,) = evaluate(module, args)
+    found = gpu.described().candidates(instr)
+    assert set(found[0]) == MODULES[name][1]
+    for choice in alone(found):
+        made = compiler.compile_module(module, gpu_module.Interpreted(), choices=Given(instr.name, choice))
+        np.testing.assert_allclose(made.executable.run(args)[0], want, rtol=1e-5, atol=1e-4, err_msg=repr(choice))
+
+
+def form(instr: Instr, choice: Choice) -> list[tuple[str, int, Dim]]:
+    """What of its kernels a choice can change."""
+    steps = [s.kernel for s in gpu.described().lower(instr, choice).steps if isinstance(s, UnitKernel)]
+    return [(key.key(kernel), kernel.warps, kernel.tasks) for kernel in steps]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_knob_is_another_kernel(name: str) -> None:
+    _, instr = parsed(name)
+    found = gpu.described().candidates(instr)
+    first = found[0]
+    assert form(instr, first) == form(instr, DEFAULT)
+    for knob in first:
+        others = [c for c in alone(found) if c[knob] != first[knob]]
+        assert any(form(instr, c) != form(instr, first) for c in others), knob
