@@ -6,19 +6,17 @@ They share index maps and element code with the CPU's.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 from .....errors import UnsupportedError
 from .....fusion.hero import hero_of
-from .....ir.node import Computation, Instr
+from .....ir.node import Instr
 from .....target import Target
 from ...choice import DEFAULT, Choice, Knobs, combinations
 from ...unit import Unit
 from .. import fused, rng_bit_generator
 from . import scatter, select_and_scatter, sort, topk, windows
-from .elementwise import loop_kernel
+from .plain import lower_plain
 from .products import lower_dot
-from .reductions import lower_reduction
 from .user_kernel import lower_user_kernel
 
 Lowering = Callable[[Instr, Target], Unit]
@@ -27,7 +25,7 @@ TunedLowering = Callable[[Instr, Target, Knobs], Unit]
 
 def lower_single(instr: Instr, target: Target, knobs: Knobs) -> Unit:
     """A kernel of one instruction: as a fusion that holds it alone."""
-    return _plain(fused.wrap(instr), instr.name, knobs)
+    return lower_plain(fused.wrap(instr), instr.name, knobs)
 
 
 def lower_fusion(instr: Instr, target: Target, knobs: Knobs) -> Unit:
@@ -37,11 +35,7 @@ def lower_fusion(instr: Instr, target: Target, knobs: Knobs) -> Unit:
         return lower_dot(instr, target, knobs)
     if hero is not None:
         raise UnsupportedError(f"{hero.opcode} has no GPU kernel ({instr.name})")
-    return _plain(instr.attrs["calls"], instr.name, knobs)
-
-
-def _plain(comp: Computation, name: str, knobs: Knobs) -> Unit:
-    return fused.lower_computation(comp, name, partial(loop_kernel, knobs=knobs), partial(lower_reduction, knobs=knobs))
+    return lower_plain(instr.attrs["calls"], instr.name, knobs)
 
 
 def _untuned(lowering: Lowering) -> TunedLowering:

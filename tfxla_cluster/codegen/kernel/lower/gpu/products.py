@@ -44,7 +44,7 @@ def lower_dot(instr: Instr, target: Target, knobs: Knobs) -> Unit:
     comp = instr.attrs["calls"] if instr.opcode == "fusion" else fused.wrap(instr)
     dot = hero_of(comp)
     if dot is not None and is_vector_product(dot):
-        return lower_vector_product(comp, dot, instr.name)
+        return lower_vector_product(comp, dot, instr.name, knobs)
     return lower_product(contraction_of(instr), target, knobs)
 
 

@@ -10,11 +10,10 @@ from .....ir.builder import Builder, scalar_computation
 from .....ir.dim import product
 from .....ir.node import Computation, Instr
 from .....ir.rewrite import rebuild
+from ...choice import Knobs
 from ...unit import Unit
-from .. import fused
 from ..contraction_operand import sum_dtype
-from .elementwise import loop_kernel
-from .reductions import lower_reduction
+from .plain import lower_plain
 
 
 def is_vector_product(dot: Instr) -> bool:
@@ -24,9 +23,9 @@ def is_vector_product(dot: Instr) -> bool:
     return 1 in (left, right, depth)
 
 
-def lower_vector_product(comp: Computation, dot: Instr, name: str) -> Unit:
+def lower_vector_product(comp: Computation, dot: Instr, name: str, knobs: Knobs) -> Unit:
     """The kernels of a computation around one."""
-    return fused.lower_computation(rebuild(comp, {dot: _summed(dot)}), name, loop_kernel, lower_reduction)
+    return lower_plain(rebuild(comp, {dot: _summed(dot)}), name, knobs)
 
 
 def _free(dot: Instr) -> tuple[list[int], list[int]]:
