@@ -275,6 +275,7 @@ class Library:
         raise Failure(ILLEGAL_ADDRESS)
 
     def _cuMemHostAlloc(self, place: int, count: int, flags: int) -> None:
+        self.device()
         memory = np.full(count, POISON, np.uint8)
         self.handle(memory)
         put(place, memory.ctypes.data)

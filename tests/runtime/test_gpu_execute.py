@@ -242,7 +242,7 @@ def test_a_size_that_an_instruction_produces(machine: tuple[Driver, Library]) ->
 def test_numbers_are_read_where_all_slots_are_taken(machine: tuple[Driver, Library]) -> None:
     driver, _ = machine
     executable = Executable(produced_plan(), CODE, driver=driver)
-    driver.host_slots[:] = 0
+    driver.device(0).host_slots[:] = 0
     a = random(20)
     np.testing.assert_array_equal(executable.run([a])[0], 2 * a[a > 0])
 
@@ -250,13 +250,13 @@ def test_numbers_are_read_where_all_slots_are_taken(machine: tuple[Driver, Libra
 def test_slots_are_put_back(machine: tuple[Driver, Library]) -> None:
     driver, library = machine
     executable = Executable(produced_plan(), CODE, driver=driver)
-    before = driver.host_slots.copy()
+    before = driver.device(0).host_slots.copy()
     executable.run([random(20)])
     library.failing["cuStreamSynchronize"] = (0, 700)
     with pytest.raises(TfxlaError):
         executable.run([random(20)])
     library.failing.clear()
-    np.testing.assert_array_equal(np.sort(driver.host_slots), before)
+    np.testing.assert_array_equal(np.sort(driver.device(0).host_slots), before)
 
 
 def test_random_numbers_are_drawn_on_the_host(machine: tuple[Driver, Library]) -> None:

@@ -18,7 +18,6 @@ from ...errors import TfxlaError, UnsupportedError
 from .record_layout import CUDA_OUT_OF_MEMORY, DRIVER_CALLS, HOST_SLOTS
 
 _LIBRARY = "libcuda.so.1"
-_PORTABLE = 1  # CU_MEMHOSTALLOC_PORTABLE: page-locked for every context
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: does not wait for the legacy stream
 _RELEASE_THRESHOLD = 4  # CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
 _SLOT_BYTES = 64
@@ -75,13 +74,6 @@ class Driver:
             self._devices.setdefault(ordinal, Device(self, ordinal))
         return self._devices[ordinal]
 
-    @functools.cached_property
-    def host_slots(self) -> np.ndarray:
-        """HOST_SLOTS addresses of page-locked memory, for numbers that steps read; machine code takes them and puts
-        them back."""
-        base = self.number("cuMemHostAlloc", ctypes.c_size_t(HOST_SLOTS * _SLOT_BYTES), _PORTABLE, kind=ctypes.c_void_p)
-        return base + _SLOT_BYTES * np.arange(HOST_SLOTS, dtype=np.int64)
-
 
 class Device:
     """A GPU and its primary context, the one that TensorFlow and the CUDA runtime use too."""
@@ -119,6 +111,15 @@ class Device:
             yield
         finally:
             driver.call("cuCtxSetCurrent", ctypes.c_void_p(before))
+
+    @functools.cached_property
+    def host_slots(self) -> np.ndarray:
+        """HOST_SLOTS addresses of page-locked memory, for numbers that steps read; machine code takes them and puts
+        them back."""
+        count = ctypes.c_size_t(HOST_SLOTS * _SLOT_BYTES)
+        with self.current():
+            base = self.driver.number("cuMemHostAlloc", count, 0, kind=ctypes.c_void_p)
+        return base + _SLOT_BYTES * np.arange(HOST_SLOTS, dtype=np.int64)
 
     @functools.cached_property
     def pool(self) -> int:

@@ -119,7 +119,7 @@ class _Body:
         gpu_fields = {
             "driver": self.device.driver.table.ctypes.data,
             "context": self.device.context,
-            "host_slots": self.device.driver.host_slots.ctypes.data,
+            "host_slots": self.device.host_slots.ctypes.data,
             "parameters_word": parameters_word,
             "inputs_word": inputs_word,
             "input_count": len(self.plan.inputs),
