@@ -3,8 +3,9 @@
     python -m tests.device.gpu_check             # a GPU, with TensorFlow's GPU build
     python -m tests.device.gpu_check --stand-in  # a second CPU that counts as a GPU without a backend
 
-For each program: the same values, on the same devices, native code run or not as the program says, and where it is
-not, the reason said. The last lines are a table. Exit code 1 where a program differs, 3 without an accelerator.
+For each program: the same values, on the same devices, native code run where there is a backend (else run or not as
+the program says, and the reason said). The last lines are a table, before it what was left to TensorFlow and why. Exit
+code 1 where a program differs, 3 without an accelerator.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def check(program: Program, accelerator: str, is_stand_in: bool) -> tuple[str, s
     with tfxla_cluster.enable(**AUTO):
         got = tf.nest.flatten(program.run(accelerator))
     executions = _native() - before
-    expected = program.expected(is_stand_in)
+    expected = program.expected(is_stand_in, devices.has_accelerator())
     if (expected == "none") != (executions == 0):
         return f"{executions} native executions, expected {expected}", str(executions)
     if [_device(v) for v in want] != [_device(v) for v in got]:
@@ -108,10 +109,12 @@ def main(arguments: list[str] | None = None) -> int:
             traceback.print_exc()
             wrong, executions = f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''}", "-"
         rows.append((name, executions, wrong))
-    if not options.programs:
+    if not options.programs and not devices.has_accelerator():
         rows.append(("refusals", "-", refusals(accelerator)))
         said = any("no backend for GPU devices" in reason for reason in tfxla_cluster.stats()["fallback_reasons"])
         rows.append(("reasons", "-", "" if said else "no fallback names the device"))
+    for reason, times in tfxla_cluster.stats()["fallback_reasons"].items():
+        print(f"{times} x left to TensorFlow: {reason[:200]}")
     print(f"{'program':36} {'native':>6}  result")
     for name, executions, wrong in rows:
         print(f"{name:36} {executions:>6}  {wrong or 'ok'}")
