@@ -2,6 +2,7 @@
 
     python -m tests.device.gpu_check             # a GPU, with TensorFlow's GPU build
     python -m tests.device.gpu_check --stand-in  # a second CPU that counts as a GPU without a backend
+    python -m tests.device.gpu_check --stand-in --backend  # and as one with a backend: the graphs of a GPU
 
 For each program: the same values, on the same devices, native code run where there is a backend (else run or not as
 the program says, and the reason said). The last lines are a table, before it what was left to TensorFlow and why. Exit
@@ -20,15 +21,16 @@ import tensorflow as tf
 
 import tfxla_cluster
 from tests.device.programs import PROGRAMS, Program, mixed, numbers
-from tfxla_cluster import flags
+from tfxla_cluster import api, flags
+from tfxla_cluster.decision import YES, no
 from tfxla_cluster.tf import devices
 
 AUTO = {"tf_xla_auto_jit": "2", "tf_xla_cpu_global_jit": True}
 STAND_IN = "/CPU:1"
 
 
-def stand_in() -> str:
-    """Make CPU:1 a device of a type that has no backend, as far as this package can tell."""
+def stand_in(backend: bool) -> str:
+    """Make CPU:1 a device of another type, as far as this package can tell, and say whether that has a backend."""
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
     parse = devices.place_of
@@ -38,6 +40,7 @@ def stand_in() -> str:
         return devices.Place(place.task, "GPU", 0) if place[1:] == ("CPU", 1) else place
 
     devices.place_of, devices.local_types = place_of, lambda: ["CPU", "GPU"]  # type: ignore[assignment]
+    devices.offer("GPU", lambda: YES if backend else no("device", ""))
     return STAND_IN
 
 
@@ -95,12 +98,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--stand-in", action="store_true", help="a second CPU counts as a GPU")
     parser.add_argument("programs", nargs="*", help="names of programs (default: all)")
+    parser.add_argument("--backend", action="store_true", help="that GPU has a backend")
     options = parser.parse_args(arguments)
     if not options.stand_in and not tf.config.list_physical_devices("GPU"):
         print("TensorFlow sees no GPU here", file=sys.stderr)
         return 3
     tf.config.experimental.enable_tensor_float_32_execution(False)
-    accelerator = stand_in() if options.stand_in else "/GPU:0"
+    accelerator = "/GPU:0"
+    if options.stand_in:
+        api.connect()
+        accelerator = stand_in(options.backend)
     rows = []
     for name in options.programs or PROGRAMS:
         try:
