@@ -63,6 +63,7 @@ TESTS: dict[str, str] = {
     "tfxla_cluster.codegen.kernel.lower.emit": "codegen/kernel/test_interpreter.py codegen/lower/test_edges.py",
     "tfxla_cluster.codegen.kernel.lower.fused": "codegen/kernel/test_interpreter.py codegen/lower/test_edges.py",
     "tfxla_cluster.codegen.kernel.lower.gpu": "codegen/triton/test_gpu_cases.py backends/test_gpu.py",
+    "tfxla_cluster.codegen.kernel.lower.gpu.convolutions": "codegen/triton/test_convolutions.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.elementwise": "codegen/triton/test_gpu_cases.py backends/test_gpu.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.level": "codegen/triton/test_gpu_cases.py backends/test_gpu.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.plain": "codegen/triton/test_gpu_choices.py",

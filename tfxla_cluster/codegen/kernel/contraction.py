@@ -47,6 +47,7 @@ class Side:
     the element is zero. `plain(ports, g)`: where it can be read in place, in the contraction's dtype; `matrix`: in
     whichever dtype it has. `free` and `depth`: the dims
     that those indices have for this operand; their products are the contraction's rows or columns and depth.
+    `loaded`: an element is one load and perhaps a conversion, so that it is zero where the load is left out.
     """
 
     free: tuple[Dim, ...]
@@ -56,6 +57,7 @@ class Side:
     valid: Callable[[Ports, Index, Index, Index], tuple[Var, Var]] | None = None
     plain: Callable[[Ports, Index], Plain] | None = None
     matrix: Callable[[Ports, Index], Plain] | None = None
+    loaded: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -311,6 +311,7 @@ class _Image:
             value,
             self._valid if checked else None,
             plain if linear and o.dtype == dtype and o.element is None else None,
+            loaded=o.element is None,
         )
 
     @property

@@ -15,6 +15,7 @@ from ...choice import DEFAULT, Choice, Knobs, combinations
 from ...unit import Unit
 from .. import fused, rng_bit_generator
 from . import scatter, select_and_scatter, sort, topk, windows
+from .convolutions import lower_convolution
 from .plain import lower_plain
 from .products import lower_dot
 from .user_kernel import lower_user_kernel
@@ -29,12 +30,12 @@ def lower_single(instr: Instr, target: Target, knobs: Knobs) -> Unit:
 
 
 def lower_fusion(instr: Instr, target: Target, knobs: Knobs) -> Unit:
-    """A fusion of elementwise, move and reduce instructions, or around one dot."""
+    """A fusion of elementwise, move and reduce instructions, or around one contraction."""
     hero = hero_of(instr.attrs["calls"])
     if hero is not None and hero.opcode == "dot":
         return lower_dot(instr, target, knobs)
     if hero is not None:
-        raise UnsupportedError(f"{hero.opcode} has no GPU kernel ({instr.name})")
+        return lower_convolution(instr, target, knobs)
     return lower_plain(instr.attrs["calls"], instr.name, knobs)
 
 
@@ -53,6 +54,7 @@ OWN: dict[str, Lowering] = {
 }
 LOWERINGS: dict[str, TunedLowering] = {
     **dict.fromkeys(fused.OPCODES, lower_single),
+    "convolution": lower_convolution,
     "dot": lower_dot,
     "fusion": lower_fusion,
     **{opcode: _untuned(lowering) for opcode, lowering in OWN.items()},

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from .....errors import UnsupportedError
 from .....fusion.hero import hero_of
 from .....ir.dim import Dim, ceil_div, make, product, sample
 from .....ir.dtype import S64, DType
@@ -27,6 +26,7 @@ from ...matrix_types import multiplies_as_matrix
 from ...unit import Unit, UnitKernel
 from .. import fused
 from ..contraction_fusion import parts_of
+from ..contraction_loops import inside
 from ..dot import describe
 from ..grid import minimum
 from ..space import delinearize
@@ -57,9 +57,7 @@ def contraction_of(instr: Instr) -> Contraction:
 
 
 def lower_product(c: Contraction, target: Target, knobs: Knobs) -> Unit:
-    """The kernels of any contraction whose operands have an element everywhere."""
-    if c.lhs.valid is not None or c.rhs.valid is not None:
-        raise UnsupportedError(f"{c.name}: an operand with a border has no GPU product")
+    """The kernels of any contraction."""
     blocks = choose(c, factor_dtype(c), target, knobs)
     if blocks.splits == 1:
         return Unit((_Kernel(c, blocks, target).build(),))
@@ -212,7 +210,13 @@ def factors(p: Ports, c: Contraction, g: Index, i: Var, j: Var) -> tuple[Region,
 
 def _region(p: Ports, side: Side, g: Index, free: Index) -> Region:
     def fill(k: Var) -> Sequence[Var]:
-        return (side.value(p, g, free, tuple(delinearize(p.b, k, side.depth))),)
+        depth = tuple(delinearize(p.b, k, side.depth))
+        test = inside(p, side, g, free, depth)
+        if test is None:
+            return (side.value(p, g, free, depth),)
+        with p.b.only_where(test):
+            value = side.value(p, g, free, depth)
+        return (value if side.loaded else p.b.op("select", test, value, p.b.const(0, value.dtype), dtype=value.dtype),)
 
     return p.b.region([S64], fill)
 

@@ -1,0 +1,89 @@
+"""Convolutions on a GPU against XLA: the CPU's cases of labels, windows, gradients and groups, other types, fused work,
+values outside the image; by Triton's interpreter and by that of kernel IR, which checks every access."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests import oracle
+from tests.close import assert_near
+from tests.codegen.contraction.test_convolution import FORWARD, GRADIENTS, GROUPS, TOLERANCE, module, out_shape
+from tests.codegen.triton import gpu_module
+from tests.hlo_case import Array
+from tfxla_cluster.codegen.triton import workers
+from tfxla_cluster.ir import text
+
+pytestmark = pytest.mark.skipif(not workers.installed(), reason="Triton is not installed")
+BACKENDS = (gpu_module.Interpreted(), gpu_module.Checked())
+LARGE = 2 * 40 * 40 * 8  # elements of an image that only one interpreter takes
+
+
+def source(lhs, rhs, window, labels, groups="", dtype="f32") -> str:
+    return module(lhs, rhs, window, labels, out_shape(lhs, rhs, window, labels, dtype, groups), dtype, groups)
+
+
+def check(hlo: str, args: list[Array], tolerance: float) -> None:
+    want = oracle.run(hlo, args)
+    for backend in BACKENDS[: 1 if args[0].size >= LARGE else 2]:
+        got = gpu_module.compiled(text.parse(hlo), backend).executable.run(args)
+        for one, other in zip(got, want, strict=True):
+            assert_near(one, other, tolerance)
+
+
+def drawn(hlo: str) -> list[Array]:
+    rng, found = np.random.default_rng(0), []
+    for parameter in text.parse(hlo).entry.params:
+        dims, kind = parameter.shape.dims, parameter.shape.element_type.kind
+        values = rng.integers(-4, 5, dims) if kind == "int" else rng.standard_normal(dims)
+        found.append(np.asarray(values).astype(parameter.shape.element_type.numpy))
+    return found
+
+
+@pytest.mark.parametrize("case", [*FORWARD, *GRADIENTS, *GROUPS], ids=str)
+def test_case(case) -> None:
+    hlo = source(*case)
+    check(hlo, drawn(hlo), 1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["f64", "f16", "bf16", "s32"])
+@pytest.mark.parametrize("case", [FORWARD[4], GRADIENTS[1], GRADIENTS[7]], ids=str)
+def test_types(case, dtype: str) -> None:
+    hlo = source(*case, dtype=dtype)
+    check(hlo, drawn(hlo), 20 * TOLERANCE.get(dtype, 0))
+
+
+FUSED = """HloModule fused
+ENTRY main {
+  image = bf16[2,9,7,5] parameter(0)
+  taps = f32[3,3,5,17] parameter(1)
+  bias = f32[17] parameter(2)
+  wide = f32[2,9,7,5] convert(image)
+  one = f32[] constant(1)
+  ones = f32[2,9,7,5] broadcast(one), dimensions={}
+  shifted = f32[2,9,7,5] add(wide, ones)
+  conv = f32[2,9,7,17] convolution(shifted, taps), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f
+  biases = f32[2,9,7,17] broadcast(bias), dimensions={3}
+  sum = f32[2,9,7,17] add(conv, biases)
+  zero = f32[] constant(0)
+  zeros = f32[2,9,7,17] broadcast(zero), dimensions={}
+  ROOT relu = f32[2,9,7,17] maximum(sum, zeros)
+}
+"""
+
+
+def test_what_is_computed_before_and_after() -> None:
+    """One kernel; the border is zero after the addition too, not one."""
+    args = drawn(FUSED)
+    check(FUSED, args, 1e-5)
+    made = gpu_module.compiled(text.parse(FUSED), BACKENDS[0])
+    assert len(made.code.kernels) == 1
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_outside_the_image_is_zero_beside_infinities(dtype: str) -> None:
+    hlo = source((1, 4, 4, 3), (3, 3, 3, 5), "size=3x3 pad=1_1x1_1", "b01f_01io->b01f", dtype=dtype)
+    image, taps = drawn(hlo)
+    image[0, 3, 3] = np.nan
+    image[0, 0, 0] = -np.inf
+    check(hlo, [image, np.abs(taps)], 2e-2)

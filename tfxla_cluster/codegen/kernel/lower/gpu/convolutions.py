@@ -1,0 +1,31 @@
+"""Convolutions on a GPU: products of the image and the window, whose elements are read where they lie.
+
+What of the image lies outside is not read and counts as zero. A dilated base is several products, one for the output
+points that meet the same taps; each group of features or batch is a product of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .....ir.node import Instr
+from .....target import Target
+from ...choice import Knobs
+from ...contraction import Contraction
+from ...unit import Unit
+from .. import convolution
+from ..contraction_fusion import parts_of
+from .products import lower_product
+
+
+def lower_convolution(instr: Instr, target: Target, knobs: Knobs) -> Unit:
+    """Kernels of a convolution, or of a fusion around one. Knobs are asked where one product is all."""
+    phases = _phases(instr)
+    asked = knobs if len(phases) == 1 else Knobs()
+    return convolution.join([lower_product(c, target, asked) for c in phases])
+
+
+def _phases(instr: Instr) -> Sequence[Contraction]:
+    if instr.opcode != "fusion":
+        return convolution.describe(instr)
+    return convolution.describe(*parts_of(instr))
