@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 TREES = {path: ast.parse(path.read_text()) for path in sorted((ROOT / "tfxla_cluster").rglob("*.py"))}
 # Fields that a record has only after a failure, in one of the tests named beside.
 ON_FAILURE = {
+    "autotune": {"reason"},  # tests/tuning/test_session.py
     "error": set(RECORD_KINDS["error"].fields),  # tests/test_internal_errors.py
     "store": set(RECORD_KINDS["store"].fields),  # tests/runtime/test_store.py
 }
@@ -98,10 +99,11 @@ def test_every_field_of_the_target_is_read(field: str) -> None:
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """The records of two runs with a dump, timings and a store; the second finds what the first compiled."""
+    """The records of two runs with a dump, timings, tuning and a store; the second finds what the first compiled."""
     directory = tmp_path_factory.mktemp("declared")
     (directory / "program.py").write_text(PROGRAM)
     on = "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit --tf_xla_min_cluster_size=2 --tfxla_timings"
+    on += f" --xla_gpu_per_fusion_autotune_cache_dir={directory / 'tuned'}"
     words = f"{on} --xla_dump_to={directory / 'dump'} --tf_xla_persistent_cache_directory={directory / 'store'}"
     start = "import tfxla_cluster.bootstrap, runpy, sys; runpy.run_path(sys.argv[1], run_name='__main__')"
     for _ in range(2):

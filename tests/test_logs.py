@@ -59,7 +59,7 @@ def test_levels(logged: None, monkeypatch: pytest.MonkeyPatch) -> None:
     assert kinds(monkeypatch, "") == {}
     assert kinds(monkeypatch, "cache") == {"cache": False}
     assert kinds(monkeypatch, " + cache ") == {"cache": True, "store": True}
-    assert kinds(monkeypatch, "all,-recompiles,-guards,-clustering,-fusion,-kernels") == {"cache": False}
+    assert kinds(monkeypatch, "all,-recompiles,-guards,-clustering,-fusion,-kernels,-autotune") == {"cache": False}
     assert kinds(monkeypatch, "+all,-fusion").keys() == {k for t in trace.TOPICS.values() for p in t for k in p} - {
         "fusion"
     }

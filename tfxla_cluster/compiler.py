@@ -141,7 +141,9 @@ def lower_units(
     while True:
         units: dict[Instr, tuple[Unit, Chosen]] = {}
         refused: dict[Instr, Mapping[str, Any]] = {}
-        for instr in plan_builder.unit_instructions(module):
+        instrs = list(plan_builder.unit_instructions(module))
+        choices.begin(instrs)
+        for instr in instrs:
             try:
                 units[instr] = _lower(instr, backend, choices)
             except UnsupportedError as error:
@@ -158,14 +160,15 @@ def lower_units(
 
 
 def _lower(instr: Instr, backend: Backend[Launcher], choices: Choices) -> tuple[Unit, Chosen]:
-    """In the form that is chosen; a choice that the lowering refuses gives way to the default."""
+    """In the form that is chosen; a choice that the lowering refuses gives way to another."""
     chosen = choices.choose(instr)
     try:
         return backend.lower(instr, chosen.choice), chosen
     except UnsupportedError as error:
         if not chosen.choice:
             raise
-        return backend.lower(instr), choices.refused(instr, chosen, error.message)
+        chosen = choices.refused(instr, chosen, error.message)
+        return backend.lower(instr, chosen.choice), chosen
 
 
 @dataclass(frozen=True)

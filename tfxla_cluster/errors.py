@@ -57,6 +57,10 @@ class UnsupportedError(TfxlaError):
     exit_code = 5
 
 
+class TuningError(TfxlaError):
+    """A kernel must have a result of tuning and has none."""
+
+
 class LoweringError(TfxlaError):
     """TensorFlow's own bridge does not lower a function (stock XLA refuses it too); `op` and `node` if known."""
 

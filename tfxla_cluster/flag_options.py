@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from . import flags, trace
-from .options import CompileOptions, DumpOptions, StoreOptions
+from .options import CompileOptions, DumpOptions, StoreOptions, TuningOptions
 
 
 def compile_options() -> CompileOptions:
@@ -31,6 +31,28 @@ def store_options() -> StoreOptions | None:
         directory,
         str(flags.get("tf_xla_persistent_cache_prefix")),
         bool(flags.get("tf_xla_persistent_cache_read_only")),
+    )
+
+
+def tuning_options() -> TuningOptions:
+    """How kernels are tuned now: with --tfxla_autotune=auto where results are kept somewhere."""
+    on = int(flags.get("xla_gpu_autotune_level")) > 0
+    dump = str(flags.get("xla_gpu_dump_autotune_results_to"))
+    directory = str(flags.get("xla_gpu_per_fusion_autotune_cache_dir"))
+    read_only = flags.get("xla_gpu_experimental_autotune_cache_mode") == "READ"
+    kept = bool(dump or (directory and not read_only))
+    asked = str(flags.get("tfxla_autotune"))
+    return TuningOptions(
+        use=on,
+        tune=on and (asked == "on" or (asked == "auto" and kept)),
+        load=str(flags.get("xla_gpu_load_autotune_results_from")),
+        dump=dump,
+        directory=directory,
+        directory_read_only=read_only,
+        require=bool(flags.get("xla_gpu_require_complete_aot_autotune_results")),
+        budget_s=float(flags.get("tfxla_autotune_budget_s")),
+        workers=int(flags.get("tfxla_compile_threads")),
+        progress=bool(flags.get("tfxla_autotune_progress")),
     )
 
 

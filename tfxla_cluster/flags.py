@@ -120,7 +120,19 @@ FLAGS: dict[str, Flag] = {
         ),
         Flag("xla_disable_hlo_passes", "str", "", "Passes left out, comma separated."),
         Flag("xla_disable_all_hlo_passes", "bool", False, "No optimisation pass at all."),
+        # --- XLA_FLAGS: tuning, on GPUs and CPUs ---
+        Flag(
+            "xla_gpu_autotune_level", "int", 4, "0: no kernel is tuned and no result used; 1 to 4 all the same.", most=4
+        ),
+        Flag("xla_gpu_dump_autotune_results_to", "str", "", "File (or URL) that results of tuning are merged into."),
+        Flag("xla_gpu_load_autotune_results_from", "str", "", "File (or URL) of results of tuning to use."),
+        Flag("xla_gpu_per_fusion_autotune_cache_dir", "str", "", "Directory with a file of results a kernel."),
+        Flag("xla_gpu_experimental_autotune_cache_mode", "enum", "UPDATE", "Of that directory.", ("UPDATE", "READ")),
+        Flag("xla_gpu_require_complete_aot_autotune_results", "bool", False, "A kernel without a result is an error."),
         # --- our own ---
+        Flag("tfxla_autotune", "enum", "auto", "Tune kernels; auto: where results are kept.", ("auto", "on", "off")),
+        Flag("tfxla_autotune_budget_s", "int", 600, "Seconds that a process may spend on tuning (0: any)."),
+        Flag("tfxla_autotune_progress", "bool", True, "Show on a terminal how far tuning is."),
         Flag(
             "tfxla_must_compile_fallback",
             "enum",

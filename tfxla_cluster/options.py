@@ -43,6 +43,28 @@ class CompileOptions:
         return tuple((name, tuple(sorted(v)) if isinstance(v, frozenset) else v) for name, v in values)
 
 
+@dataclass(frozen=True, slots=True)
+class TuningOptions:
+    """How kernels are tuned and where results are kept.
+
+    use: whether results are used at all; tune: whether a kernel without one is tuned while it is compiled. load, dump:
+    files of results ('' none); directory: with a file a fusion, only read where `directory_read_only`. require: a
+    kernel without a result is an error. budget_s: seconds that a process may spend on tuning (0: any). workers:
+    candidates compiled at once. progress: a line on a terminal.
+    """
+
+    use: bool = False
+    tune: bool = False
+    load: str = ""
+    dump: str = ""
+    directory: str = ""
+    directory_read_only: bool = False
+    require: bool = False
+    budget_s: float = 0.0
+    workers: int = 2
+    progress: bool = True
+
+
 # A module as it is compiled where no flag says otherwise.
 DEFAULT = CompileOptions()
 

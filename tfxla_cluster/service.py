@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from . import __version__, compiler, counters, cross_compile, flag_options, flags, trace, user_kernels
 from .backends import registry
 from .backends.backend import Backend, NativeExecutable
+from .codegen.kernel.choice import Choices
 from .codegen.kernel.code import Code
 from .decision import Decision
 from .dump import module_files
@@ -28,6 +29,8 @@ from .options import CompileOptions
 from .runtime import cache, persist, random_state
 from .runtime.plan import KernelCount, SizeSource, count_kernels
 from .runtime.store import opened
+from .tuning import session, tables
+from .tuning.keys import TunedKeys
 
 if TYPE_CHECKING:  # not at run time: `enable` may run within the import of tensorflow, and needs this module whole
     from .tf.compiler_port import CompileRequest
@@ -66,6 +69,7 @@ class Service:
             lambda: int(flags.get("tfxla_cache_capacity")), self._evicted, usage
         )
         self.compile_seconds = 0.0
+        self._tuned_keys = TunedKeys()
         # Function or cluster -> guards of its compilations; those of the functions compiled last.
         self.compiled: dict[str, list[tuple[guard.Guard, ...]]] = {}
 
@@ -73,30 +77,37 @@ class Service:
         """The executable of HloModuleProto bytes; UnsupportedError for what has no kernel yet."""
         backend, options = registry.for_device(request.device), flag_options.compile_options()
         module = hlo_proto.read(proto)
-        key = cache_key(module, backend, options)
-        here = (*key, *guard.facts({"device": request.device}))  # kernels are loaded on one device
-        found = self.memory.get(here)
-        if found is not None:
+        tuning = flag_options.tuning_options()
+        choices = session.choices(backend, options, tuning)
+        untuned = cache_key(module, backend, options)
+        key = self._tuned_keys.key(untuned, choices, opened(options.store))
+        found = None if key is None else self.memory.get(_on_device(key, request))
+        if key is not None and found is not None:
             counters.add("cache_hits", reason="memory")
             _lookup("memory", True, key)
             self._record(request, key, {"hit": "memory", **asdict(found.count)})
             return found
         with trace.phase("executable", cluster=request.name) as timed:
-            loaded = self._from_disk(key, request, backend, options) or self._compile(
-                module, key, request, backend, options
-            )
+            stored = None if key is None else self._from_disk(key, request, backend, options)
+            if key is None:
+                counters.add("cache_misses", reason="its kernels may still be tuned")
+            if key is None or stored is None:
+                key, stored = self._compile(module, untuned, request, backend, options, choices)
+                tables.PROCESS.dump(tuning)
         with self.lock:
             self.compile_seconds += timed.seconds
-        return self.memory.put(here, loaded)
+        return self.memory.put(_on_device(key, request), stored)
 
     def _compile(
         self,
         module: Module,
-        key: cache.Key,
+        untuned: cache.Key,
         request: CompileRequest,
         backend: Backend[NativeExecutable],
         options: CompileOptions,
-    ) -> Loaded:
+        choices: Choices,
+    ) -> tuple[cache.Key, Loaded]:
+        """The executable and its key; `untuned`: that of the module."""
         sink = Sink(flag_options.dump_options())
         dump = sink.module(request.name)
         module_files.sources(dump, module, request.lines)
@@ -109,10 +120,12 @@ class Service:
             instructions=sum(len(comp.instrs) for comp in module.computations()),
         )
         try:
-            made = compiler.compile_module(module, backend, options, dump)
+            made = compiler.compile_module(module, backend, options, dump, choices)
         finally:  # also where this machine has no kernel for what the GPU has one for
             cross_compile.dump_for_gpu(module, request.name, sink, options, request.lines)
         loaded = _loaded(made.executable, request.name, dump.number)
+        store = opened(options.store)
+        key = self._tuned_keys.learn(untuned, choices, made.chosen.values(), store)
         counters.add("compilations")
         _count(loaded)
         self._record(
@@ -127,10 +140,9 @@ class Service:
                 **asdict(loaded.count),
             },
         )
-        store = opened(options.store)
         if store is not None:
             store.put(key, persist.KIND, persist.to_sections(made.plan, made.code.objects))
-        return loaded
+        return key, loaded
 
     def _why(self, request: CompileRequest) -> str:
         """Why nothing compiled before serves: the guards that differ from the closest earlier compilation."""
@@ -269,6 +281,11 @@ def _constexprs(module: Module) -> dict[str, str]:
                 key = f"{call.name}.{name}"
                 found[key] = f"{found[key]}, {value}" if key in found else value
     return found
+
+
+def _on_device(key: cache.Key, request: CompileRequest) -> cache.Key:
+    """The key in memory: kernels are loaded on one device."""
+    return (*key, *guard.facts({"device": request.device}))
 
 
 _code: list[str] = []

@@ -33,6 +33,7 @@ TOPICS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "fusion": (("fusion",), ()),
     "kernels": (("kernel",), ("execution",)),
     "cache": (("cache",), ("store",)),
+    "autotune": (("autotune",), ()),
 }
 ALL = "all"
 # Kinds of which a topic without '+' prints only the records with this field true: what was done, not what was refused.

@@ -33,6 +33,7 @@ from ..ir.node import Instr, Module
 from ..passes import pipeline, pipelines
 from ..runtime.plan import count_kernels
 from ..target import Target
+from ..tuning import session, tables
 from . import common
 from .modules import read_module
 
@@ -104,7 +105,10 @@ def execute(options: argparse.Namespace) -> tuple[dict[str, Any], int]:
     if options.until is not None:
         how = replace(how, passes=False)
     sink = Sink(flag_options.dump_options())
-    made = compiler.compile_module(staged, backend, how, sink.module(module.name))
+    tuning = flag_options.tuning_options()
+    choices = session.choices(backend, how, tuning)
+    made = compiler.compile_module(staged, backend, how, sink.module(module.name), choices)
+    tables.PROCESS.dump(tuning)
     cross_compile.dump_for_gpu(staged, module.name, sink, how)
     count = count_kernels(made.plan)
     outputs, fastest = _timed_runs(made.executable, inputs, options.repeat)

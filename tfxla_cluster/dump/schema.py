@@ -201,6 +201,22 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
             "tuning_reason": "A sentence: why the default, when it was tuned.",
         },
     ),
+    "autotune": RecordKind(
+        "Results of tuning were read, or a kernel was tuned.",
+        {
+            "event": "'loaded', 'tuned', 'failed' (the default stands) or 'problem' (of a file).",
+            "instr": "The instruction, of one that was tuned.",
+            "fusion": "Its canonical text.",
+            "device": "What it was tuned on.",
+            "choice": "Map knob -> number that won.",
+            "ms": "Milliseconds of one run in that form.",
+            "default_ms": "Milliseconds of one run in the default form.",
+            "candidates": "List of {choice, ms, failure, message}: each that was measured, or why it fell out.",
+            "space": "How many candidates there are.",
+            "seconds": "That tuning it took.",
+            "reason": "A sentence.",
+        },
+    ),
     "fallback": RecordKind(
         "Something ran another way than asked.",
         {"what": "Function, cluster or op.", "reason": "A sentence.", "to": "What ran instead ('xla', 'tensorflow')."},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -137,6 +138,9 @@ class Stubborn:
     def __init__(self) -> None:
         self.said: list[str] = []
 
+    def begin(self, instrs: Sequence[Instr]) -> None:
+        self.said.append(f"begin {len(instrs)}")
+
     def choose(self, instr: Instr) -> Chosen:
         return Chosen(Choice({"tile": 17}), "file")
 
@@ -149,7 +153,10 @@ def test_a_refused_choice_gives_way_to_the_default() -> None:
     module, instr = parsed("transpose")
     args, choices = hostile(module, "transpose"), Stubborn()
     made = compiler.compile_module(module, cpu.this_machine(), choices=choices)
-    assert choices.said == [f"{instr.name}: tile=17 is not one of the values that are offered: 16, 32, 64, 128"]
+    assert choices.said == [
+        "begin 1",
+        f"{instr.name}: tile=17 is not one of the values that are offered: 16, 32, 64, 128",
+    ]
     assert [c.source for c in made.chosen.values()] == ["default"]
     np.testing.assert_array_equal(made.executable.run(args)[0], args[0].T)
 

@@ -74,24 +74,27 @@ def combinations(space: Mapping[str, Sequence[int]]) -> list[Choice]:
 @dataclass(frozen=True, slots=True)
 class Chosen:
     """A choice for one instruction. `source`: 'default', 'file', 'tuned' or 'given'; `reason`: a sentence, above all
-    why it is the default; `key`: the text under which results of that instruction are kept ('' where none was asked
-    for)."""
+    why it is the default. `fingerprint`: canonical text of the instruction, where its results were asked for."""
 
     choice: Choice = DEFAULT
     source: str = "default"
     reason: str = ""
-    key: str = ""
+    fingerprint: str = ""
 
 
 class Choices(Protocol):
     """Who chooses, for the instructions of one compilation on one backend."""
+
+    def begin(self, instrs: Sequence[Instr]) -> None:
+        """These will be asked for: what takes long for several at once may be done now. Raises as `choose`."""
+        ...
 
     def choose(self, instr: Instr) -> Chosen:
         """The choice for an instruction that becomes kernels. Raises TfxlaError where it must be known and is not."""
         ...
 
     def refused(self, instr: Instr, chosen: Chosen, reason: str) -> Chosen:
-        """What stands instead of a choice that the lowering refused: the default, saying why. Raises as `choose`."""
+        """What stands instead of a choice that the lowering refused, saying why. Raises as `choose`."""
         ...
 
 
@@ -100,6 +103,9 @@ class Untuned:
     """Choices: the default of every lowering."""
 
     reason: str = "tuning is off"
+
+    def begin(self, instrs: Sequence[Instr]) -> None:
+        pass
 
     def choose(self, instr: Instr) -> Chosen:
         return Chosen(reason=self.reason)
@@ -118,6 +124,9 @@ class Given:
 
     name: str
     choice: Choice
+
+    def begin(self, instrs: Sequence[Instr]) -> None:
+        pass
 
     def choose(self, instr: Instr) -> Chosen:
         return Chosen(self.choice, "given") if instr.name == self.name else Chosen(reason="another one is tuned")

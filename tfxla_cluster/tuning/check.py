@@ -1,0 +1,70 @@
+"""Whether a candidate computed what it should: drawn inputs, and how far its outputs may be from the reference's."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..ir import dim as dims_
+from ..ir.dtype import DType
+from ..ir.node import Instr
+
+# Units in the last place of the array's largest element: another order of sums moves results by some; poison, a lost
+# block or a race moves them by far more.
+ULPS = 512.0
+_FEW = 8.0  # of types of 16 bits and fewer, whose sums are kept in f32
+
+
+def inputs(params: Sequence[Instr], name: str) -> list[np.ndarray]:
+    """Arrays for parameters, at the sample sizes: floats normal, integers small, the same for the same `name`."""
+    rng = np.random.default_rng(zlib.crc32(name.encode()))
+    return [_drawn(tuple(map(dims_.sample, p.shape.dims)), p.shape.element_type, rng) for p in params]
+
+
+def _drawn(shape: tuple[int, ...], dtype: DType, rng: np.random.Generator) -> np.ndarray:
+    if dtype.kind == "pred":
+        return np.asarray(rng.integers(0, 2, shape), np.bool_)
+    if dtype.is_integer:
+        return np.asarray(rng.integers(0, 8 if dtype.bits <= 4 else 100, shape)).astype(dtype.numpy)
+    values = np.asarray(rng.standard_normal(shape, np.float32))
+    if dtype.kind == "complex":
+        values = values + 1j * rng.standard_normal(shape, np.float32)
+    return np.asarray(values).astype(dtype.numpy)
+
+
+def difference(got: Sequence[np.ndarray], want: Sequence[np.ndarray]) -> str:
+    """In words what is wrong with `got`; '' where it is near enough: integers equal, NaN and infinities in the same
+    places, floats within ULPS of the largest element."""
+    for number, (a, b) in enumerate(zip(got, want, strict=True)):
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return f"output {number} is {a.dtype}{list(a.shape)}, not {b.dtype}{list(b.shape)}"
+        wrong = _wrong(a, b)
+        if wrong:
+            return f"output {number}: {wrong}"
+    return ""
+
+
+def _wrong(a: np.ndarray, b: np.ndarray) -> str:
+    if a.dtype.kind in "biu" or a.tobytes() == b.tobytes():
+        count = int(np.count_nonzero(a != b)) if a.dtype.kind in "biu" else 0
+        return f"{count} of {a.size} elements differ" if count else ""
+    kind = np.complex128 if a.dtype.kind == "c" else np.float64
+    bits = a.dtype.itemsize * 8 // (2 if a.dtype.kind == "c" else 1)
+    wide_a, wide_b = a.astype(kind), b.astype(kind)
+    finite = np.isfinite(wide_b)
+    if not np.array_equal(np.isfinite(wide_a), finite) or not np.array_equal(
+        wide_a[~finite], wide_b[~finite], equal_nan=True
+    ):
+        return "NaN or infinities in other places"
+    largest = float(np.abs(wide_b[finite]).max(initial=0.0))
+    allowed = (ULPS if bits > 16 else _FEW) * _epsilon(a.dtype) * largest
+    worst = float(np.abs(wide_a[finite] - wide_b[finite]).max(initial=0.0))
+    return f"off by {worst:.3g}, the largest element is {largest:.3g}" if worst > allowed else ""
+
+
+def _epsilon(dtype: np.dtype) -> float:
+    import ml_dtypes
+
+    return float(ml_dtypes.finfo(dtype).eps)
