@@ -47,18 +47,21 @@ CHOICES = {
     "persistent": replace(SMALL, persistent=1),
     "descriptors": replace(SMALL, descriptors=1),
     "persistent descriptors": replace(SMALL, cols=32, parts=2, splits=2, persistent=1, descriptors=1),
+    "stored blocks": replace(SMALL, cols=32, parts=2, persistent=1, descriptors=2),
 }
 
 
-def product(dtype: str, m: int, n: int, k: int, left: str = "mk", right: str = "kn", out: str = "") -> str:
-    """A product of matrices that lie as `left` and `right` say."""
+def product(
+    dtype: str, m: int, n: int, k: int, left: str = "mk", right: str = "kn", out: str = "", said: str = ""
+) -> str:
+    """A product of matrices that lie as `left` and `right` say; `said`: of its precision."""
     size = {"m": m, "n": n, "k": k}
     x, y = (f"{dtype}[{size[o[0]]},{size[o[1]]}]" for o in (left, right))
     axes = f"lhs_contracting_dims={{{left.index('k')}}}, rhs_contracting_dims={{{right.index('k')}}}"
     return f"""HloModule product
 ENTRY e {{ x = {x} parameter(0)
   y = {y} parameter(1)
-  ROOT r = {out or dtype}[{m},{n}] dot(x, y), {axes} }}
+  ROOT r = {out or dtype}[{m},{n}] dot(x, y), {axes}{said} }}
 """
 
 
@@ -109,7 +112,7 @@ def test_layouts(monkeypatch: pytest.MonkeyPatch, left: str, right: str, dtype: 
 
 def test_descriptors_only_where_rows_are_whole_units_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     with chosen(monkeypatch, CHOICES["descriptors"]):
-        for k, found in ((40, 2), (42, 1)):
+        for k, found in ((40, 2), (42, 1)):  # those of y are 64 bytes long
             made = gpu_module.compiled(text.parse(product("bf16", 24, 32, k)), BACKENDS[0])
             (kernel,) = made.code.kernels.values()
             assert render(kernel).text.count("make_tensor_descriptor") == found
@@ -121,7 +124,7 @@ ENTRY e { x = f32[3,2,20,24] parameter(0)
   y = f32[2,3,40,24] parameter(1)
   ROOT r = f32[3,2,20,40] dot(x, y), lhs_batch_dims={0,1}, rhs_batch_dims={1,0}, lhs_contracting_dims={3}, rhs_contracting_dims={3} }
 """
-    for name in ("plain", "splits", "persistent", "descriptors", "persistent descriptors"):
+    for name in ("plain", "splits", "persistent", "descriptors", "persistent descriptors", "stored blocks"):
         with chosen(monkeypatch, CHOICES[name]):
             module = text.parse(source)
             check(module, drawn(module))
@@ -281,8 +284,26 @@ def test_matrix_units_are_used() -> None:
     assert "mma.sync" in generated(source, Blocks(128, 128, 64, 8), "sm_80")[1].texts["ptx"]
 
 
+@pytest.mark.parametrize(
+    ("said", "precision"),
+    [
+        ("", "tf32"),
+        (", operand_precision={highest,highest}", "ieee"),
+        (", operand_precision={default,high}", "ieee"),
+        (", algorithm=dot_bf16_bf16_f32_x6", "bf16x6"),
+        (", algorithm=dot_f32_f32_f32", "ieee"),
+    ],
+)
+def test_precision_of_f32_is_what_the_module_says(said: str, precision: str) -> None:
+    """TensorFlow's bridge says 'highest' where its switch for tf32 is off, and nothing where it is on."""
+    instr = text.parse(product("f32", 64, 64, 64, said=said)).entry.root
+    (step,) = lowering.lower(instr, TARGET).steps
+    assert isinstance(step, UnitKernel)
+    assert f"input_precision='{precision}'" in render(step.kernel).text
+
+
 def test_f32_is_multiplied_as_f32() -> None:
-    source, made = generated(product("f32", 64, 64, 64))
+    source, made = generated(product("f32", 64, 64, 64, said=", operand_precision={highest,highest}"))
     assert "input_precision='ieee'" in source
     assert "tf32" not in made.texts["ptx"]
 

@@ -122,8 +122,16 @@ class KernelBuilder:
         """Lets `recall` find `value` (of the innermost block) until the block ends."""
         self._memo[-1][key] = value
 
-    def store(self, buffer: Buffer, offset: Var, value: Var, mask: Var | None = None, stream: bool = False) -> None:
-        self._append(Store(buffer, offset, value, mask, stream))
+    def store(
+        self,
+        buffer: Buffer,
+        offset: Var,
+        value: Var,
+        mask: Var | None = None,
+        stream: bool = False,
+        matrix: Var | None = None,
+    ) -> None:
+        self._append(Store(buffer, offset, value, mask, stream, matrix))
 
     # --- index arithmetic, folding what is known ---
     def add(self, a: Var, b: Var) -> Var:
@@ -238,10 +246,10 @@ class KernelBuilder:
     def descriptor(
         self, buffer: Buffer, offset: Var, extents: tuple[Var, Var], stride: Var, block: tuple[int, int]
     ) -> Var:
-        """A matrix of `extents` that a dot reads in blocks."""
-        (out,) = self._outs([buffer.dtype])
-        self._append(Descriptor(out, buffer, offset, *extents, stride, block))
-        return out
+        """A matrix of `extents` of which blocks are read or stored."""
+        operands = (offset, *extents, stride)
+        key = ("descriptor", buffer, operands, block)
+        return self._shared(key, buffer.dtype, lambda out: Descriptor(out, buffer, *operands, block), operands)
 
     def dot(self, dtype: DType, start: Var, stop: Var, a: Region, b: Region, **how: Any) -> Var:
         """The sum of products in `dtype`; `how`: the further fields of a `Dot`."""

@@ -64,6 +64,9 @@ class Side:
 class Contraction:
     """`dtype` is that of the sum. `finish(ports, sum, g, m, n)` stores one element of the result.
 
+    `precision`: of products of f32, as HLO's operand_precision or algorithm says it ('default' lets a target multiply
+    fewer bits).
+
     `place(ports, g)`, where given, says that finish only stores the sum, at offset + m * N + n of a
     buffer of `dtype`, m and n flat; the product then writes there itself.
     """
@@ -78,6 +81,7 @@ class Contraction:
     rhs: Side
     finish: Callable[[Ports, Var, Index, Index, Index], None]
     place: Callable[[Ports, Index], tuple[Buffer, Var]] | None = None
+    precision: str = "highest"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...ir.dim import Dim
 from ...ir.dtype import DType
 from .builder import KernelBuilder
-from .ir import Buffer
+from .ir import Buffer, Var
 from .unit import UnitKernel, UnitRef
 
 
@@ -30,6 +30,11 @@ class Ports:
         if ref not in self._outputs:
             self._outputs[ref] = self.b.output(dtype)
         return self._outputs[ref]
+
+    def put(self, index: int, offset: Var, value: Var, own: bool) -> None:
+        """Stores an element of result `index`. `own`: the results lie as the elements of the contraction, by batch,
+        row and column."""
+        self.b.store(self.write("result", index, value.dtype), offset, value)
 
     def kernel(self, tasks: Dim, cost: Dim, warps: int = 0) -> UnitKernel:
         return UnitKernel(self.b.finish(tasks, cost, warps), tuple(self._inputs), tuple(self._outputs))

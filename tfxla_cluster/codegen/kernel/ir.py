@@ -91,7 +91,8 @@ class Store:
     """`buffer[offset] = value` where `mask` holds. Offsets of one vector loop never collide.
 
     `stream`: so much is written that it is out of the caches before it is read again, so that a target
-    may write past them.
+    may write past them. `matrix`: of a `Descriptor`, whose element at the indices of the two tiles around the store is
+    the one at the offset; a target may write a block of it whole.
     """
 
     buffer: Buffer
@@ -99,6 +100,7 @@ class Store:
     value: Var
     mask: Var | None = None
     stream: bool = False
+    matrix: Var | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -208,7 +210,7 @@ class Scan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Descriptor:
-    """`out` stands for a matrix of which `Dot`s read whole blocks of `block` (rows, columns) elements.
+    """`out` stands for a matrix of which a `Dot` reads, or a store writes, whole blocks of `block` (rows, columns).
 
     Element [i, j], i < rows and j < cols, is buffer[offset + i * stride + j]; outside there are zeros. The offset and
     the stride are whole units of 16 bytes.

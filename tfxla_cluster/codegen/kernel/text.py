@@ -89,7 +89,7 @@ class _Printer:
             yield f"{self._define(stmt.out)} = {_buffer(stmt.buffer)}[{self._var(stmt.offset)}]{mask}"
         elif isinstance(stmt, Store):
             mask = f" if {self._var(stmt.mask)}" if stmt.mask else ""
-            stream = " streamed" if stmt.stream else ""
+            stream = " streamed" * stmt.stream + (f" in {self._var(stmt.matrix)}" if stmt.matrix else "")
             yield f"{_buffer(stmt.buffer)}[{self._var(stmt.offset)}] = {self._var(stmt.value)}{mask}{stream}"
         elif isinstance(stmt, Product):
             yield self._product(stmt)

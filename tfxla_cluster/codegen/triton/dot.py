@@ -71,6 +71,12 @@ def _block(e: Writer, blocks: Blocks, axis: int, base: str) -> str:
     return name
 
 
+def store_block(e: Writer, matrix: Var, value: Var) -> None:
+    """Stores a whole block where the tiles are."""
+    place = ", ".join(f"tl.cast({axis.start}, tl.int32)" for axis in e.open)
+    e.put(f"{e.name(matrix)}.store([{place}], {e.spread(value)})")
+
+
 def _hide(e: Writer, axis: int) -> dict[Var, str]:
     """Takes away the values along the tile in whose place k stands: a factor does not depend on them."""
     found = [v for v, axes in e.axes.items() if axis in axes and v in e.names]

@@ -37,7 +37,7 @@ from ..kernel.ir import (
 from ..kernel.walk import lane_depth, walk
 from . import user_kernel
 from .control import emit_if, emit_while
-from .dot import emit_descriptor, emit_dot, emit_parts
+from .dot import emit_descriptor, emit_dot, emit_parts, store_block
 from .helpers import with_helpers
 from .ops import expression
 from .scans import scan
@@ -170,6 +170,9 @@ class Emitter:
         self.define(stmt.out, f"({text} != 0)" if stmt.buffer.dtype.kind == "pred" else text, axes)
 
     def store(self, stmt: Store) -> None:
+        if stmt.matrix is not None:
+            store_block(self, stmt.matrix, stmt.value)
+            return
         axes, value = self.axes_of(stmt.offset, stmt.value, stmt.mask), self.name(stmt.value)
         mask = self.mask(axes, stmt.mask)
         offset = self.place(stmt.offset, axes, mask)

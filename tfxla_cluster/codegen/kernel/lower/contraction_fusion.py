@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from ....errors import UnsupportedError
 from ....fusion.hero import epilogue, hero_of
@@ -55,10 +55,24 @@ def lower_hero(instr: Instr, target: Target, knobs: Knobs) -> Unit:
 
 
 def _operand(source: Instr) -> Operand:
-    """An operand as the buffer it is, or as the expression that gives its elements."""
-    if source.opcode == "parameter":
-        return buffer_operand(int(source.attrs["parameter_number"]), source)
+    """An operand as the buffer it is, perhaps in other dims or widened exactly when it is read; or as the expression
+    that gives its elements."""
+    under = source
+    while under.opcode in ("reshape", "bitcast") or _widens(under):
+        under = under.operands[0]
+    if under.opcode == "parameter":
+        held = buffer_operand(int(under.attrs["parameter_number"]), source)
+        return replace(held, dtype=under.shape.element_type)
     return Operand(-1, source.shape.dims, source.shape.element_type, _contiguous(source), _element(source))
+
+
+def _widens(instr: Instr) -> bool:
+    """Whether it converts a float to a wider one, exactly."""
+    if instr.opcode != "convert":
+        return False
+    source, result = instr.operands[0].shape.element_type, instr.shape.element_type
+    narrow = source.name in ("f16", "bf16") and result.name == "f32"
+    return narrow or (source.name in ("f16", "bf16", "f32") and result.name == "f64")
 
 
 def _element(source: Instr) -> Element:
@@ -105,8 +119,8 @@ def _epilogue(hero: Instr, outputs: Sequence[Instr], inside: Sequence[Instr]) ->
         emitter.replaced[Access(hero, found.own)] = lambda: rounded
         values = [emitter.value(root) for root in found.roots]
         for position, (root, element) in enumerate(zip(found.roots, values)):
-            output = p.write("result", position, element.dtype)
-            p.b.store(output, emitter.number(flatten(root.index)), element)
+            place = flatten(root.index)
+            p.put(position, emitter.number(place), element, hero.opcode == "dot" and place == flatten(found.own))
 
     return store
 

@@ -51,10 +51,10 @@ def buffer_operand(number: int, source: Instr) -> Operand:
 
 def store_result(instr: Instr) -> Store:
     """Stores an element of the contraction's own result as result 0."""
-    dtype, steps = instr.shape.element_type, strides(instr.shape.dims)
+    dtype, steps, own = instr.shape.element_type, strides(instr.shape.dims), instr.opcode == "dot"
 
     def store(p: Ports, value: Var, index: Index) -> None:
-        p.b.store(p.write("result", 0, dtype), weighted(p.b, index, steps), convert(p.b, value, dtype))
+        p.put(0, weighted(p.b, index, steps), convert(p.b, value, dtype), own)
 
     return store
 

@@ -77,7 +77,15 @@ def describe(instr: Instr, operands: Sequence[Operand] | None = None, store: Sto
         _side(right, dtype, rhs_batch, rhs_free, rhs_depth),
         finish,
         place if own else None,
+        precision(instr),
     )
+
+
+def precision(instr: Instr) -> str:
+    """What a dot or convolution says of its products: its algorithm, else the higher of its operands' precisions."""
+    algorithm = str(instr.attrs.get("algorithm", ""))
+    said = instr.attrs.get("operand_precision") or ("default",)
+    return algorithm or max(said, key=("default", "high", "highest").index)
 
 
 def _pick(o: Operand, axes: Sequence[int]) -> tuple[Dim, ...]:

@@ -21,8 +21,8 @@ class Blocks:
 
     `group`: so many blocks of rows are gone through before the next column, so that what is read stays in the cache.
     `splits`: programs that share the depth of one block. `parts`: in which the sums are finished and stored.
-    `persistent` (1 or 0): programs make several blocks, one after the other. `descriptors` (1 or 0): operands that lie
-    as a matrix in memory are read in blocks.
+    `persistent` (1 or 0): programs make several blocks, one after the other. `descriptors`: operands that lie as
+    a matrix in memory are read in blocks (1), such results are stored so too (2), or neither is (0).
     """
 
     rows: int
@@ -81,8 +81,10 @@ def _offered(ranked: Sequence[Blocks], name: str) -> list[int]:
         found |= {2, 3, 4}
     if name == "parts":
         found |= {1, 2}
-    if name in ("persistent", "descriptors"):
+    if name == "persistent":
         found |= {0, 1}
+    if name == "descriptors":
+        found |= {0, 1, 2}
     return sorted(found)
 
 

@@ -15,13 +15,14 @@ from .....fusion.hero import hero_of
 from .....ir.dim import Dim, ceil_div, make, product, sample
 from .....ir.dtype import S64, DType
 from .....ir.node import Instr
+from .....ir.polynomial import common_factor
 from .....target import Target
 from ... import ir
 from ...builder import KernelBuilder
 from ...choice import Knobs
 from ...contraction import Contraction, Index, Side
 from ...contraction_ports import Ports
-from ...ir import Op, Region, Var
+from ...ir import Buffer, Op, Region, Var
 from ...matrix_types import multiplies_as_matrix
 from ...unit import Unit, UnitKernel
 from .. import fused
@@ -36,6 +37,14 @@ from .vector_products import is_vector_product, lower_vector_product
 
 _FINISH = (8, 128)  # rows and columns of a program that adds partial sums
 _FINISH_WARPS = 4
+# How f32 is multiplied, by what HLO says; where it says nothing of it TensorFlow's own switch lets tf32 pass.
+PRECISIONS = {
+    "default": "tf32",
+    "dot_tf32_tf32_f32": "tf32",
+    "dot_tf32_tf32_f32_x3": "tf32x3",
+    "dot_bf16_bf16_f32_x3": "bf16x3",
+    "dot_bf16_bf16_f32_x6": "bf16x6",
+}
 DESCRIPTOR_UNIT = 16  # bytes that rows of a matrix of blocks are apart by
 
 
@@ -80,6 +89,33 @@ class _Extents:
         return _Extents(product(c.batch), product(c.rows), product(c.cols), product(c.depth))
 
 
+class _BlockPorts(Ports):
+    """Results that lie as the blocks do are stored by blocks; none are without `blocks`."""
+
+    def __init__(self, name: str, size: _Extents, blocks: Blocks | None) -> None:
+        super().__init__(name, MULTIPLE)
+        self.size, self.blocks = size, blocks
+        self.batch = self.b.index(0)
+
+    def begin(self, batch: Var) -> None:
+        """From now on elements of matrix number `batch` are stored."""
+        self.batch = batch
+
+    def put(self, index: int, offset: Var, value: Var, own: bool) -> None:
+        b, size, buffer = self.b, self.size, self.write("result", index, value.dtype)
+        matrix = None
+        if own and self.blocks is not None and _in_units(common_factor((size.cols,)), buffer):
+            first = b.mul(self.batch, b.size(make("mul", size.rows, size.cols)))
+            block = (self.blocks.rows, self.blocks.cols // self.blocks.parts)
+            matrix = b.descriptor(buffer, first, (b.size(size.rows), b.size(size.cols)), b.size(size.cols), block)
+        b.store(buffer, offset, value, matrix=matrix)
+
+
+def _in_units(elements: int, buffer: Buffer) -> bool:
+    """Whether so many elements are whole units of memory; predicates are stored one by one."""
+    return buffer.dtype.kind != "pred" and elements * buffer.dtype.itemsize % DESCRIPTOR_UNIT == 0
+
+
 _Matrices = tuple[ir.Blocks | None, ir.Blocks | None]
 
 
@@ -88,7 +124,9 @@ class _Kernel:
 
     def __init__(self, c: Contraction, blocks: Blocks, target: Target) -> None:
         self.c, self.blocks, self.size = c, blocks, _Extents.of(c)
-        self.p = Ports(c.name, MULTIPLE)
+        # Made anew for each block of one program they would have to wait for each other.
+        self.described = bool(blocks.descriptors and (self.size.batch == 1 or not blocks.persistent))
+        self.p = _BlockPorts(c.name, self.size, blocks if self.described and blocks.descriptors > 1 else None)
         self.tiles = _Grid(self.size.rows, self.size.cols, blocks)
         self.count = product((blocks.splits, self.size.batch, self.tiles.count))
         self.programs = make("min", self.count, target.cores) if blocks.persistent else self.count
@@ -96,23 +134,23 @@ class _Kernel:
     def build(self) -> UnitKernel:
         b, blocks = self.p.b, self.blocks
         if blocks.persistent:
-            whole = self._descriptors(()) if self.size.batch == 1 else None
             step = b.size(self.programs)
             rest = b.op("subtract", b.size(make("add", self.count, -1)), b.task)
             with b.loop(b.index(0), b.add(b.quotient(rest, step), b.index(1)), overlap=True) as turn:
-                self._block(b.add(b.mul(turn, step), b.task), whole)
+                self._block(b.add(b.mul(turn, step), b.task))
         else:
-            self._block(b.task, None)
+            self._block(b.task)
         cost = make("mul", blocks.rows * blocks.cols, ceil_div(self.size.depth, blocks.splits))
         return self.p.kernel(self.programs, cost, blocks.warps)
 
-    def _block(self, number: Var, whole: _Matrices | None) -> None:
-        """Block number `number`; `whole`: what is said of the operands once for all blocks."""
+    def _block(self, number: Var) -> None:
+        """Block number `number`."""
         c, b, blocks = self.c, self.p.b, self.blocks
         split, batch, tile = delinearize(b, number, [blocks.splits, self.size.batch, self.tiles.count])
         row, col = self.tiles.place(b, tile)
         g = tuple(delinearize(b, batch, c.batch))
-        matrices = whole or self._descriptors(g)
+        matrices = self._descriptors(g)
+        self.p.begin(batch)
         with _tiles(b, self.size, (row, col), (blocks.rows, blocks.cols), blocks.parts) as (i, j):
             total = self._sum(split, g, i, j, matrices)
             outer = (split,) if blocks.splits > 1 else ()
@@ -128,12 +166,15 @@ class _Kernel:
         full = isinstance(depth, int) and depth % (blocks.depth * blocks.splits) == 0
         left, right = factors(self.p, c, g, i, j)
         how = {"depth": blocks.depth, "full": full, "stages": blocks.stages}
+        precision = PRECISIONS.get(c.precision, "ieee")
         found = [_same(m, r) for m, r in zip(matrices, (left, right))]
-        return b.dot(c.dtype, start, stop, left, right, a_blocks=found[0], b_blocks=found[1], **how)
+        return b.dot(
+            c.dtype, start, stop, left, right, a_blocks=found[0], b_blocks=found[1], precision=precision, **how
+        )
 
     def _descriptors(self, g: Index) -> _Matrices:
         """The operands as matrices of blocks, those that are."""
-        if not self.blocks.descriptors:
+        if not self.described:
             return None, None
         return (
             self._descriptor(self.c.lhs, g, self.size.rows, self.blocks.rows),
@@ -144,7 +185,7 @@ class _Kernel:
         if side.matrix is None:
             return None
         b, plain = self.p.b, side.matrix(self.p, g)
-        if plain.unit * plain.buffer.dtype.itemsize % DESCRIPTOR_UNIT:
+        if not _in_units(plain.unit, plain.buffer):
             return None
         turned, extents, shape = side.major == "free", (free, self.size.depth), (block, self.blocks.depth)
         if turned:
