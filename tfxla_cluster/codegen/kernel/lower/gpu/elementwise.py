@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from .....fusion.program import Group, Program
-from .....ir.dim import Dim, make, product
+from .....ir.dim import Dim, make, product, sample
 from ...choice import Knobs
 from ...ir import Kernel, Var
 from ..emit import Emitter
 from ..grid import Blocks, bind_rows, extent
 from ..loops import open_kernel, store_roots, work
 from ..tiles import tile_group
-from .shapes import BLOCK, BLOCKS, CROSSING, CROSSINGS, MULTIPLE, WARPS, block_warps, lanes
+from .shapes import BLOCK, BLOCKS, CROSSING, CROSSINGS, MULTIPLE, WARPS, block_warps, filling, lanes
 
 
 def loop_kernel(program: Program, name: str, knobs: Knobs) -> Kernel:
@@ -38,7 +38,7 @@ def loop_kernel(program: Program, name: str, knobs: Knobs) -> Kernel:
         sides = [knobs.take(name, side, CROSSINGS) for name, side in zip(("rows", "columns"), CROSSING)]
         shape = (lanes(extent(crossing), sides[0]), lanes(extent(inner), sides[1]))
         return _block(e, outer, [crossing], inner, shape, store, knobs)
-    block = knobs.take("block", BLOCK, BLOCKS)
+    block = knobs.take("block", filling(BLOCK, BLOCKS[0], sample(product(map(extent, groups)))), BLOCKS)
     width = lanes(extent(inner), block)
     rows = lanes(product(map(extent, groups[:-1])), block // width)
     return _block(e, [], groups[:-1], inner, (rows, width), store, knobs)

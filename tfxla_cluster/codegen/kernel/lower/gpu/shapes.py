@@ -15,18 +15,21 @@ from ..grid import extent
 
 MULTIPLE = 16  # of which fixed sizes are said to be multiples: accesses of 16 bytes follow from it
 # Each default with the values that tuning tries besides.
-BLOCK, BLOCKS = 1024, (512, 2048)  # elements of a block of elementwise work
+BLOCK, BLOCKS = 512, (128, 256, 1024, 2048)  # elements of a block of elementwise work
 CROSSING = (128, 64)  # lanes of a block that is read along the first loop and written along the second
 CROSSINGS = (32, 64, 128)
 WARPS = (1, 2, 4, 8, 16)  # of a program
 COMBINE_WARPS = 4  # at least, of the second kernel of a reduction: few programs run, each soon done
+ROW_OF_A_WARP = 1024  # elements of a row that one warp holds
 RESIDENT = 16 * 1024  # elements of a row held in registers
 LOOPED, LOOPS = 4096, (1024, 2048, 8192)  # lanes of a row that is passed over in blocks
-ROWS_BLOCK = 4096  # elements of a block of several short rows
+ROWS_BLOCK = 1024  # elements of a block of several short rows
 ROWS = (1, 2, 4, 8)  # rows of such a block
 COLUMNS, COLUMN_WIDTHS = 128, (16, 32, 64, 256)  # of a block of a column reduction
 COLUMN_ROWS, COLUMN_DEPTHS = 32, (16, 64, 128)
+NARROWEST = 16  # columns, where more programs are wanted: a line of 64 bytes
 PROGRAMS, PROGRAM_COUNTS = 132 * 8, (132 * 4, 132 * 16)  # that fill a GPU several times over
+FEW = 132 * 2  # programs: fewer leave some of it idle
 SPLIT_WORK = 64 * 1024  # elements from which a reduction in two kernels pays
 
 
@@ -50,6 +53,13 @@ def block_warps(elements: int) -> int:
     return max(1, min(16, elements // 256))
 
 
+def filling(width: int, least: int, elements: int) -> int:
+    """`width`, or less of it, down to `least`, where so few `elements` would fill FEW blocks of it."""
+    while width > least and elements < FEW * width:
+        width //= 2
+    return width
+
+
 @dataclass(frozen=True, slots=True)
 class ReductionShape:
     """`kept` lanes of rows (1: a program a row, with no axis for it), `reduced` lanes along them.
@@ -67,7 +77,7 @@ class ReductionShape:
 
 def reduction_warps(kept: int, reduced: int, resident: bool) -> int:
     """A long row is spread out to be there sooner; of several rows no warp waits for another."""
-    elements = 1024 if kept > 1 else 256 if resident else 512
+    elements = 1024 if kept > 1 or reduced <= ROW_OF_A_WARP else 256 if resident else 512
     return max(1, min(16, kept * reduced // elements))
 
 
@@ -86,12 +96,15 @@ def _block(
     row, rows = extent_of(program.reduced), product(map(extent, kept))
     last = program.groups_of(program.space)[-1:]
     if kept and last and last[0] is kept[-1]:
-        widest = knobs.take("columns", COLUMNS, COLUMN_WIDTHS)
-        deepest = knobs.take("depth", COLUMN_ROWS, COLUMN_DEPTHS)
+        held = sample(row) <= COLUMN_ROWS * COLUMNS // NARROWEST
+        default = filling(COLUMNS, NARROWEST, sample(rows)) if held else COLUMNS
+        widest = knobs.take("columns", default, COLUMN_WIDTHS)
+        deepest = knobs.take("depth", COLUMN_ROWS * COLUMNS // default, COLUMN_DEPTHS)
         columns = lanes(extent(kept[-1]), widest)
         depth = lanes(row, max(deepest, deepest * widest // columns))
         return columns, depth, True, fits(row, depth)
     width = lanes(row, RESIDENT)
     if not fits(row, width):
         return 1, lanes(row, knobs.take("block", LOOPED, LOOPS)), False, False
-    return lanes(rows, knobs.take("rows", max(ROWS_BLOCK // width, 1), ROWS)), width, False, True
+    default = filling(max(ROWS_BLOCK // width, 1), 1, sample(rows))
+    return lanes(rows, knobs.take("rows", default, ROWS)), width, False, True
