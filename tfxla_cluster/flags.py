@@ -149,7 +149,14 @@ FLAGS: dict[str, Flag] = {
             most=_MOST_THREADS,
         ),
         Flag("tfxla_cache_capacity", "int", 256, "Executables kept in memory; the least recently used goes first."),
-        Flag("tfxla_compile_threads", "int", 2, "Threads that compile the kernels of a module.", most=_MOST_THREADS),
+        Flag(
+            "tfxla_compile_threads",
+            "int",
+            0,
+            "Threads, for GPUs processes, that compile the kernels of a module (0: as many as this process may use, at "
+            "most 16).",
+            most=_MOST_THREADS,
+        ),
         Flag("tfxla_timings", "bool", False, "Time every step of every execution, for the dump."),
         Flag(
             "tfxla_gpu_target",

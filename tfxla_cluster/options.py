@@ -25,15 +25,15 @@ class CompileOptions:
 
     passes: whether HLO passes run at all; passes_off: names of those that do not. fusion: whether instructions share
     kernels. threads: of the kernel pool (0: as many as this process may use); the first compilation of a process
-    sets it. compile_threads: that generate code. step_times: time every step of every execution. store: where
-    machine code is kept between processes, None nowhere.
+    sets it. compile_threads: that generate code (0: as `host.compile_threads` says). step_times: time every step of
+    every execution. store: where machine code is kept between processes, None nowhere.
     """
 
     passes: bool = True
     passes_off: frozenset[str] = frozenset()
     fusion: bool = True
     threads: int = 0
-    compile_threads: int = field(default=2, metadata=_NO_CODE)
+    compile_threads: int = field(default=0, metadata=_NO_CODE)
     step_times: bool = False
     store: StoreOptions | None = field(default=None, metadata=_NO_CODE)
 

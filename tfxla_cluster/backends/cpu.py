@@ -59,7 +59,7 @@ class Cpu:
         """Object files; kernels that run too briefly to repay careful code are generated quickly."""
         brief = {s.symbol for s in sources if s.work is not None and s.work < BRIEF_WORK}
         kernels = [(s.kernel, s.symbol) for s in sources]
-        codes = compile_kernels(kernels, self.target, options.compile_threads, brief, listing)
+        codes = compile_kernels(kernels, self.target, host.compile_threads(options.compile_threads), brief, listing)
         return Code(tuple(object_files(codes)))
 
     def load(self, plan: LaunchPlan, code: Code, options: CompileOptions) -> Executable:

@@ -21,6 +21,7 @@ from ..codegen.triton.workers import compile_sources
 from ..ir.guard import fact_text, facts
 from ..options import CompileOptions
 from ..runtime.cache import Cache, Key
+from ..runtime.cpu import host
 from ..runtime.store import Store, opened
 from ..target import Target
 
@@ -43,7 +44,7 @@ def compiled(sources: Sequence[TritonSource], target: Target, options: CompileOp
                 missing[one] = source
             else:
                 found[one] = _memory.put(one, kept)
-    made = compile_sources(list(missing.values()), target, options.compile_threads)
+    made = compile_sources(list(missing.values()), target, host.compile_threads(options.compile_threads))
     for one, new in zip(missing, made):
         found[one] = _memory.put(one, new)
         if store is not None:

@@ -50,6 +50,7 @@ def makers(row: GpuRow, tensors: Sequence[Any]) -> dict[str, Callable[[], Call]]
         return lambda *args: fn(torch, *args)
 
     def compiled() -> Call:
+        torch.compiler.reset()  # of the rows before: it stops compiling one form again and again
         mode = "max-autotune-no-cudagraphs" if row.flops else None
         fn = torch.compile(form(row.torch_fn), mode=mode, dynamic=False, fullgraph=True)
         return lambda: fn(*tensors)

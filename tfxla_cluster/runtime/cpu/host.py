@@ -34,6 +34,14 @@ def usable_cores() -> int:
         return cores
 
 
+_COMPILE_THREADS = 16  # at most, where nobody says how many: a process that runs Triton holds some 300 MB
+
+
+def compile_threads(asked: int) -> int:
+    """Threads, for GPUs processes, that compile kernels: as asked for, or (0) as many as this process may use."""
+    return asked or min(_COMPILE_THREADS, usable_cores())
+
+
 def _vector_bits(features: dict[str, bool]) -> int:
     if features.get("avx512f") and features.get("avx512vl"):
         return 512
