@@ -200,6 +200,12 @@ class Service:
         """As the port says."""
         return registry.usable(device_type)
 
+    def explain(self, status: int) -> str:
+        """As the port says."""
+        from .runtime.gpu.executable import status_error  # not at the start of every process
+
+        return str(status_error(status, "a function or cluster"))
+
     def seed_random(self, seed: int | None) -> None:
         """As the port says."""
         random_state.seed(seed)

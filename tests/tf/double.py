@@ -94,6 +94,9 @@ class Compiler:
     def usable(self, device_type: str) -> Decision:
         return no("device", "the double has none")
 
+    def explain(self, status: int) -> str:
+        return f"status {status}"
+
     def seed_random(self, seed: int | None) -> None:
         """XLA draws no numbers from a state of ours."""
 

@@ -18,6 +18,7 @@ from tfxla_cluster.ir import dim as dims
 from tfxla_cluster.ir.dim import sym
 from tfxla_cluster.ir.guard import Guard, ordered
 from tfxla_cluster.runtime.cpu import record_layout
+from tfxla_cluster.service import Service
 from tfxla_cluster.tf.native_op import builder, gpu_context
 from tfxla_cluster.tf.native_op.library import InputView, Library
 from tfxla_cluster.tf.native_op.op import Program
@@ -157,6 +158,33 @@ def test_no_memory_for_temporaries(ops: Ops, fake: FakeGpu, launched: Launched) 
         ops(program, tf.zeros([26]))
     assert float(ops(program, tf.zeros([25]))[0][24]) == 3.0
     assert builder.NO_MEMORY == record_layout.STATUS_NO_MEMORY
+
+
+@_ENTRY
+def _fails(record: int, inputs: Any, outputs: Any, sizes: Any, launch: int) -> int:
+    return record
+
+
+@pytest.mark.parametrize(
+    ("status", "message"), [(7, "a kernel of .* stopped with status 7"), (record_layout.STATUS_CLOSED, "retired")]
+)
+def test_a_failure_in_words(ops: Ops, monkeypatch: pytest.MonkeyPatch, status: int, message: str) -> None:
+    monkeypatch.setattr(Library.get(), "explain", Service(lambda loaded: None, dict).explain)
+    address = ctypes.cast(_fails, P).value or 0
+    outputs = (Output(F32, 4, (2,), 0),)
+    entry = Entry((Guard("dtype", 0, F32), Guard("rank", 0, 1)), status & (2**64 - 1), address, (0,), outputs, 1)
+    program = Program("test", [F32], [F32], lambda views, device: entry)
+    with pytest.raises(tf.errors.InternalError, match=message):
+        ops(program, tf.zeros([2]))
+
+
+def test_no_memory_for_an_executable_is_a_refusal(ops: Ops) -> None:
+    def compile(views: list[InputView], device: str) -> Entry:
+        raise MemoryError("constants of 3 GB")
+
+    program = Program("test", [F32], [F32], compile)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="no memory for the executable: constants of 3 GB"):
+        ops(program, tf.zeros([2]))
 
 
 @_ENTRY

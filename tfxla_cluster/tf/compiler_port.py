@@ -66,6 +66,10 @@ class Compiler(Protocol):
         """The executable of HloModuleProto bytes; UnsupportedError for what the compiler does not do yet."""
         ...
 
+    def explain(self, status: int) -> str:
+        """What it means that an executable's entry returned `status`, which is not 0."""
+        ...
+
     def seed_random(self, seed: int | None) -> None:
         """TensorFlow's global seed was set (None: there is none): the state that compiled stateful random ops draw
         from starts over."""

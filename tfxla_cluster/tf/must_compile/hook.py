@@ -118,15 +118,14 @@ class Route(Fallback):
 
     def _crosses_memories(self) -> bool:
         """On a GPU some inputs or results are to be in the host's memory: a function around the op copies them."""
-        int32 = tf.int32.as_datatype_enum
-        return devices.has_accelerator() and bool(self.program.host or int32 in self.program.output_types)
+        returns_int32 = tf.int32.as_datatype_enum in self.program.output_types
+        return devices.has_accelerator() and (bool(self.program.host) or returns_int32)
 
     def _wrap(self, definition: Any) -> None:
         wrapper = fresh_name(self.name.decode())
         context.context().add_function_def(variables.wrap(definition, self.interface, self.program, wrapper))
         self.wrapper, self.op = wrapper.encode(), wrapper
-        # One op between reads and writes: nothing for grappler to do, nothing to run in parallel (but copies, where
-        # there are more memories than one).
+        # One op between reads and writes: nothing for grappler to do, nothing to run in parallel but copies.
         executor = "" if devices.has_accelerator() else "SINGLE_THREADED_EXECUTOR"
         self.attrs = ("executor_type", executor, "config_proto", function_utils.get_disabled_rewriter_config())
 
@@ -195,7 +194,7 @@ class Hook:
                         del table[known]
             if self.originals:
                 return
-            native_op.ensure_registered()
+            native_op.explain_failures(self.compiler.explain)
             seed = context.global_seed()
             if seed is not None:
                 self.compiler.seed_random(int(seed))

@@ -85,11 +85,14 @@ GPU_API: Mapping[str, tuple[ll.Type, tuple[ll.Type, ...]]] = {
     "tfxla_read": (I64, (PTR, I64, PTR, PTR, I64)),
     "tfxla_copy": (I64, (PTR, PTR, PTR, I64)),
 }
+# Python's own, not called once it shuts down.
+PYTHON_API: Mapping[str, tuple[ll.Type, tuple[ll.Type, ...]]] = {"failed": (VOID, (PTR, I64))}
 INVALID_ARGUMENT, INTERNAL, CANCELLED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION = 3, 13, 1, 8, 9
 # Arguments of the miss callback: program, inputs, tensors, status, 1 when a refusal is an answer (ready op), device,
 # TensorFlow's context of the kernel.
 MISS = ll.FunctionType(I64, (PTR, I64, PPTR, PTR, I64, I64, PTR))
 EXECUTE = ll.FunctionType(I32, (PTR, PPTR, PPTR, P64, P64))
+_API = {**C_API, **GPU_API, **PYTHON_API}
 # Words of a launch, EXECUTE's last argument (null on the CPU): stream, allocate, its owner, reserved.
 LAUNCH_WORDS = 4
 NO_MEMORY = -2
@@ -115,8 +118,8 @@ class Code:
         return "tfxla_device" in self.addresses
 
     def api(self, name: str, *args: ll.Value) -> ll.Value:
-        """Call a function of TensorFlow's C API, or of GPU_API."""
-        result, kinds = C_API[name] if name in C_API else GPU_API[name]
+        """Call a function of TensorFlow's C API, of GPU_API or PYTHON_API."""
+        result, kinds = _API[name]
         pointer = self.b.inttoptr(I64(self.addresses[name]), ll.FunctionType(result, kinds).as_pointer())
         return self.b.call(pointer, args)
 

@@ -35,14 +35,14 @@ TF_BOOL = 10
 def build(addresses: Mapping[str, int], table: int, capacity: int, miss: int, stopped: int) -> ll.Module:
     """The module with `tfxla_create`, `tfxla_compute`, `tfxla_ready`, `tfxla_delete`.
 
-    addresses: C_API names -> addresses, with those of GPU_API the code of a GPU's kernels. table: address of `capacity`
+    addresses: of C_API and PYTHON_API, with those of GPU_API the code of a GPU's kernels. table: address of `capacity`
     words, program addresses by number. miss: address of the Python callback. stopped: address of a word that is 1 once
     Python shuts down.
     """
     module = ll.Module("tfxla_native_op")
     hold = guard_code.build(module, addresses)
     find = _find(module, addresses, hold)
-    run = run_code.build(module, addresses)
+    run = run_code.build(module, addresses, stopped)
     _create(module, addresses, table, capacity)
     _delete(module, addresses)
     _compute(module, addresses, find, run, miss, stopped)

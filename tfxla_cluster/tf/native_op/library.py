@@ -151,6 +151,9 @@ class Library:
         self.serials = itertools.count(secrets.randbits(40))
         self.miss = _MISS(self._on_miss)
         self.api = {name: ctypes.cast(getattr(self.tf, name), ctypes.c_void_p).value or 0 for name in C_API}
+        self.failed = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(self._on_failure)
+        self.api["failed"] = ctypes.cast(self.failed, ctypes.c_void_p).value or 0
+        self.explain: Callable[[int], str] = "status {}".format
         self.gpu: dict[str, Any] = {}  # functions of GPU_API
         self.engine = self.load(self.api)
         self.gpu_engine: Any = None
@@ -297,6 +300,14 @@ class Library:
             if number:
                 self.tf.TF_SetPayload(status, FAILURE, str(number).encode())
             return code
+
+    def _on_failure(self, status: int, code: int) -> None:
+        """Machine code's call: an executable returned `code`."""
+        try:
+            reason = self.explain(code)
+        except Exception as error:  # noqa: BLE001 - nothing may propagate into machine code
+            reason = f"status {code}, {error}"
+        self._fail(status, INTERNAL, f"compiled code of tfxla_cluster reported a failure: {reason}")
 
     def _view(self, tensor: int, number: int = 0, context: int = 0) -> InputView:
         """Input `number` of a kernel; `context`: TensorFlow's, of a kernel on a GPU."""

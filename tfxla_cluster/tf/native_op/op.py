@@ -45,6 +45,7 @@ __all__ = [
     "ensure_registered",
     "exact",
     "executions",
+    "explain_failures",
     "release",
     "run_on_gpus",
     "usage",
@@ -170,6 +171,8 @@ class Program:
             raise
         except UnsupportedError as error:
             refusal = error
+        except MemoryError as error:
+            refusal = UnsupportedError(f"no memory for the executable: {error}")
         except Exception as error:  # noqa: BLE001 - a bug of the compiler must not end the program: the caller falls back
             refusal = UnsupportedError(bugs.failed(f"compiling {self.name}", error))
             refusal.__cause__ = error
@@ -260,6 +263,11 @@ def exact(inputs: Sequence[InputView]) -> tuple[guards.Guard, ...]:
 def ensure_registered() -> None:
     """Register the ops now (needed before a graph that holds them is imported)."""
     Library.get()
+
+
+def explain_failures(explain: Callable[[int], str]) -> None:
+    """`explain(code)`: what it means that an executable's entry returned `code`, for the user."""
+    Library.get().explain = explain
 
 
 def run_on_gpus() -> Decision:

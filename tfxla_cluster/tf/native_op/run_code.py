@@ -69,7 +69,7 @@ def _binary(c: Code, operator: ll.Value, left: ll.Value, right: ll.Value) -> ll.
     return result
 
 
-def build(module: ll.Module, addresses: Mapping[str, int]) -> ll.Function:
+def build(module: ll.Module, addresses: Mapping[str, int], stopped: int) -> ll.Function:
     """void run(context, program, entry, tensors, status): allocate outputs, execute the record.
 
     A result whose size the run produces goes to a tensor of the largest size, and from there to the output.
@@ -97,7 +97,7 @@ def build(module: ll.Module, addresses: Mapping[str, int]) -> ll.Function:
                 c.store(c.api("TF_TensorData", c.load(tensors, source)), inputs, k)
         execute = b.inttoptr(c.load(entry, entry_word("execute")), EXECUTE.as_pointer())
         record = b.inttoptr(c.load(entry, entry_word("record")), PTR)
-        _report(c, b.call(execute, (record, inputs, results, sizes, launch)))
+        _report(c, b.call(execute, (record, inputs, results, sizes, launch)), stopped)
         b.atomic_rmw("add", b.gep(entry, (I64(entry_word("executions")),)), I64(1), "monotonic")
         with _outputs(c, dim, sizes, count) as out, b.if_then(out.produced, likely=False):
             _copy_produced(c, out, held, results)
@@ -120,15 +120,16 @@ def _begin_launch(c: Code) -> ll.Value:
     return launch
 
 
-def _report(c: Code, code: ll.Value) -> None:
-    """`status` says what the executable's entry returned, where that is not 0."""
+def _report(c: Code, code: ll.Value, stopped: int) -> None:
+    """`status` says what the executable's entry returned, where that is not 0; Python knows the words."""
     b, status = c.b, c.args[4]
     has_memory = b.icmp_signed("!=", code, I32(NO_MEMORY))
     with b.if_then(b.not_(has_memory), likely=False):
         c.api("TF_SetStatus", status, I32(RESOURCE_EXHAUSTED), c.text("No memory for temporaries"))
     with b.if_then(b.and_(has_memory, b.icmp_signed("!=", code, I32(0))), likely=False):
-        text = "Compiled code of tfxla_cluster reported a failure. Please report it with the dump directory"
-        c.api("TF_SetStatus", status, I32(INTERNAL), c.text(text))
+        c.api("TF_SetStatus", status, I32(INTERNAL), c.text("Compiled code of tfxla_cluster reported a failure"))
+        with b.if_then(b.icmp_signed("==", b.load(I64(stopped).inttoptr(P64)), I64(0))):
+            c.api("failed", status, b.sext(code, I64))
 
 
 def _read_sizes(c: Code, entry: ll.Value, tensors: ll.Value) -> ll.Value:
