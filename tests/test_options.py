@@ -18,6 +18,7 @@ OTHER = {
     "threads": 3,
     "compile_threads": 7,
     "step_times": True,
+    "least_graph": 1,
     "store": StoreOptions("somewhere"),
 }
 NO_CODE = {"compile_threads", "store"}
@@ -46,6 +47,7 @@ def test_the_key_is_the_same_text_in_every_process() -> None:
         ("tfxla_threads", 3, {"threads": 3}),
         ("tfxla_compile_threads", 7, {"compile_threads": 7}),
         ("tfxla_timings", True, {"step_times": True}),
+        ("xla_gpu_graph_min_graph_size", 9, {"least_graph": 9}),
         ("tf_xla_persistent_cache_directory", "d", {"store": StoreOptions("d", "xla_compile_cache")}),
     ],
 )

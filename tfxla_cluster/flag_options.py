@@ -17,6 +17,7 @@ def compile_options() -> CompileOptions:
         threads=flags.get("tfxla_threads"),
         compile_threads=flags.get("tfxla_compile_threads"),
         step_times=flags.get("tfxla_timings"),
+        least_graph=flags.get("xla_gpu_graph_min_graph_size"),
         store=store_options(),
     )
 

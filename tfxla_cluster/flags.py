@@ -118,6 +118,13 @@ FLAGS: dict[str, Flag] = {
             "Let kernels ignore NaN, inf and signed zero.",
             no_effect="kernels always keep NaN, inf and signed zero",
         ),
+        Flag(
+            "xla_gpu_graph_min_graph_size",
+            "int",
+            5,
+            "On a GPU, kernels and copies from which a cluster that needs nothing from the host between them is "
+            "launched as one CUDA graph (0: none is).",
+        ),
         Flag("xla_disable_hlo_passes", "str", "", "Passes left out, comma separated."),
         Flag("xla_disable_all_hlo_passes", "bool", False, "No optimisation pass at all."),
         # --- XLA_FLAGS: tuning, on GPUs and CPUs ---

@@ -26,7 +26,8 @@ class CompileOptions:
     passes: whether HLO passes run at all; passes_off: names of those that do not. fusion: whether instructions share
     kernels. threads: of the kernel pool (0: as many as this process may use); the first compilation of a process
     sets it. compile_threads: that generate code (0: as `host.compile_threads` says). step_times: time every step of
-    every execution. store: where machine code is kept between processes, None nowhere.
+    every execution. least_graph: steps from which a plan is launched as a CUDA graph, 0 none. store: where machine
+    code is kept between processes, None nowhere.
     """
 
     passes: bool = True
@@ -35,6 +36,7 @@ class CompileOptions:
     threads: int = 0
     compile_threads: int = field(default=0, metadata=_NO_CODE)
     step_times: bool = False
+    least_graph: int = 5
     store: StoreOptions | None = field(default=None, metadata=_NO_CODE)
 
     def key(self) -> tuple[tuple[str, Any], ...]:

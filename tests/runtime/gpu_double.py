@@ -21,7 +21,7 @@ import numpy as np
 from tfxla_cluster.runtime.gpu.driver import Driver
 
 POISON, FREED = 0x5A, 0xA5
-INVALID, OUT_OF_MEMORY, ILLEGAL_ADDRESS, UNKNOWN = 1, 2, 700, 999
+INVALID, OUT_OF_MEMORY, ILLEGAL_ADDRESS, CAPTURING, UPDATE_FAILURE, UNKNOWN = 1, 2, 700, 900, 910, 999
 V, INT, N, U = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t, ctypes.c_uint
 _ATTRIBUTES = {75: 9, 76: 0, 16: 132, 38: 50 << 20}
 _SIGNATURES = {
@@ -56,6 +56,13 @@ _SIGNATURES = {
     "cuFuncSetAttribute": (V, INT, INT),
     "cuLaunchKernel": (V, U, U, U, U, U, U, U, V, V, V),
     "cuLaunchKernelEx": (V, V, V, V),
+    "cuStreamBeginCapture_v2": (V, INT),
+    "cuStreamEndCapture": (V, V),
+    "cuGraphInstantiateWithFlags": (V, V, ctypes.c_uint64),
+    "cuGraphExecUpdate_v2": (V, V, V),
+    "cuGraphExecDestroy": (V,),
+    "cuGraphDestroy": (V,),
+    "cuGraphLaunch": (V, V),
     "cuEventCreate": (V, U),
     "cuEventDestroy_v2": (V,),
     "cuEventRecord": (V, V),
@@ -107,10 +114,14 @@ class _Block:
         return self.memory.ctypes.data
 
 
+Work = Callable[[], None]
+
+
 @dataclass
 class _Stream:
     device: int
-    waiting: list[Callable[[], None]] = field(default_factory=list)
+    waiting: list[Work] = field(default_factory=list)
+    captured: list[Work] | None = None
 
 
 def image(name: str) -> bytes:
@@ -124,7 +135,7 @@ def put(address: int, value: int, kind: type = ctypes.c_int64) -> None:
 
 class Library:
     """The functions as attributes. `calls` counts them; `launches` in order; `failing`: function -> (call from which
-    on it fails, CUresult); `memory`: bytes of a device."""
+    on it fails, CUresult), `fails_once` some of them; `memory`: bytes of a device."""
 
     def __init__(self, devices: int = 1, memory: int = 1 << 30) -> None:
         self.devices, self.memory = devices, memory
@@ -133,6 +144,7 @@ class Library:
         self.launches: list[Launched] = []
         self.attributes_set: list[tuple[str, int, int]] = []
         self.failing: dict[str, tuple[int, int]] = {}
+        self.fails_once: set[str] = set()
         self.errors: list[str] = []
         self.blocks: dict[int, _Block] = {}
         self.loaded: set[int] = set()
@@ -152,6 +164,10 @@ class Library:
                 self.calls[name] += 1
                 first, code = self.failing.get(name, (0, 0))
                 if code and self.calls[name] >= first:
+                    if name == "cuStreamEndCapture":
+                        self._stream(args[0] or 0).captured = None
+                    if name in self.fails_once:
+                        del self.failing[name]
                     return code
                 try:
                     inner(*(a or 0 for a in args))
@@ -240,16 +256,58 @@ class Library:
         assert isinstance(stream, _Stream)
         return stream
 
-    def _queue(self, stream: int, work: Callable[[], None]) -> None:
+    def _queue(self, stream: int, work: Work) -> None:
         found = self._stream(stream)
         if found.device != self.device():
             raise Failure(INVALID)
-        found.waiting.append(work)
+        (found.waiting if found.captured is None else found.captured).append(work)
 
     def _drain(self, stream: _Stream) -> None:
+        if stream.captured is not None:
+            raise Failure(CAPTURING)
         waiting, stream.waiting = stream.waiting, []
         for work in waiting:
             work()
+
+    # --- graphs: what a graph is, is a list of work; one that is executable can take over as many ---
+    def _cuStreamBeginCapture(self, stream: int, mode: int) -> None:
+        found = self._stream(stream)
+        assert found.captured is None
+        assert not found.waiting
+        found.captured = []
+
+    def _cuStreamEndCapture(self, stream: int, place: int) -> None:
+        found = self._stream(stream)
+        assert found.captured is not None
+        put(place, self.handle(found.captured))
+        found.captured = None
+
+    def graphs(self) -> int:
+        """How many there are, executable or not."""
+        return sum(isinstance(thing, list) for thing in self._handles.values())
+
+    def graph(self, number: int) -> list[Work]:
+        graph = self._handles[number]
+        assert isinstance(graph, list)
+        return graph
+
+    def _cuGraphInstantiateWithFlags(self, place: int, graph: int, flags: int) -> None:
+        put(place, self.handle(list(self.graph(graph))))
+
+    def _cuGraphExecUpdate(self, executable: int, graph: int, place: int) -> None:
+        if len(self.graph(executable)) != len(self.graph(graph)):
+            raise Failure(UPDATE_FAILURE)
+        self.graph(executable)[:] = self.graph(graph)
+
+    def _cuGraphExecDestroy(self, executable: int) -> None:
+        del self._handles[executable]
+
+    def _cuGraphDestroy(self, graph: int) -> None:
+        del self._handles[graph]
+
+    def _cuGraphLaunch(self, executable: int, stream: int) -> None:
+        for work in self.graph(executable):
+            self._queue(stream, work)
 
     # --- memory ---
     def allocate(self, count: int, device: int) -> int:

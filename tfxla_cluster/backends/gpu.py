@@ -82,7 +82,7 @@ class Gpu:
     def load(self, plan: LaunchPlan, code: Code, options: CompileOptions) -> Launcher:
         if self.device is None:
             return Generated(plan, self.target.arch)
-        return Executable(plan, code, self.device, options.step_times)
+        return Executable(plan, code, self.device, options.step_times, least_graph=options.least_graph)
 
 
 def _holds(instrs: Sequence[Instr]) -> Decision:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
 
 from ...decision import YES, Decision, no
 from ...errors import TfxlaError, UnsupportedError
-from .record_layout import CUDA_OUT_OF_MEMORY, DRIVER_CALLS, HOST_SLOTS
+from .record_layout import CAPTURE_STREAMS, CUDA_OUT_OF_MEMORY, DRIVER_CALLS, HOST_SLOTS
 
 _LIBRARY = "libcuda.so.1"
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: does not wait for the legacy stream
@@ -122,12 +122,27 @@ class Device:
         return base + _SLOT_BYTES * np.arange(HOST_SLOTS, dtype=np.int64)
 
     @functools.cached_property
+    def capture_streams(self) -> np.ndarray:
+        """CAPTURE_STREAMS streams, taken and put back as the slots."""
+        with self.current():
+            kind = ctypes.c_void_p
+            made = [self.driver.number("cuStreamCreate", _NON_BLOCKING, kind=kind) for _ in range(CAPTURE_STREAMS)]
+        return np.array(made, np.int64)
+
+    @functools.cached_property
     def pool(self) -> int:
         """The device's memory pool, which keeps what is freed for whoever asks next."""
         pool = self.driver.number("cuDeviceGetDefaultMemPool", self._handle, kind=ctypes.c_void_p)
         everything = ctypes.c_uint64(2**64 - 1)
         self.driver.call("cuMemPoolSetAttribute", ctypes.c_void_p(pool), _RELEASE_THRESHOLD, ctypes.byref(everything))
         return pool
+
+    def release(self, function: str, handle: int) -> None:
+        """Destroy a thing that lies on the device, once all executions are done with it. Where the device has failed
+        nothing is left to destroy, and finalizers have nobody to tell."""
+        with suppress(TfxlaError, MemoryError), self.current():
+            self.driver.call("cuCtxSynchronize")
+            self.driver.call(function, ctypes.c_void_p(handle))
 
     def synchronize(self) -> None:
         """Wait until what was given to `stream` is done; raises as `Driver.call`."""

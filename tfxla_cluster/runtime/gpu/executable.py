@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...codegen.kernel.code import Code
+from ...decision import no
 from ...errors import InternalError, TfxlaError, UnsupportedError
 from ...ir.dim import Dim, make
 from ...ir.shape import Shape
@@ -22,6 +23,7 @@ from ..plan import KernelStep, LaunchPlan, walk
 from . import driver as drivers
 from . import loaded, native
 from .driver import Device, Driver
+from .graphs import Graphs, can_capture
 from .prepared import Prepared
 from .record_layout import GPU_RECORD, STATUS_CUDA, STATUS_TOO_LARGE
 
@@ -36,16 +38,26 @@ class Executable:
 
     Dropping the object, or `close()`, retires the record: calls that began finish, later ones return STATUS_CLOSED.
 
+    `captured`: whether executions are CUDA graphs, which plans of at least `least_graph` kernels and copies are that
+    need nothing from the host.
+
     UnsupportedError where there is no such GPU; MemoryError where it has no room for the constants.
     """
 
     def __init__(
-        self, plan: LaunchPlan, code: Code, device: int = 0, timings: bool = False, driver: Driver | None = None
+        self,
+        plan: LaunchPlan,
+        code: Code,
+        device: int = 0,
+        timings: bool = False,
+        driver: Driver | None = None,
+        least_graph: int = 0,
     ) -> None:
         self.plan = plan
         self._driver = driver or drivers.driver()
         self.device = self._driver.device(device)
-        body = _Body(plan, code, self.device, timings)
+        self.captured = no("graph-timed", "its steps are timed") if timings else can_capture(plan, least_graph)
+        body = _Body(plan, code, self.device, timings, bool(self.captured))
         self.entry = native.launcher().execute
         self.record = records.new(body)
         self._body = weakref.ref(body)
@@ -72,6 +84,11 @@ class Executable:
         if status:
             raise status_error(status, self.plan.name, self._driver)
 
+    def graphs(self) -> dict[str, int]:
+        """Executions by how they used CUDA graphs, as graphs.Graphs.counts; empty where `captured` says no."""
+        body = self._body()
+        return {} if body is None or body.graphs is None else body.graphs.counts()
+
     def timings(self) -> list[tuple[str, int, int]]:
         """(instruction or symbol, executions, nanoseconds) of each timed step; empty when not timed."""
         body = self._body()
@@ -93,7 +110,8 @@ def status_error(status: int, name: str, driver: Driver | None = None) -> Except
 class _Body:
     """A records.Body of a GPU."""
 
-    def __init__(self, plan: LaunchPlan, code: Code, device: Device, timings: bool) -> None:
+    def __init__(self, plan: LaunchPlan, code: Code, device: Device, timings: bool, captured: bool) -> None:
+        self.graphs = Graphs(plan, device) if captured else None
         self.plan, self.device = plan, device
         self._kernels = _kernels(plan, code, device)
         self.encoded = encode(plan, self._address, [_bytes(shape) for shape in plan.inputs])
@@ -110,9 +128,10 @@ class _Body:
         arguments = self.encoded.argument_words + 2  # of a launch: Triton's scratch pointers too
         parameters_word = len(self.encoded.values) + arguments
         inputs_word = parameters_word + arguments
+        key_word = inputs_word + len(self.plan.inputs)
         fields = {
             **records.program_fields(self.encoded, self.plan),
-            "front_words": inputs_word + len(self.plan.inputs) + 1,
+            "front_words": key_word + 1 + len(self.plan.sizes) + len(self.plan.inputs) + len(self.plan.outputs),
             "constants": self._constant_table.ctypes.data,
             "timings": 0 if self.timings is None else self.timings.ctypes.data,
         }
@@ -124,6 +143,10 @@ class _Body:
             "inputs_word": inputs_word,
             "input_count": len(self.plan.inputs),
             "input_bytes": self._input_bytes.ctypes.data,
+            "output_count": len(self.plan.outputs),
+            "graphs": 0 if self.graphs is None else self.graphs.words.ctypes.data,
+            "key_word": key_word,
+            "capture_streams": self.device.capture_streams.ctypes.data,
         }
         words = {RECORD[name]: value for name, value in fields.items()}
         return words | {GPU_RECORD[name]: value for name, value in gpu_fields.items()}

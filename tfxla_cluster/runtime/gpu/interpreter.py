@@ -9,29 +9,24 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from ..cpu.record_layout import RECORD, STATUS_NO_MEMORY, STATUS_OK, STEPS, table
+from ..cpu.record_layout import RECORD, STATUS_NO_MEMORY, STATUS_OK, STEPS
 from ..cpu.step_walk import StepWalk, emit_evaluate, enter, fill_values, write_sizes
 from ..cpu.words import I64, PTR, Function, Value, Word
+from .driver_code import STATE, allocate, call, check, give_back, take
+from .graph_code import NO_GRAPH, emit_graph
 from .record_layout import (
-    CUDA_OUT_OF_MEMORY,
-    DRIVER_CALLS,
     GPU_RECORD,
     HOST_SLOTS,
     KERNEL,
     LAUNCH,
     MOST_BLOCKS,
     MOST_RESULT_BYTES,
-    STATUS_CUDA,
     STATUS_TOO_LARGE,
     WORKSPACE,
 )
 
 ALIGNED = 16  # bytes that kernels take their pointers to be multiples of
 SCRATCH_ALIGN = 128  # what descriptors of tensors in global memory need
-_LOW_HALF = (1 << 32) - 1
-# What an execution has besides its front: a slot of page-locked memory, two events of a timed one, the global memory
-# that its kernels share as scratch.
-STATE = table("host start stop scratch scratch_bytes")
 
 
 def build(triple: str) -> ir.Module:
@@ -57,26 +52,23 @@ def _emit_workspace(module: ir.Module) -> None:
         f.return_(f.load(pair))
     driver, stream = f.load(owner, WORKSPACE["driver"]), f.load(owner, WORKSPACE["stream"])
     with f.if_(f.load(pair).compare("!=", 0)):
-        _call(f, driver, "cuMemFreeAsync", f.load(pair), stream)
+        call(f, driver, "cuMemFreeAsync", f.load(pair), stream)
     f.store(pair, 0, 0)
     f.store(pair, 1, 0)
-    with f.if_(_call(f, driver, "cuMemAllocAsync", pair, need, stream).compare("==", 0)):
+    with f.if_(call(f, driver, "cuMemAllocAsync", pair, need, stream).compare("==", 0)):
         f.store(pair, 1, need)
     f.return_(f.load(pair))
 
 
-def _call(f: Function, driver: Word, name: str, *args: Value) -> Word:
-    """The CUresult of a function of the driver."""
-    return f.call(f.load(driver, DRIVER_CALLS[name]), *args) & _LOW_HALF
-
-
 class _Interpreter:
-    """Emits `gpu_execute` and `gpu_steps`, the loop over steps."""
+    """Emits `gpu_execute`, what comes before the steps, and `gpu_steps`, the loop over them."""
 
     def __init__(self, module: ir.Module) -> None:
         self.module = module
         self.evaluate = emit_evaluate(module)
+        self.prepare = self._emit_prepare()
         self.steps = self._emit_steps()
+        self.graph = emit_graph(module, self.steps)
         self._emit_execute()
 
     def _emit_execute(self) -> None:
@@ -93,58 +85,56 @@ class _Interpreter:
         f.store(before, 0, 0)
         for index in STATE.values():
             f.store(state, index, 0)
-        _call(f, driver, "cuCtxGetCurrent", before)
+        f.store(state, STATE["stream"], f.load(launch, LAUNCH["stream"]))
+        call(f, driver, "cuCtxGetCurrent", before)
         switched = f.load(before).compare("!=", context)
         with f.if_(switched):
-            _call(f, driver, "cuCtxSetCurrent", context)
-        slot = self._take_slot(f, record)
+            call(f, driver, "cuCtxSetCurrent", context)
+        slot = take(f, f.load(record, GPU_RECORD["host_slots"]), HOST_SLOTS)
         host = f.load(slot)
         f.store(state, STATE["host"], f.select(host.compare("!=", 0), host, spare))
         self._events(f, record, driver, state, "cuEventCreate")
-        status = f.call(self.steps, record, inputs, outputs, sizes, launch, front, state)
+        status = f.local(f.call(self.prepare, record, inputs, sizes, launch, front, state))
+        with f.if_(status.get().compare("==", 0)):
+            status.set(f.call(self.graph, record, outputs, launch, front, state))
+        with f.if_(status.get().compare("==", NO_GRAPH)):
+            status.set(f.call(self.steps, record, outputs, launch, front, state))
         self._events(f, record, driver, state, "cuEventDestroy_v2")
-        with f.if_(host.compare("!=", 0)):
-            f.exchange(f.load(slot, 1), host)
+        give_back(f, slot)
         with f.if_(switched):
-            _call(f, driver, "cuCtxSetCurrent", f.load(before))
+            call(f, driver, "cuCtxSetCurrent", f.load(before))
         write_sizes(f, record, sizes, front)
         f.call("free", front)
         f.atomic_add(active, -1)
-        f.return_(status)
-
-    def _take_slot(self, f: Function, record: Word) -> Word:
-        """Two words: a slot of page-locked memory (0 where all are taken: the stack does too, slower) and where it
-        goes back to."""
-        slot = f.stack(2)
-        with f.count(0, HOST_SLOTS) as i:
-            at = f.load(record, GPU_RECORD["host_slots"]) + i * 8
-            f.store(slot, 0, f.exchange(at, 0))
-            f.store(slot, 1, at)
-            f.break_if(f.load(slot).compare("!=", 0))
-        return slot
+        f.return_(status.get())
 
     def _events(self, f: Function, record: Word, driver: Word, state: Word, name: str) -> None:
         """Make or destroy the two events of a timed execution; what fails is 0 and the steps say so."""
         with f.if_(f.load(record, RECORD["timings"]).compare("!=", 0)):
             for event in ("start", "stop"):
                 if name == "cuEventCreate":
-                    _call(f, driver, name, state + 8 * STATE[event], 0)
+                    call(f, driver, name, state + 8 * STATE[event], 0)
                 else:
-                    _call(f, driver, name, f.load(state, STATE[event]))
+                    call(f, driver, name, f.load(state, STATE[event]))
+
+    def _emit_prepare(self) -> Function:
+        """gpu_prepare(record, inputs, sizes, launch, front, state): values, inputs' table and arena; a status."""
+        f = Function(self.module, "gpu_prepare", 6)
+        record, inputs, sizes, launch, front, state = f.args
+        fill_values(f, self.evaluate, record, sizes, front)
+        _align_inputs(f, record, inputs, launch, front)
+        need = f.load(front, f.load(record, RECORD["arena_value"]))
+        with f.if_(need.compare(">", 0)):
+            f.store(state, STATE["arena"], allocate(f, launch, need))
+        f.return_(STATUS_OK)
+        return f
 
     # --- steps ---
     def _emit_steps(self) -> Function:
-        """gpu_steps(record, inputs, outputs, sizes, launch, front, state): the status of the first step that failed,
-        or 0."""
-        f = Function(self.module, "gpu_steps", 7)
-        record, inputs, outputs, sizes, launch, front, state = f.args
-        fill_values(f, self.evaluate, record, sizes, front)
-        aligned = _aligned_inputs(f, record, inputs, launch, front)
-        arena = f.local(0)
-        need = f.load(front, f.load(record, RECORD["arena_value"]))
-        with f.if_(need.compare(">", 0)):
-            arena.set(_allocate(f, launch, need))
-        run = _Run(f, record, front, (arena.get(), aligned, outputs), launch, state)
+        """gpu_steps(record, outputs, launch, front, state): the status of the first step that failed, or 0."""
+        f = Function(self.module, "gpu_steps", 5)
+        record, outputs, launch, front, state = f.args
+        run = _Run(f, record, front, outputs, launch, state)
         emit = {"kernel": lambda: _kernel(f, run), "copy": lambda: _copy(f, run), **run.control(self.evaluate)}
         with f.loop():
             f.switch(run.word(0), [emit[name] for name in STEPS])
@@ -152,16 +142,8 @@ class _Interpreter:
         return f
 
 
-def _allocate(f: Function, launch: Word, need: Value) -> Word:
-    """Device memory of the caller; returns STATUS_NO_MEMORY where it has none."""
-    found = f.call(f.load(launch, LAUNCH["allocate"]), f.load(launch, LAUNCH["owner"]), need)
-    with f.if_(found.compare("==", 0)):
-        f.return_(STATUS_NO_MEMORY)
-    return found
-
-
-def _aligned_inputs(f: Function, record: Word, inputs: Word, launch: Word, front: Word) -> Word:
-    """A table of the inputs in the front; one that does not lie at a multiple of ALIGNED is copied to where it does,
+def _align_inputs(f: Function, record: Word, inputs: Word, launch: Word, front: Word) -> None:
+    """The table of the inputs in the front; one that does not lie at a multiple of ALIGNED is copied to where it does,
     for a kernel that read it as it is would end the context."""
     table = front + f.load(record, GPU_RECORD["inputs_word"]) * 8
     with f.count(0, f.load(record, GPU_RECORD["input_count"])) as i:
@@ -170,29 +152,20 @@ def _aligned_inputs(f: Function, record: Word, inputs: Word, launch: Word, front
         with f.if_((given & (ALIGNED - 1)).compare("!=", 0)):
             count = f.load(front, f.load(f.load(record, GPU_RECORD["input_bytes"]), i))
             with f.if_(count.compare(">", 0)):
-                copy = _allocate(f, launch, count)
+                copy = allocate(f, launch, count)
                 f.store(table, i, copy)
                 driver, stream = f.load(record, GPU_RECORD["driver"]), f.load(launch, LAUNCH["stream"])
-                _check(f, _call(f, driver, "cuMemcpyDtoDAsync_v2", copy, given, count, stream))
-    return table
-
-
-def _check(f: Function, code: Word) -> None:
-    """Return the status of a CUresult that is not 0."""
-    with f.if_(code.compare("!=", 0)):
-        memory = code.compare("==", CUDA_OUT_OF_MEMORY)
-        f.return_(f.select(memory, STATUS_NO_MEMORY, f.word(STATUS_CUDA) - code))
+                check(f, call(f, driver, "cuMemcpyDtoDAsync_v2", copy, given, count, stream))
 
 
 class _Run(StepWalk):
     """The state of `gpu_steps`."""
 
-    def __init__(
-        self, f: Function, record: Word, front: Word, memory: tuple[Word, Word, Word], launch: Word, state: Word
-    ) -> None:
-        super().__init__(f, record, front, memory)
+    def __init__(self, f: Function, record: Word, front: Word, outputs: Word, launch: Word, state: Word) -> None:
+        inputs = front + f.load(record, GPU_RECORD["inputs_word"]) * 8
+        super().__init__(f, record, front, (f.load(state, STATE["arena"]), inputs, outputs))
         self.launch, self.state = launch, state
-        self.stream, self._driver = f.load(launch, LAUNCH["stream"]), f.load(record, GPU_RECORD["driver"])
+        self.stream, self._driver = f.load(state, STATE["stream"]), f.load(record, GPU_RECORD["driver"])
         self.parameters = front + f.load(record, GPU_RECORD["parameters_word"]) * 8
         self._timings = f.load(record, RECORD["timings"])
         count = f.load(record, GPU_RECORD["parameters_word"]) - f.load(record, RECORD["arguments_word"])
@@ -201,7 +174,7 @@ class _Run(StepWalk):
 
     def call(self, name: str, *args: Value) -> None:
         """Call a function of the driver; a failure ends the execution."""
-        _check(self.f, _call(self.f, self._driver, name, *args))
+        check(self.f, call(self.f, self._driver, name, *args))
 
     def read(self, index: int, bits: int) -> Word:
         """Waits for the stream."""
@@ -214,7 +187,7 @@ class _Run(StepWalk):
         """At least so many bytes that kernels of this execution share, one after the other."""
         f, state = self.f, self.state
         with f.if_(need.compare(">", f.load(state, STATE["scratch_bytes"]))):
-            found = _allocate(f, self.launch, need + SCRATCH_ALIGN)
+            found = allocate(f, self.launch, need + SCRATCH_ALIGN)
             f.store(state, STATE["scratch"], (found + (SCRATCH_ALIGN - 1)) & -SCRATCH_ALIGN)
             f.store(state, STATE["scratch_bytes"], need)
         return f.load(state, STATE["scratch"])

@@ -35,7 +35,7 @@ class Module:
         self._image = ctypes.create_string_buffer(cubin, len(cubin))
         with device.current():
             handle = device.driver.number("cuModuleLoadData", self._image, kind=ctypes.c_void_p)
-        weakref.finalize(self, _free, device, "cuModuleUnload", handle).atexit = False
+        weakref.finalize(self, device.release, "cuModuleUnload", handle).atexit = False
         self.function = _function(device, handle, entry_of(cubin))
 
 
@@ -48,20 +48,13 @@ class Constant:
             self.address = device.driver.number(
                 "cuMemAlloc_v2", ctypes.c_size_t(max(len(data), 1)), kind=ctypes.c_void_p
             )
-            weakref.finalize(self, _free, device, "cuMemFree_v2", self.address).atexit = False
+            weakref.finalize(self, device.release, "cuMemFree_v2", self.address).atexit = False
             place, count, stream = (
                 ctypes.c_void_p(self.address),
                 ctypes.c_size_t(len(data)),
                 ctypes.c_void_p(device.stream),
             )
             device.driver.call("cuMemcpyHtoDAsync_v2", place, data, count, stream)
-
-
-def _free(device: Device, function: str, handle: int) -> None:
-    """Executions that were launched may still use it."""
-    with device.current():
-        device.driver.call("cuCtxSynchronize")
-        device.driver.call(function, ctypes.c_void_p(handle))
 
 
 def entry_of(cubin: bytes) -> str:

@@ -8,10 +8,25 @@ from ..cpu.record_layout import RECORD, table
 #   driver: table of addresses of DRIVER_CALLS; context: the device's; host_slots: HOST_SLOTS words, each the address
 #   of 64 bytes of page-locked memory or 0 while an execution has it
 #   parameters_word: where in the front the addresses of a launch's arguments lie; inputs_word: the inputs' table
-#   input_count; input_bytes: table of value slots, the bytes of each input
-_GPU_RECORD = "driver context host_slots parameters_word inputs_word input_count input_bytes"
+#   input_count, output_count; input_bytes: table of value slots, the bytes of each input
+#   graphs: 0, or the words of GRAPHS; key_word: where in the front the key of a graph lies
+#   capture_streams: CAPTURE_STREAMS words, each a stream to capture on or 0 while an execution has it
+_GPU_RECORD = """
+    driver context host_slots parameters_word inputs_word input_count input_bytes output_count graphs key_word
+    capture_streams"""
 GPU_RECORD = {name: len(RECORD) + index for name, index in table(_GPU_RECORD).items()}
 HOST_SLOTS = 64
+CAPTURE_STREAMS = 16
+
+# The CUDA graphs of an executable. calls: executions so far; next: the slot for a new graph; exact: 1 where equal
+# keys may use a graph as it is; then how often a graph was launched as it was, updated and made, how often none was
+# free, and how often one could not be made. Behind them GRAPH_SLOTS slots of GRAPH_SLOT and a key: what the addresses
+# in the graph come from, that is the arena, sizes, inputs and outputs.
+GRAPHS = table("calls next exact key_words replayed updated made busy failed")
+GRAPH_SLOTS = 4
+GRAPH_SLOT = table("taken executable")
+FIRST_GRAPH_CALL = 2  # executions before: the driver may still load kernels, which a capture does not allow
+MOST_FAILURES = 4  # after which no further graph is tried
 
 # What a kernel step's code word points at. function: 0 for a library routine, which runs on the host and puts
 # result_bytes bytes into its first output. threads: of a block. ctas: blocks of a cluster. attributes: of
@@ -26,7 +41,8 @@ MOST_RESULT_BYTES = 64
 DRIVER_CALLS = table("""
     cuCtxGetCurrent cuCtxSetCurrent cuLaunchKernel cuLaunchKernelEx cuMemcpyDtoDAsync_v2 cuMemcpyDtoHAsync_v2
     cuMemcpyHtoDAsync_v2 cuStreamSynchronize cuEventCreate cuEventRecord cuEventSynchronize cuEventElapsedTime
-    cuEventDestroy_v2 cuMemAllocAsync cuMemFreeAsync""")
+    cuEventDestroy_v2 cuMemAllocAsync cuMemFreeAsync cuStreamBeginCapture_v2 cuStreamEndCapture
+    cuGraphInstantiateWithFlags cuGraphExecUpdate_v2 cuGraphExecDestroy cuGraphDestroy cuGraphLaunch""")
 
 # The caller's words: the stream to launch on, `void* allocate(void* owner, int64 bytes)` of device memory that lives
 # until the stream is through with this execution (NULL: out of memory), and its owner.
