@@ -22,10 +22,11 @@ from tfxla_cluster.target import Target
 
 ROOT = Path(__file__).resolve().parents[1]
 TREES = {path: ast.parse(path.read_text()) for path in sorted((ROOT / "tfxla_cluster").rglob("*.py"))}
-# Fields that a record has only after a failure, in one of the tests named beside.
+# Fields that a record has only after a failure or on a GPU, in one of the tests named beside.
 ON_FAILURE = {
     "autotune": {"reason"},  # tests/tuning/test_session.py
     "error": set(RECORD_KINDS["error"].fields),  # tests/test_internal_errors.py
+    "graph": set(RECORD_KINDS["graph"].fields),  # tests/runtime/test_gpu_graphs.py
     "store": set(RECORD_KINDS["store"].fields),  # tests/runtime/test_store.py
 }
 PROGRAM = """

@@ -31,7 +31,7 @@ TOPICS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "guards": (("compile", "recompile"), ()),
     "clustering": (("cluster", "fallback"), ("unclustered", "function")),
     "fusion": (("fusion",), ()),
-    "kernels": (("kernel",), ("execution",)),
+    "kernels": (("kernel",), ("execution", "graph")),
     "cache": (("cache",), ("store",)),
     "autotune": (("autotune",), ()),
 }

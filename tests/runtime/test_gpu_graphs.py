@@ -8,8 +8,13 @@ import threading
 import numpy as np
 import pytest
 
+from tfxla_cluster import trace
+from tfxla_cluster.backends import gpu
+from tfxla_cluster.dump.schema import RECORD_KINDS
 from tfxla_cluster.ir import dim as dims
+from tfxla_cluster.options import CompileOptions
 from tfxla_cluster.runtime import random_state
+from tfxla_cluster.runtime.gpu import driver as drivers
 from tfxla_cluster.runtime.gpu.driver import Driver
 from tfxla_cluster.runtime.gpu.executable import Executable
 from tfxla_cluster.runtime.gpu.graphs import MOST_NODES, can_capture
@@ -182,6 +187,26 @@ def test_many_threads_and_few_graphs(machine: tuple[Driver, Library]) -> None:
     counts = executable.graphs()
     assert counts["failed"] == 0
     assert counts["replayed"] + counts["updated"] + counts["made"] + counts["busy"] == 6 * 15 - 2
+
+
+def test_the_backend_of_this_machine_makes_graphs_by_option(
+    machine: tuple[Driver, Library], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drivers, "driver", lambda: machine[0])
+    told: list[dict[str, object]] = []
+    monkeypatch.setattr(trace, "wants", lambda kind: kind == "graph")
+    monkeypatch.setattr(trace, "record", lambda kind, **fields: told.append(fields))
+    backend = gpu.this_machine(1)
+    assert (backend.target.arch, backend.target.cores, backend.device) == ("sm_90", 132, 1)
+    inputs = [random(10), random(10, 1)]
+    for least, graphs in ((2, 1), (3, 0)):
+        launcher = backend.load(sum_plan(5, 2), CODE, CompileOptions(least_graph=least))
+        assert isinstance(launcher, Executable)
+        assert launcher.device.ordinal == 1
+        assert (launcher.graphs().get("failed") == 0) == bool(graphs)
+        np.testing.assert_array_equal(launcher.run(inputs)[0], (inputs[0] + inputs[1]) * inputs[1])
+    assert [(t["module"], t["ok"], t["rule"]) for t in told] == [("sum", True, ""), ("sum", False, "graph-size")]
+    assert all(set(t) == {*RECORD_KINDS["graph"].fields} for t in told)
 
 
 def test_which_plans_are_graphs(machine: tuple[Driver, Library]) -> None:

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from .. import trace
 from ..codegen.kernel.choice import DEFAULT, Choice
 from ..codegen.kernel.code import Code, Listing, Params, Source
 from ..codegen.kernel.lower import gpu as lower
@@ -82,7 +83,11 @@ class Gpu:
     def load(self, plan: LaunchPlan, code: Code, options: CompileOptions) -> Launcher:
         if self.device is None:
             return Generated(plan, self.target.arch)
-        return Executable(plan, code, self.device, options.step_times, least_graph=options.least_graph)
+        made = Executable(plan, code, self.device, options.step_times, least_graph=options.least_graph)
+        if trace.wants("graph"):
+            said = made.captured
+            trace.record("graph", module=plan.name, ok=said.ok, rule=said.rule, reason=said.reason)
+        return made
 
 
 def _holds(instrs: Sequence[Instr]) -> Decision:

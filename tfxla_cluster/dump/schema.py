@@ -231,6 +231,15 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
             "steps": "List of {instr, count, ms}: a step of the plan, its executions, their milliseconds.",
         },
     ),
+    "graph": RecordKind(
+        "Whether a module loaded for a GPU is launched as a CUDA graph.",
+        {
+            "module": "Module name.",
+            "ok": "Boolean.",
+            "rule": "Name of the rule that said no.",
+            "reason": "Why not, a sentence.",
+        },
+    ),
     "cache": RecordKind(
         "A look into a cache.",
         {
