@@ -19,8 +19,10 @@ from typing import Any
 import numpy as np
 
 from tests.codegen.triton.test_gpu_cases import ALL, drawn
+from tests.device.product_cases import exact, products
 from tfxla_cluster import compiler
 from tfxla_cluster.backends import gpu
+from tfxla_cluster.codegen.kernel.choice import UNTUNED, Choices
 from tfxla_cluster.errors import UnsupportedError
 from tfxla_cluster.ir import text
 from tfxla_cluster.ir.evaluator import evaluate
@@ -41,10 +43,13 @@ class Bundle:
     cases: list[dict[str, Any]] = field(default_factory=list)
     refused: int = 0
 
-    def add(self, name: str, module: Module, args: Sequence[np.ndarray], ulps: Sequence[int]) -> None:
+    def add(
+        self, name: str, module: Module, args: Sequence[np.ndarray], ulps: Sequence[int], choices: Choices = UNTUNED
+    ) -> None:
         """A case, unless the GPU has no kernels for it."""
+        module = exact(module)
         try:
-            made = compiler.compile_module(module, self.backend, self.options)
+            made = compiler.compile_module(module, self.backend, self.options, choices=choices)
         except UnsupportedError:
             self.refused += 1
             return
@@ -67,13 +72,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bundle", type=Path)
     parser.add_argument("--arch", default="sm_90")
+    parser.add_argument("--products", action="store_true", help="products alone")
     parser.add_argument("--processes", type=int, default=2, help="that run Triton (default 2)")
     options = parser.parse_args()
     bundle = Bundle(gpu.described(options.arch), CompileOptions(compile_threads=options.processes))
-    for case in ALL:
+    for one in products():
+        bundle.add(one.name, one.module, one.args(), [one.ulps], one.choices)
+    for case in [] if options.products else ALL:
         module = text.parse(case.text)
         bundle.add(case.name, module, case.args(), [case.ulps] * 99)
-    for number in RANDOM:
+    for number in [] if options.products else RANDOM:
         made = drawn(number)
         bundle.add(made.module.name, made.module, made.args, made.ulps)
     bundle.write(options.bundle)

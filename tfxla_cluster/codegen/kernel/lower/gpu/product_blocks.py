@@ -57,47 +57,70 @@ _SPLIT_DEPTH = 512  # k that a program has at least
 _LEAST = 16  # lanes
 
 
-def choose(c: Contraction, factor: DType, target: Target, knobs: Knobs) -> Blocks:
+@dataclass(frozen=True, slots=True)
+class Factors:
+    """How a product is multiplied: factors of `dtype`; `matrices`: both lie as matrices that descriptors can read."""
+
+    dtype: DType
+    matrices: bool
+
+
+def choose(c: Contraction, factors: Factors, target: Target, knobs: Knobs) -> Blocks:
     """The blocks of a product: what `knobs` say, else what the model of costs likes best for the sample sizes.
 
     UnsupportedError where the blocks on their way do not fit in shared memory.
     """
-    ranked = _ranked(c, factor, target)
+    ranked = _ranked(c, factors, target)
     best = ranked[0]
-    taken = {name: knobs.take(name, getattr(best, name), _offered(ranked, name)) for name in _KNOBS}
+    taken = {name: knobs.take(name, getattr(best, name), _offered(ranked, name, factors)) for name in _KNOBS}
     blocks = replace(best, **taken)
-    size = (blocks.rows + blocks.cols) * blocks.depth * blocks.stages * factor.itemsize
+    size = (blocks.rows + blocks.cols) * blocks.depth * blocks.stages * factors.dtype.itemsize
     if size > SHARED_BYTES:
         raise UnsupportedError(f"{c.name}: blocks of {blocks} take {size} bytes of shared memory")
     return blocks
 
 
-def _offered(ranked: Sequence[Blocks], name: str) -> list[int]:
-    """Values that a tuner may try: those of the model's candidates, and twice as deep or fewer on their way."""
-    found = {getattr(b, name) for b in ranked}
+def _offered(ranked: Sequence[Blocks], name: str, factors: Factors) -> list[int]:
+    """Values that a tuner may try: those of the model's candidates, deeper blocks, more or fewer on their way."""
+    found = {getattr(b, name) for b in ranked} | set(_FURTHER.get(name, ()))
     if name == "depth":
         found |= {2 * max(found)}
-    if name == "stages":
-        found |= {2, 3, 4}
-    if name == "parts":
-        found |= {1, 2}
-    if name == "persistent":
-        found |= {0, 1}
-    if name == "descriptors":
-        found |= {0, 1, 2}
+    if name in _OF_MATRICES and factors.matrices:
+        found |= set(_OF_MATRICES[name])
     return sorted(found)
 
 
+_FURTHER = {"stages": (2, 3, 4), "parts": (1, 2)}
+_OF_MATRICES = {"persistent": (0, 1), "descriptors": (0, 1, 2)}
 _KNOBS = ("rows", "cols", "depth", "warps", "stages", "splits", "parts", "persistent", "descriptors")
 
 
-def _ranked(c: Contraction, factor: DType, target: Target) -> list[Blocks]:
+def _ranked(c: Contraction, factors: Factors, target: Target) -> list[Blocks]:
     """Blocks for the sample sizes, by falling promise."""
+    factor = factors.dtype
     table = _BY_WIDTH[factor.bits] if multiplies_as_matrix(factor, c.dtype) else _OTHER
     sizes = _Sizes(*(sample(product(dims)) for dims in (c.batch, c.rows, c.cols, c.depth)))
     fitting = list(dict.fromkeys(_fit(b, sizes) for b in table))
     tried = [s for b in fitting for s in _splits(b, sizes, target.cores)]
-    return sorted(tried, key=lambda b: _time(b, sizes, target.cores))
+    ranked = sorted(tried, key=lambda b: _time(b, sizes, target.cores))
+    if not factors.matrices or factor.bits > _NARROW_BITS:
+        return ranked
+    return [_described(b, sizes, target.cores) for b in ranked]
+
+
+def _described(blocks: Blocks, sizes: _Sizes, cores: int) -> Blocks:
+    """Descriptors where they pay: a program makes them first, which takes as long as many products.
+
+    Persistent programs begin to read for their next block while they store the last one.
+    """
+    persistent = int(sizes.programs(blocks) > cores and blocks.rows * blocks.cols >= _PERSISTENT_BLOCK)
+    descriptors = int(persistent or sizes.depth // blocks.splits >= _DESCRIBED_DEPTH)
+    return replace(blocks, persistent=persistent, descriptors=descriptors)
+
+
+_NARROW_BITS = 16  # of factors that descriptors help
+_PERSISTENT_BLOCK = 128 * 128
+_DESCRIBED_DEPTH = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +150,8 @@ def _splits(blocks: Blocks, sizes: _Sizes, cores: int) -> list[Blocks]:
     """The depth whole, and shared by so many programs that together they are just under one, two or three waves."""
     most = min(sizes.depth // _SPLIT_DEPTH, _MOST_SPLITS)
     programs = max(sizes.programs(blocks), 1)
-    found = {1, *(waves * cores // programs for waves in (1, 2, 3))}
-    return [replace(blocks, splits=s) for s in sorted(found) if 1 <= s <= max(most, 1)]
+    found = {1, *(min(waves * cores // programs, most) for waves in (1, 2, 3))}
+    return [replace(blocks, splits=s) for s in sorted(found) if s >= 1]
 
 
 def _time(blocks: Blocks, sizes: _Sizes, cores: int) -> float:

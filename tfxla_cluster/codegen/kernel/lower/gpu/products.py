@@ -31,7 +31,7 @@ from ..contraction_loops import inside
 from ..dot import describe
 from ..grid import minimum
 from ..space import delinearize
-from .product_blocks import Blocks, choose
+from .product_blocks import Blocks, Factors, choose
 from .shapes import MULTIPLE, lanes
 from .vector_products import is_vector_product, lower_vector_product
 
@@ -67,7 +67,7 @@ def contraction_of(instr: Instr) -> Contraction:
 
 def lower_product(c: Contraction, target: Target, knobs: Knobs) -> Unit:
     """The kernels of any contraction."""
-    blocks = choose(c, factor_dtype(c), target, knobs)
+    blocks = choose(c, how_multiplied(c), target, knobs)
     if blocks.splits == 1:
         return Unit((_Kernel(c, blocks, target).build(),))
     partial, total = _partial(c), _total(c, blocks.splits)
@@ -279,12 +279,22 @@ def _unwidened(region: Region, total: DType) -> Region:
     return _unwidened(replace(region, body=body, results=source.operands), total)
 
 
-def factor_dtype(c: Contraction) -> DType:
-    """The type that the factors of `c` are multiplied in."""
+def how_multiplied(c: Contraction) -> Factors:
+    """What there is to choose blocks by."""
     p = Ports(c.name)
     zero = p.b.index(0)
-    left, _ = factors(p, c, (zero,) * len(c.batch), zero, zero)
-    return left.results[0].dtype
+    g = (zero,) * len(c.batch)
+    regions = factors(p, c, g, zero, zero)
+    whole = [_is_matrix(p, side, g, region) for side, region in zip((c.lhs, c.rhs), regions)]
+    return Factors(regions[0].results[0].dtype, all(whole) and product(c.batch) == 1)
+
+
+def _is_matrix(p: Ports, side: Side, g: Index, factor: Region) -> bool:
+    """Whether the factor lies in memory as a descriptor can read it."""
+    if side.matrix is None:
+        return False
+    plain = side.matrix(p, g)
+    return _in_units(plain.unit, plain.buffer) and plain.buffer.dtype == factor.results[0].dtype
 
 
 # --- several programs for the depth of a block ---
