@@ -277,6 +277,14 @@ def test_inputs_whose_values_compiling_needs_are_the_hosts(offered: dict[str, li
     program.close()
 
 
+def test_what_has_no_kernel_on_gpus(offered: dict[str, list[int]]) -> None:
+    for place, rule in (("/GPU:0", "no_gpu_kernel"), ("/CPU:0", "")):
+        node = graph_pb2.GraphDef().node.add(name="c", op="Cholesky", device=place)
+        node.attr["T"].type = types_pb2.DT_FLOAT
+        assert Checker({}).node(node).rule == rule
+    assert Checker({}).node(graph_pb2.GraphDef().node.add(name="f", op="FFT")).rule == "no_native_kernel"
+
+
 def test_loops_on_gpus_are_taken_apart(offered: dict[str, list[int]]) -> None:
     loop = graph_pb2.GraphDef().node.add(name="w", op="StatelessWhile", device="/GPU:0")
     assert Checker({}).node(loop).rule == "whole_loop"

@@ -101,12 +101,22 @@ EXCLUDED: dict[str, Decision] = {
     **_rule("accuracy", "operation with numerical accuracy issues", "SelfAdjointEigV2 Svd"),
     **_rule("slow", "slow operation when compiled", "Qr MatrixInverse MatrixSolve ResizeBilinearGrad"),
     **_rule(
+        "no_native_kernel",
+        "it is compiled to an FFT, which has no native kernel yet",
+        "FFT FFT2D FFT3D IFFT IFFT2D IFFT3D RFFT RFFT2D RFFT3D IRFFT IRFFT2D IRFFT3D",
+    ),
+    **_rule(
         "collective",
         "a collective runs in TensorFlow's runtime",
         "CollectiveReduceV2 CollectiveAssignGroupV2 XlaAllReduce XlaReduceScatter XlaSend XlaRecv XlaReplicaId",
     ),
 }
 """Op -> why automatic clustering leaves it alone though the bridge could lower it (or nothing could)."""
+
+NOT_ON_GPUS: dict[str, Decision] = _rule(
+    "no_gpu_kernel", "it has no native kernel on GPUs yet", "Cholesky MatrixTriangularSolve"
+)
+"""The same of nodes on GPUs."""
 
 MUST_COMPILE_TOO = frozenset({"control_flow", "stack"})
 """Rules of EXCLUDED that hold in a must-compile function as well; the others only for automatic clustering."""
@@ -218,8 +228,8 @@ class Checker:
     def node(self, node: NodeDef) -> Decision:
         """May this node be compiled?"""
         decision = self._by_name(node, called=False)
-        if self.auto and node.op in CONTROL_OPS and devices.place_of(node.device).target != devices.HOST:
-            return no("whole_loop", "loops and branches on an accelerator are taken apart, and their bodies clustered")
+        if self.auto and devices.place_of(node.device).target != devices.HOST:
+            decision = decision and _on_accelerator(node)
         return decision and devices.decide(node.device) and self._by_type(node) and self._by_callees(node, 0)
 
     def _by_name(self, node: NodeDef, called: bool) -> Decision:
@@ -282,6 +292,13 @@ class Checker:
             if not decision:
                 return no(decision.rule, f"node {node.name} ({node.op}): {decision.reason}")
         return YES
+
+
+def _on_accelerator(node: NodeDef) -> Decision:
+    """What automatic clustering leaves alone on an accelerator only."""
+    if node.op in CONTROL_OPS:
+        return no("whole_loop", "loops and branches on an accelerator are taken apart, and their bodies clustered")
+    return NOT_ON_GPUS.get(node.op, YES)
 
 
 def _data_types(node: NodeDef) -> Iterable[int]:
