@@ -59,6 +59,7 @@ class Executable:
         self.captured = no("graph-timed", "its steps are timed") if timings else can_capture(plan, least_graph)
         body = _Body(plan, code, self.device, timings, bool(self.captured))
         self.entry = native.launcher().execute
+        self._call = _ENTRY_TYPE(self.entry)
         self.record = records.new(body)
         self._body = weakref.ref(body)
         self._finalizer = weakref.finalize(self, records.retire, self.record)
@@ -80,7 +81,7 @@ class Executable:
 
     def launch(self, inputs: int, outputs: int, sizes: int, launch: int) -> None:
         """Call the entry (addresses of its arguments); raises as `run`."""
-        status = _ENTRY_TYPE(self.entry)(self.record, inputs, outputs, sizes, launch)
+        status = self._call(self.record, inputs, outputs, sizes, launch)
         if status:
             raise status_error(status, self.plan.name, self._driver)
 
