@@ -94,7 +94,14 @@ def kernel(case: Op) -> Kernel:
 def run_triton(kernel: Kernel, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray], sizes: object) -> None:
     if not workers.installed():
         pytest.skip("Triton is not installed")
-    outputs[0][...] = triton_interpreter.run(render(kernel), inputs, outputs, [], 1)[0]
+    source = render(kernel)
+    read, written = [*map(parts, inputs)], [*map(parts, outputs)]
+    written[0][...] = triton_interpreter.run(source, read, written, [], 1)[0]
+
+
+def parts(x: np.ndarray) -> np.ndarray:
+    """A complex array as its real and imaginary parts in turn."""
+    return x.view(x.real.dtype) if x.dtype.kind == "c" else x
 
 
 Support = Callable[[str, Sequence[DType], DType], Decision]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..codegen.kernel.lower.gpu import LOWERINGS
+from ..codegen.kernel.planes import part_of
 from ..codegen.triton.ops import support
 from ..codegen.triton.types import has_type
 from ..decision import YES, Decision, no
@@ -17,7 +18,7 @@ def triton_form(instr: Instr) -> Decision:
     if instr.opcode not in LOWERINGS:
         return no("gpu-kernel", f"{instr.name}: {instr.opcode} has no GPU kernel")
     for dtype in (d for value in (instr, *instr.operands) for d in _dtypes(value)):
-        if not has_type(dtype):
+        if not has_type(part_of(dtype)):
             return no("triton-type", f"{instr.name}: {dtype} has no Triton type")
     decision = _op(instr) if is_elementwise(instr.opcode) and instr.opcode not in MOVES else YES
     for called in instr.called:

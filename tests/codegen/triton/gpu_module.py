@@ -17,6 +17,7 @@ from tfxla_cluster.codegen.kernel import interpreter as kernel_interpreter
 from tfxla_cluster.codegen.kernel.choice import DEFAULT, Choice
 from tfxla_cluster.codegen.kernel.code import Code, Listing, Source
 from tfxla_cluster.codegen.kernel.ir import Buffer, Kernel
+from tfxla_cluster.codegen.kernel.planes import split_complex
 from tfxla_cluster.codegen.kernel.unit import Unit
 from tfxla_cluster.codegen.triton.source import render
 from tfxla_cluster.fusion.machine import Machine
@@ -79,7 +80,7 @@ def _launch(
     sizes: Sequence[int],
     tasks: range,
 ) -> None:
-    kernel = kernels[symbol]
+    kernel = split_complex(kernels[symbol])
     read = [_typed(b, m) for b, m in zip(kernel.inputs, inputs)]
     written = [_typed(b, m) for b, m in zip(kernel.outputs, outputs)]
     found = interpreter.run(render(kernel), read, written, sizes, len(tasks))

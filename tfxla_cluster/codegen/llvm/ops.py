@@ -9,9 +9,10 @@ from typing import Any
 from ...decision import YES, Decision, no
 from ...errors import UnsupportedError
 from ...ir.dtype import DType
+from ..kernel.complex_ops import COMPLEX_FUNCTIONS, absolute
 from . import integer
 from .asm import Asm
-from .complex_ops import COMPLEX_FUNCTIONS, absolute
+from .complex_ops import AsmReals
 from .convert import bitcast_convert, convert, reduce_precision
 from .math import FLOAT_FUNCTIONS
 from .operand import Reg
@@ -73,8 +74,8 @@ def emit(asm: Asm, opcode: str, attrs: Mapping[str, Any], operands: Sequence[Ope
     if dtype.kind == "complex":
         if opcode == "abs":
             real, imag = operands[0].parts
-            return (absolute(asm, (real, imag)),)
-        return COMPLEX_FUNCTIONS[opcode](asm, *(o.parts for o in operands))
+            return (absolute(AsmReals(asm), (real, imag)),)
+        return COMPLEX_FUNCTIONS[opcode](AsmReals(asm), *(o.parts for o in operands))
     if dtype.is_integer:
         return (integer.emit(asm, opcode, dtype, regs),)
     return ((FLOAT_FUNCTIONS if dtype.is_float else integer.PRED_FUNCTIONS)[opcode](asm, *regs),)

@@ -14,6 +14,7 @@ from ...decision import YES, Decision, no
 from ...errors import UnsupportedError
 from ...ir.dtype import DType
 from ..kernel.ir import Op
+from ..kernel.planes import part_of, split_support
 from .convert import bitcast, convert, reduce_precision, widened
 from .types import has_type, integer_type, narrow, type_name
 
@@ -127,10 +128,12 @@ _GENERAL = {
 
 
 def support(opcode: str, operands: Sequence[DType], out: DType) -> Decision:
-    """Whether an op on operands of these types has a Triton form."""
+    """Whether an op on operands of these types has a Triton form, complex numbers as their parts."""
     for dtype in (*operands, out):
-        if not has_type(dtype):
+        if not has_type(part_of(dtype)):
             return no("dtype", f"{dtype} has no Triton type")
+    if any(dtype.kind == "complex" for dtype in (*operands, out)):
+        return split_support(opcode, operands, out)
     kind = operands[0].kind
     if opcode == "bitcast-convert" and (operands[0].bits != out.bits or "pred" in (kind, out.kind)):
         return no("bitcast", f"bitcast-convert of {operands[0]} to {out} has no Triton form")

@@ -34,6 +34,7 @@ from ..kernel.ir import (
     Var,
     While,
 )
+from ..kernel.planes import split_complex
 from ..kernel.walk import lane_depth, walk
 from . import user_kernel
 from .control import emit_if, emit_while
@@ -55,7 +56,7 @@ def render(kernel: Kernel) -> TritonSource:
         raise UnsupportedError(f"kernel {kernel.name}: scratch buffers have no Triton form")
     if isinstance(kernel.body[0], TritonCall):
         return user_kernel.render(kernel, kernel.body[0])
-    return Emitter(kernel).render()
+    return Emitter(split_complex(kernel)).render()
 
 
 class Emitter:
