@@ -156,7 +156,37 @@ def _mend_interpreter() -> None:
 
     builder.create_dot = create_dot
     builder.cast_impl, builder.binary_op, builder.create_extern_elementwise = cast_impl, binary_op, extern
+    interpreter.ReduceOps.generic_reduce, interpreter.ScanOps.generic_scan = _reduce, _scan
     interpreter._patch_builtin(libdevice, interpreter.interpreter_builder, interpreter._LangPatchScope())
+
+
+def _combined(ops, left, right, dtypes):
+    """The combine function of a reduction or scan on blocks, as arrays."""
+    found = ops.combine_fn.fn(*(ops.to_tensor(d, t) for half in (left, right) for d, t in zip(half, dtypes)))
+    found = found if isinstance(found, tuple) else (found,)
+    return [np.broadcast_to(f.handle.data, d.shape) for f, d in zip(found, left)]
+
+
+def _reduce(self, blocks):
+    """Neighbours along the axis are combined until one is left: blocks at a time, where Triton's goes element by
+    element."""
+    assert self.axis is not None
+    dtypes, data = [b.dtype for b in blocks], [np.moveaxis(b.handle.data, self.axis, 0) for b in blocks]
+    while len(data[0]) > 1:
+        data = _combined(self, [d[0::2] for d in data], [d[1::2] for d in data], dtypes)
+    found = [np.expand_dims(d[0], self.axis) if self.keep_dims else d[0] for d in data]
+    return [self.to_tensor(np.ascontiguousarray(f) if f.ndim else f, t) for f, t in zip(found, dtypes)]
+
+
+def _scan(self, blocks):
+    """Each element with the one 1, 2, 4, ... before it."""
+    dtypes, data = [b.dtype for b in blocks], [np.moveaxis(b.handle.data, self.axis, 0) for b in blocks]
+    step = 1
+    while step < len(data[0]):
+        after = _combined(self, [np.roll(d, step, 0) for d in data], data, dtypes)  # the length is a power of two
+        data = [np.concatenate([d[:step], a[step:]]) for d, a in zip(data, after)]
+        step *= 2
+    return [self.to_tensor(np.ascontiguousarray(np.moveaxis(d, 0, self.axis)), t) for d, t in zip(data, dtypes)]
 
 
 def _job(source: TritonSource, inputs, outputs, sizes, tasks) -> list[np.ndarray]:
