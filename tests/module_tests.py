@@ -69,6 +69,7 @@ TESTS: dict[str, str] = {
     "tfxla_cluster.codegen.kernel.lower.gpu.level": "codegen/triton/test_gpu_cases.py backends/test_gpu.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.plain": "codegen/triton/test_gpu_choices.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.product_blocks": "codegen/triton/test_products.py",
+    "tfxla_cluster.codegen.kernel.lower.gpu.linear_solve": "codegen/triton/test_gpu_cases.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.products": "codegen/triton/test_products.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.reductions": "codegen/triton/test_gpu_cases.py backends/test_gpu.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.rows": "codegen/triton/test_gpu_cases.py backends/test_gpu.py",

@@ -14,7 +14,7 @@ from .....target import Target
 from ...choice import DEFAULT, Choice, Knobs, combinations
 from ...unit import Unit
 from .. import fused, rng_bit_generator
-from . import scatter, select_and_scatter, sort, topk, windows
+from . import linear_solve, scatter, select_and_scatter, sort, topk, windows
 from .convolutions import lower_convolution
 from .plain import lower_plain
 from .products import lower_dot
@@ -44,6 +44,7 @@ def _untuned(lowering: Lowering) -> TunedLowering:
 
 
 OWN: dict[str, Lowering] = {
+    "cholesky": linear_solve.lower_cholesky,
     "custom-call": lower_user_kernel,
     "reduce-window": windows.lower,
     "rng-bit-generator": rng_bit_generator.lower,
@@ -51,6 +52,7 @@ OWN: dict[str, Lowering] = {
     "select-and-scatter": select_and_scatter.lower,
     "sort": sort.lower,
     "topk": topk.lower,
+    "triangular-solve": linear_solve.lower_triangular_solve,
 }
 LOWERINGS: dict[str, TunedLowering] = {
     **dict.fromkeys(fused.OPCODES, lower_single),
