@@ -60,5 +60,6 @@ def test_flags_become_options(flag: str, value: Any, changes: dict[str, Any]) ->
 def test_a_store_for_other_devices_is_none() -> None:
     with flags.patch(tf_xla_persistent_cache_directory="d", tf_xla_persistent_cache_device_types="GPU"):
         assert flag_options.compile_options().store is None
+        assert flag_options.compile_options("GPU:1").store is not None
     with flags.patch(tf_xla_persistent_cache_directory="d", tf_xla_persistent_cache_device_types="GPU,CPU"):
         assert flag_options.compile_options().store is not None

@@ -6,8 +6,8 @@ from . import flags, trace
 from .options import CompileOptions, DumpOptions, StoreOptions, TuningOptions
 
 
-def compile_options() -> CompileOptions:
-    """How modules are compiled now."""
+def compile_options(device: str = "CPU") -> CompileOptions:
+    """How modules are compiled now for a device: a TensorFlow device type, perhaps with `:N`."""
     off = set(filter(None, flags.get("xla_disable_hlo_passes").split(",")))
     if flags.get("tf_xla_disable_constant_folding"):
         off.add("constant-folding")
@@ -18,15 +18,15 @@ def compile_options() -> CompileOptions:
         compile_threads=flags.get("tfxla_compile_threads"),
         step_times=flags.get("tfxla_timings"),
         least_graph=flags.get("xla_gpu_graph_min_graph_size"),
-        store=store_options(),
+        store=store_options(device.partition(":")[0]),
     )
 
 
-def store_options() -> StoreOptions | None:
-    """The store of --tf_xla_persistent_cache_directory and its relatives; None when off."""
+def store_options(device_type: str) -> StoreOptions | None:
+    """The store of --tf_xla_persistent_cache_directory and its relatives; None when off for such devices."""
     directory = str(flags.get("tf_xla_persistent_cache_directory"))
     devices = str(flags.get("tf_xla_persistent_cache_device_types"))
-    if not directory or (devices and "CPU" not in devices.split(",")):
+    if not directory or (devices and device_type not in devices.split(",")):
         return None
     return StoreOptions(
         directory,

@@ -17,6 +17,7 @@ from .backends import registry
 from .backends.backend import Backend, NativeExecutable
 from .codegen.kernel.choice import Choices
 from .codegen.kernel.code import Code
+from .codegen.triton import workers
 from .decision import Decision
 from .dump import module_files
 from .dump.sink import Sink
@@ -75,7 +76,7 @@ class Service:
 
     def compile_hlo(self, proto: bytes, request: CompileRequest) -> Loaded:
         """The executable of HloModuleProto bytes; UnsupportedError for what has no kernel yet."""
-        backend, options = registry.for_device(request.device), flag_options.compile_options()
+        backend, options = registry.for_device(request.device), flag_options.compile_options(request.device)
         module = hlo_proto.read(proto)
         tuning = flag_options.tuning_options()
         choices = session.choices(backend, options, tuning)
@@ -273,6 +274,8 @@ def cache_key(module: Module, backend: Backend[NativeExecutable], options: Compi
         "llvmlite": version("llvmlite"),
         "tensorflow": tensorflow.__version__,
     }
+    if backend.target.backend == "gpu" and workers.installed():
+        facts["triton"] = version("triton")
     facts |= _constexprs(module)
     return (*guard.facts(facts), *(guard.Guard("flag", name, str(value)) for name, value in options.key()))
 
