@@ -13,7 +13,7 @@ from ..emit import Emitter
 from ..grid import Blocks, bind_rows, extent
 from ..loops import open_kernel, store_roots, work
 from ..tiles import tile_group
-from .shapes import BLOCK, BLOCKS, CROSSING, CROSSINGS, MULTIPLE, WARPS, block_warps, filling, lanes
+from .shapes import BLOCK, BLOCKS, CROSSING, CROSSINGS, MULTIPLE, WARPS, WIDE, block_warps, filling, lanes
 
 
 def loop_kernel(program: Program, name: str, knobs: Knobs) -> Kernel:
@@ -23,8 +23,8 @@ def loop_kernel(program: Program, name: str, knobs: Knobs) -> Kernel:
     indices are taken apart once a row. Where an input runs along another loop than the output: both. Knobs: 'block',
     or the 'rows' and 'columns' of the latter; 'warps'.
     """
-    e, outputs = open_kernel(program, name, MULTIPLE)
     groups = program.groups_of(program.space)
+    e, outputs = open_kernel(program, name, MULTIPLE if _rows_begin_whole(groups) else 0)
 
     def store() -> None:
         store_roots(e, range(len(outputs)), outputs)
@@ -42,6 +42,16 @@ def loop_kernel(program: Program, name: str, knobs: Knobs) -> Kernel:
     width = lanes(extent(inner), block)
     rows = lanes(product(map(extent, groups[:-1])), block // width)
     return _block(e, [], groups[:-1], inner, (rows, width), store, knobs)
+
+
+def _rows_begin_whole(groups: Sequence[Group]) -> bool:
+    """Whether rows of the output begin where accesses of several elements may.
+
+    Where they do not, reads of several elements would be spread over the threads as the writes are not, and every
+    value would go through shared memory.
+    """
+    rest = sample(extent(groups[-1])) % WIDE if groups else 0
+    return len(groups) < 2 or rest == 0
 
 
 def _block(

@@ -14,6 +14,7 @@ from ...choice import Knobs
 from ..grid import extent
 
 MULTIPLE = 16  # of which fixed sizes are said to be multiples: accesses of 16 bytes follow from it
+WIDE = 4  # elements of the widest access, of 4 bytes each
 # Each default with the values that tuning tries besides.
 BLOCK, BLOCKS = 512, (128, 256, 1024, 2048)  # elements of a block of elementwise work
 CROSSING = (128, 64)  # lanes of a block that is read along the first loop and written along the second
