@@ -21,6 +21,7 @@ TESTS: dict[str, str] = {
     "tfxla_cluster.bench.gpu_products": "bench/test_gpu_bench.py",
     "tfxla_cluster.bench.gpu_rows": "bench/test_gpu_bench.py",
     "tfxla_cluster.bench.gpu_suite": "bench/test_gpu_bench.py",
+    "tfxla_cluster.bench.gpu_tensorflow": "bench/test_gpu_bench.py",
     "tfxla_cluster.bench.gpu_timing": "bench/test_gpu_bench.py",
     "tfxla_cluster.bench.measure": "cli/test_wrong_use.py",
     "tfxla_cluster.bench.rows": "cli/test_wrong_use.py",

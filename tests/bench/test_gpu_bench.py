@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tfxla_cluster.bench import gpu_bundle, gpu_peers, gpu_rows, gpu_suite, gpu_timing
+from tfxla_cluster.bench import gpu_bundle, gpu_peers, gpu_rows, gpu_suite, gpu_tensorflow, gpu_timing
 from tfxla_cluster.bench.measure import Timing
 from tfxla_cluster.cli import bench, bench_gpu, common
 from tfxla_cluster.codegen.triton import workers
@@ -129,12 +129,32 @@ def test_a_sample_is_from_its_first_kernel_to_its_last() -> None:
         Event("kernel", "gpu", 85, 87),
         Event("kernel", "gpu", 110, 200),
     ]
-    assert gpu_timing._spans(events, "gpu") == {"a": [0.029, 0.002], "b": [0.003]}
+    assert gpu_timing._of_torch(events, "gpu") == {"a": [0.029, 0.002], "b": [0.003]}
 
 
 def test_a_sample_without_work_on_the_gpu_is_no_sample() -> None:
     with pytest.raises(AssertionError, match="a ran nothing"):
-        gpu_timing._spans([mark("a", 10, 50)], "gpu")
+        gpu_timing._of_torch([mark("a", 10, 50)], "gpu")
+
+
+def test_marks_and_work_of_tensorflows_profile() -> None:
+    from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+    space = xplane_pb2.XSpace()
+    for plane, line, name, start in (
+        ("/host:CPU", "python", "tfxla-sample:a", 10),
+        ("/host:CPU", "python", "tf.function", 11),
+        ("/device:GPU:0", "Stream #14(Compute)", "kernel", 12),
+        ("/device:GPU:0", "XLA Ops", "kernel", 11),
+    ):
+        made = space.planes.add(name=plane)
+        made.event_metadata[1].name = name
+        lines = made.lines.add(name=line, timestamp_ns=5000)
+        lines.events.add(metadata_id=1, offset_ps=start * 10**6, duration_ps=3 * 10**6)
+    marks, work = gpu_tensorflow.of_profile(space.SerializeToString())
+    assert marks == [("a", 15.0, 18.0)]
+    assert work == [(17.0, 20.0)]
+    assert gpu_timing.spans(marks, work) == {"a": [0.003]}
 
 
 # --- results ---
@@ -225,6 +245,32 @@ def test_a_users_module_is_measured_against_xla(library: dict[str, Any]) -> None
     assert (result.case, result.family, set(result.burst)) == ("small", "module", {"XLA", "ours", "copy"})
 
 
+def test_a_row_through_tensorflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its calls, on the CPU where there is no GPU."""
+    called: list[str] = []
+
+    def burst(calls: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, Timing]:
+        for name, call in calls.items():
+            call()
+            called.append(name)
+        return {name: Timing(2.0 if name == "ours" else 3.0, 1.0, 4.0, rounds) for name in calls}
+
+    monkeypatch.setattr(gpu_tensorflow, "burst", burst)
+    result = gpu_tensorflow.run(SMALL, 20)
+    assert result.failed == {}
+    assert called == ["stock jit", "graph", "ours", "copy"]
+    assert result.data()["burst"]["vs_xla"] == 1.5
+    assert result.errors["ours"] <= 1e-6
+
+
+def test_what_ran_another_way_has_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_tensorflow, "burst", lambda calls, rounds: {n: Timing(1.0, 1.0, 1.0, 1) for n in calls})
+    row = replace(SMALL, case="inverse", inputs=(gpu_rows.Draw((4, 4)),), tf_fn=lambda tf, x: tf.linalg.inv(x))
+    result = gpu_tensorflow.run(row, 20)
+    assert list(result.failed) == ["ours"]
+    assert "ours" not in result.burst
+
+
 # --- the command ---
 def options(directory: Path, **changes: Any) -> argparse.Namespace:
     values = {"modules": str(directory), "filter": "", "rounds": 20, "json": ""}
@@ -251,7 +297,6 @@ def test_a_run_fails_where_a_figure_is_missing(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["gpu"], "--modules DIR or --make-bundle DIR"),
         (["cpu", "--modules", "d"], "are for tfxla-bench gpu"),
         (["gpu", "--modules", "d", "--make-bundle", "e"], "not allowed with"),
         (["gpu", "--make-bundle", "d", "--filter", "nothing like it"], "no row matches"),

@@ -14,12 +14,14 @@ import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from .. import compiler, output_file
 from ..backends import gpu
 from ..cli.modules import read_module
 from ..codegen.kernel.code import Code
 from ..errors import InputFileError, UnsupportedError
+from ..ir import dtype as dtypes
 from ..ir import proto
 from ..ir.guard import facts
 from ..ir.node import Module
@@ -52,10 +54,14 @@ def lowered(row: GpuRow) -> bytes:
     """The row's HloModuleProto by TensorFlow's bridge."""
     import tensorflow as tf
 
-    dtypes = {"f32": tf.float32, "f64": tf.float64, "f16": tf.float16, "bf16": tf.bfloat16, "s32": tf.int32}
     fn = tf.function(lambda *args: row.tf_fn(tf, *args), jit_compile=True, autograph=False)
-    specs = [tf.TensorSpec(draw.shape, dtypes[draw.dtype]) for draw in row.inputs]
+    specs = [tf.TensorSpec(draw.shape, tf_dtype(draw.dtype)) for draw in row.inputs]
     return bytes(fn.experimental_get_compiler_ir(*specs)(stage="hlo_serialized"))
+
+
+def tf_dtype(name: str) -> Any:
+    """TensorFlow's dtype of HLO's name."""
+    return dtypes.DTYPES[name].numpy
 
 
 def _key(module: bytes, arch: str) -> Key:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import bisect
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from .measure import Timing, summary
 
 Contenders = Mapping[str, Callable[[], object]]
 WARM_ROUNDS = 3
-_MARK = "tfxla-sample:"
+MARK = "tfxla-sample:"
 
 
 def burst(contenders: Contenders, rounds: int) -> dict[str, Timing]:
@@ -31,32 +31,40 @@ def burst(contenders: Contenders, rounds: int) -> dict[str, Timing]:
     with torch.profiler.profile(activities=activities) as profile:
         for _ in range(rounds):
             for name, call in contenders.items():
-                with torch.profiler.record_function(_MARK + name):
+                with torch.profiler.record_function(MARK + name):
                     call()
                     torch.cuda.synchronize()
-    spans = _spans(profile.events(), torch.autograd.DeviceType.CUDA)
-    return {name: summary(spans[name]) for name in contenders}
+    found = _of_torch(profile.events(), torch.autograd.DeviceType.CUDA)
+    return {name: summary(found[name]) for name in contenders}
 
 
-def _spans(events: Any, on_device: Any) -> dict[str, list[float]]:
-    """Contender -> milliseconds of its samples. What a GPU did belongs to the mark it started in."""
-    marks = sorted(
-        (e.time_range.start, e.time_range.end, e.name.removeprefix(_MARK))
-        for e in events
-        if e.name.startswith(_MARK) and e.device_type != on_device
-    )
-    starts = [start for start, _, _ in marks]
-    work: list[list[tuple[float, float]]] = [[] for _ in marks]
+def _of_torch(events: Any, on_device: Any) -> dict[str, list[float]]:
+    """What `spans` makes of a profile of PyTorch's."""
+    marks, work = [], []
     for event in events:
-        if event.device_type == on_device and not event.name.startswith(_MARK):
-            number = bisect.bisect_right(starts, event.time_range.start) - 1
-            if number >= 0 and event.time_range.start <= marks[number][1]:
-                work[number].append((event.time_range.start, event.time_range.end))
-    spans: dict[str, list[float]] = {}
-    for (_, _, name), done in zip(marks, work):
-        assert done, f"{name} ran nothing on the GPU"
-        spans.setdefault(name, []).append((max(end for _, end in done) - min(start for start, _ in done)) / 1e3)
-    return spans
+        span, marked = (event.time_range.start, event.time_range.end), event.name.startswith(MARK)
+        if marked and event.device_type != on_device:
+            marks.append((event.name.removeprefix(MARK), *span))
+        elif not marked and event.device_type == on_device:
+            work.append(span)
+    return spans(marks, work)
+
+
+def spans(marks: Iterable[tuple[str, float, float]], work: Iterable[tuple[float, float]]) -> dict[str, list[float]]:
+    """Contender -> milliseconds of its samples; marks (contender, start, end) and work (start, end) in microseconds.
+    What a GPU did belongs to the mark it started in."""
+    ordered = sorted(marks, key=lambda mark: mark[1])
+    starts = [start for _, start, _ in ordered]
+    done: list[list[tuple[float, float]]] = [[] for _ in ordered]
+    for start, end in work:
+        number = bisect.bisect_right(starts, start) - 1
+        if number >= 0 and start <= ordered[number][2]:
+            done[number].append((start, end))
+    found: dict[str, list[float]] = {}
+    for (name, _, _), parts in zip(ordered, done):
+        assert parts, f"{name} ran nothing on the GPU"
+        found.setdefault(name, []).append((max(end for _, end in parts) - min(start for start, _ in parts)) / 1e3)
+    return found
 
 
 def sustained(contenders: Contenders, rounds: int, warm_s: float = 2.0, calls: int = 20) -> dict[str, Timing]:

@@ -2,6 +2,7 @@
 
 `tfxla-bench cpu` runs the memory and contraction rows, against stock TensorFlow and JAX.
 
+`tfxla-bench gpu` runs the GPU's rows through TensorFlow, against stock TensorFlow.
 `tfxla-bench gpu --make-bundle DIR` writes the GPU's rows as HLO with code for the GPU --target, which need not be
 there. `tfxla-bench gpu --modules DIR` measures them, or any HLO modules, on this machine's GPU, against PyTorch and
 XLA; it needs neither TensorFlow nor, with code for the GPU in DIR, Triton. A peer that is missing or wrong fails the
@@ -51,7 +52,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--target", default="sm_90", choices=["sm_80", "sm_90"], help="gpu: of --make-bundle's code")
     options = parser.parse_args(argv)
     if options.suite == "gpu":
-        return _gpu(parser, options)
+        return _gpu(options)
     if options.modules or options.make_bundle:
         parser.error("--modules and --make-bundle are for tfxla-bench gpu")
     rows = run_rows(options.filter, options.rounds)
@@ -68,12 +69,12 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _gpu(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+def _gpu(options: argparse.Namespace) -> int:
     from . import bench_gpu
 
-    if not options.make_bundle and not options.modules:
-        parser.error("tfxla-bench gpu needs --modules DIR or --make-bundle DIR")
-    return bench_gpu.make_bundle(options) if options.make_bundle else bench_gpu.run(options)
+    if options.make_bundle:
+        return bench_gpu.make_bundle(options)
+    return bench_gpu.run(options) if options.modules else bench_gpu.run_tensorflow(options)
 
 
 def run_rows(pattern: str, rounds: int) -> list[dict[str, Any]]:

@@ -60,12 +60,35 @@ def run(options: argparse.Namespace) -> int:
         print("\n".join(lines(results[-1])), flush=True)
     if not results:
         raise UsageError(f"no module matches --filter={options.filter}", "Leave --filter out to run all modules")
+    return _report(results, backend.target.arch, options.json)
+
+
+def run_tensorflow(options: argparse.Namespace) -> int:
+    """Measures the rows through TensorFlow on its first GPU; the result as of `run`."""
+    import tensorflow as tf
+
+    devices = tf.config.list_physical_devices("GPU")
+    if not devices:
+        raise UnsupportedError("TensorFlow sees no GPU", "--modules DIR measures without TensorFlow")
+    tf.config.experimental.set_memory_growth(devices[0], True)
+    from ..bench import gpu_tensorflow
+
+    results = []
+    for row in _chosen(options.filter):
+        results.append(gpu_tensorflow.run(row, options.rounds))
+        print("\n".join(lines(results[-1])), flush=True)
+    name = tf.config.experimental.get_device_details(devices[0]).get("device_name", "")
+    return _report(results, name, options.json)
+
+
+def _report(results: Sequence[gpu_suite.Result], machine: str, path: str) -> int:
+    """Prints the families, writes the JSON where a path is given; 1 where a figure is missing."""
     families = summary(results)
     for name, figures in families.items():
         print(f"{name}: " + ", ".join(f"{key} {value:.2f}" for key, value in figures.items()))
-    if options.json:
-        data = {"gpu": backend.target.arch, "rows": [r.data() for r in results], "families": families}
-        output_file.write(options.json, json.dumps(data, indent=1).encode())
+    if path:
+        data = {"gpu": machine, "rows": [r.data() for r in results], "families": families}
+        output_file.write(path, json.dumps(data, indent=1).encode())
     return int(any(r.failed for r in results))
 
 
@@ -104,7 +127,7 @@ def summary(results: Sequence[gpu_suite.Result]) -> dict[str, dict[str, float]]:
     for family in dict.fromkeys(result.family for result in results):
         ratios = [r.ratios(r.burst) for r in results if r.family == family]
         best = [min(found.values()) for found in ratios if found]
-        xla = [found[gpu_suite.XLA] for found in ratios if gpu_suite.XLA in found]
+        xla = [found[name] for found in ratios for name in (gpu_suite.XLA, gpu_suite.STOCK) if name in found]
         if best:
             families[family] = {"vs_best_peer": _mean(best), "worst_vs_best_peer": min(best)}
         if xla:
