@@ -314,6 +314,11 @@ def test_wrong_use(
     assert said in capsys.readouterr().err
 
 
+def test_tensorflow_without_a_gpu(capsys: pytest.CaptureFixture[str]) -> None:
+    assert common.run("tfxla-bench", bench.main, ["gpu"]) == UnsupportedError.exit_code
+    assert "TensorFlow sees no GPU" in capsys.readouterr().err
+
+
 def test_a_library_that_is_not_installed_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench_gpu, "PEERS", {"no_such_library": "it"})
     assert common.run("tfxla-bench", bench.main, ["gpu", "--modules", str(tmp_path)]) == 2

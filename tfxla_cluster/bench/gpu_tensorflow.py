@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import UnsupportedError
 from .gpu_bundle import tf_dtype
 from .gpu_rows import Draw, GpuRow
 from .gpu_suite import COPY, OURS, STOCK, Result
@@ -21,6 +22,18 @@ from .measure import Timing, summary
 
 GRAPH = "graph"
 Call = Callable[[], Any]
+
+
+def machine() -> str:
+    """The name of TensorFlow's first GPU, of whose memory TensorFlow takes what it needs from here on;
+    UnsupportedError where there is none."""
+    import tensorflow as tf
+
+    devices = tf.config.list_physical_devices("GPU")
+    if not devices:
+        raise UnsupportedError("TensorFlow sees no GPU", "--modules DIR measures without TensorFlow")
+    tf.config.experimental.set_memory_growth(devices[0], True)
+    return str(tf.config.experimental.get_device_details(devices[0]).get("device_name", ""))
 
 
 def run(row: GpuRow, rounds: int) -> Result:

@@ -65,20 +65,14 @@ def run(options: argparse.Namespace) -> int:
 
 def run_tensorflow(options: argparse.Namespace) -> int:
     """Measures the rows through TensorFlow on its first GPU; the result as of `run`."""
-    import tensorflow as tf
-
-    devices = tf.config.list_physical_devices("GPU")
-    if not devices:
-        raise UnsupportedError("TensorFlow sees no GPU", "--modules DIR measures without TensorFlow")
-    tf.config.experimental.set_memory_growth(devices[0], True)
     from ..bench import gpu_tensorflow
 
+    machine = gpu_tensorflow.machine()
     results = []
     for row in _chosen(options.filter):
         results.append(gpu_tensorflow.run(row, options.rounds))
         print("\n".join(lines(results[-1])), flush=True)
-    name = tf.config.experimental.get_device_details(devices[0]).get("device_name", "")
-    return _report(results, name, options.json)
+    return _report(results, machine, options.json)
 
 
 def _report(results: Sequence[gpu_suite.Result], machine: str, path: str) -> int:
