@@ -54,6 +54,7 @@ _SIGNATURES = {
     "cuModuleUnload": (V,),
     "cuModuleGetFunction": (V, V, ctypes.c_char_p),
     "cuFuncSetAttribute": (V, INT, INT),
+    "cuFuncLoad": (V,),
     "cuLaunchKernel": (V, U, U, U, U, U, U, U, V, V, V),
     "cuLaunchKernelEx": (V, V, V, V),
     "cuStreamBeginCapture_v2": (V, INT),
@@ -148,6 +149,7 @@ class Library:
         self.errors: list[str] = []
         self.blocks: dict[int, _Block] = {}
         self.loaded: set[int] = set()
+        self.ready: set[int] = set()
         self._handles: dict[int, object] = {}
         self._numbers = itertools.count(0x1000, 16)
         self._current = threading.local()
@@ -401,6 +403,10 @@ class Library:
     def _cuFuncSetAttribute(self, function: int, number: int, value: int) -> None:
         self.attributes_set.append((self._function(function), number, value))
 
+    def _cuFuncLoad(self, function: int) -> None:
+        self._function(function)
+        self.ready.add(function)
+
     def _function(self, number: int) -> str:
         name, device = self._handles[number]  # type: ignore[misc]
         if device != self.device() or number not in self.loaded:
@@ -430,6 +436,9 @@ class Library:
         attributes: tuple,
     ) -> None:
         name, device, blocks = self._function(function), self.device(), grid[0]
+        if self._stream(stream).captured is not None and function not in self.ready:
+            raise Failure(CAPTURING)
+        self.ready.add(function)
         kernel = self.kernels[name]
         count = len(kernel.dtypes) + kernel.sizes + 2
         places = (ctypes.c_uint64 * count).from_address(parameters)

@@ -152,6 +152,22 @@ def test_no_memory_for_a_graph_is_no_failure_of_the_execution(machine: tuple[Dri
     assert executable.graphs() == {"replayed": 1, "updated": 0, "made": 1, "busy": 0, "failed": 1}
 
 
+@pytest.mark.parametrize("has_load", [True, False])
+def test_a_kernel_that_first_runs_in_a_capture(machine: tuple[Driver, Library], has_load: bool) -> None:
+    """It is loaded before; drivers that cannot do so launch it by itself."""
+    driver, library = machine
+    if not has_load:
+        del library.cuFuncLoad  # type: ignore[attr-defined]
+    executable = Executable(symbolic_plan(), CODE, driver=driver, least_graph=2)
+    empty, full = [random(0), random(0, 1)], [random(4), random(4, 1)]
+    library.context = 1
+    for inputs, times in ((empty, 2), (full, 3)):
+        with executable.prepare(inputs) as prepared:
+            launched(prepared, inputs, times)
+    counts = executable.graphs()
+    assert (counts["failed"], counts["made"]) == ((0, 1) if has_load else (1, 1))
+
+
 def test_graphs_go_with_their_executable(machine: tuple[Driver, Library]) -> None:
     driver, library = machine
     executable = Executable(symbolic_plan(), CODE, driver=driver, least_graph=2)

@@ -35,6 +35,10 @@ class Driver:
         self.table = np.array(addresses, np.int64)
         self._devices: dict[int, Device] = {}
 
+    def has(self, name: str) -> bool:
+        """Whether the driver is new enough for a function."""
+        return hasattr(self._library, name)
+
     def call(self, name: str, *args: Any) -> None:
         """Call a function; MemoryError where device memory is out, TfxlaError for any other failure."""
         code = getattr(self._library, name)(*args)

@@ -37,6 +37,9 @@ class Module:
             handle = device.driver.number("cuModuleLoadData", self._image, kind=ctypes.c_void_p)
         weakref.finalize(self, device.release, "cuModuleUnload", handle).atexit = False
         self.function = _function(device, handle, entry_of(cubin))
+        if device.driver.has("cuFuncLoad"):  # else its first launch does, which must not be while one is captured
+            with device.current():
+                device.driver.call("cuFuncLoad", ctypes.c_void_p(self.function))
 
 
 class Constant:
