@@ -251,6 +251,7 @@ class Library:
         del self._handles[stream]
 
     def _cuStreamSynchronize(self, stream: int) -> None:
+        self.device()
         self._drain(self._stream(stream))
 
     def _stream(self, number: int) -> _Stream:

@@ -150,7 +150,8 @@ class Device:
 
     def synchronize(self) -> None:
         """Wait until what was given to `stream` is done; raises as `Driver.call`."""
-        self.driver.call("cuStreamSynchronize", ctypes.c_void_p(self.stream))
+        with self.current():
+            self.driver.call("cuStreamSynchronize", ctypes.c_void_p(self.stream))
 
 
 @functools.cache

@@ -65,7 +65,8 @@ class Prepared:
 
     def wait(self) -> None:
         """Until all launches are done; TfxlaError where one failed."""
-        self.device.driver.call("cuStreamSynchronize", ctypes.c_void_p(self.stream))
+        with self.device.current():
+            self.device.driver.call("cuStreamSynchronize", ctypes.c_void_p(self.stream))
 
     def results(self) -> list[np.ndarray]:
         """The outputs of the last launch on the host."""
