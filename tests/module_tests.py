@@ -392,6 +392,7 @@ TESTS: dict[str, str] = {
     "tfxla_cluster.tuning.check": "tuning/test_tuner.py",
     "tfxla_cluster.tuning.devices": "tuning/test_session.py",
     "tfxla_cluster.tuning.fingerprint": "tuning/test_fingerprint.py",
+    "tfxla_cluster.tuning.gpu_trial": "tuning/test_gpu_trial.py",
     "tfxla_cluster.tuning.keys": "tuning/test_session.py",
     "tfxla_cluster.tuning.persisted": "tuning/test_persisted.py",
     "tfxla_cluster.tuning.persisted.directory": "tuning/test_persisted.py",

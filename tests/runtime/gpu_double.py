@@ -50,6 +50,7 @@ _SIGNATURES = {
     "cuMemcpyDtoHAsync_v2": (V, V, N, V),
     "cuMemcpyHtoDAsync_v2": (V, V, N, V),
     "cuMemsetD8_v2": (V, ctypes.c_ubyte, N),
+    "cuMemsetD8Async": (V, ctypes.c_ubyte, N, V),
     "cuModuleLoadData": (V, V),
     "cuModuleUnload": (V,),
     "cuModuleGetFunction": (V, V, ctypes.c_char_p),
@@ -383,6 +384,15 @@ class Library:
         if count:
             self.at(target, device)
             self._queue(stream, copy)
+
+    def _cuMemsetD8Async(self, target: int, value: int, count: int, stream: int) -> None:
+        device = self.device()
+        self.at(target, device)
+
+        def fill() -> None:
+            self.at(target, device)[:count] = value
+
+        self._queue(stream, fill)
 
     def _cuMemsetD8(self, target: int, value: int, count: int) -> None:
         self.at(target, self.device())[:count] = value

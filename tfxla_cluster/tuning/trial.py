@@ -11,6 +11,8 @@ import numpy as np
 from ..backends.backend import Launcher
 from ..runtime.arrays import aligned_bytes, bind_sizes, empty_outputs, trimmed
 from ..runtime.cpu.executable import Executable
+from ..runtime.gpu.executable import Executable as GpuExecutable
+from .gpu_trial import GpuTrial
 
 ZONE = 4096  # bytes before and after each array
 PATTERN = 0xA5  # of which the zones are made
@@ -121,4 +123,6 @@ class PlainTrial:
 
 def trial(launcher: Launcher, arrays: Sequence[np.ndarray]) -> Trial:
     """The trial that fits the launcher."""
-    return CpuTrial(launcher, arrays) if isinstance(launcher, Executable) else PlainTrial(launcher, arrays)
+    if isinstance(launcher, Executable):
+        return CpuTrial(launcher, arrays)
+    return GpuTrial(launcher, arrays) if isinstance(launcher, GpuExecutable) else PlainTrial(launcher, arrays)
