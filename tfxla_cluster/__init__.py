@@ -18,6 +18,8 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "stats": ("api", "stats"),
     "clear_cache": ("api", "clear_cache"),
     "explain": ("api", "explain"),
+    "autotune": ("tuning.api", "autotune"),
+    "AutotuningResult": ("tuning.api", "AutotuningResult"),
     "config": ("config", None),
     "triton_call": ("triton_calls", "triton_call"),
     "triton_kernel": ("kernel_source", "triton_kernel"),

@@ -30,6 +30,7 @@ from .passes import pipeline, pipelines
 from .runtime import plan_builder
 from .runtime.plan import Launch, LaunchPlan
 from .target import Target
+from .tuning import fingerprint
 
 
 @dataclass(frozen=True)
@@ -198,7 +199,7 @@ def share_kernels(units: Mapping[Instr, Unit]) -> Shared:
 
 def list_kernels(module: Module, shared: Shared, dump: ModuleDump, chosen: Mapping[Instr, Chosen]) -> None:
     """The table of kernels and their kernel IR into the dump; a record of each kernel."""
-    rows = [KernelRow(symbol, instr, _tuning(chosen[instr])) for symbol, instr in shared.instrs.items()]
+    rows = [KernelRow(symbol, instr, _tuning(instr, chosen[instr], dump)) for symbol, instr in shared.instrs.items()]
     if trace.wants("kernel"):
         for row in rows:
             trace.record("kernel", module=module.name, id=dump.number, **row.row())
@@ -208,9 +209,10 @@ def list_kernels(module: Module, shared: Shared, dump: ModuleDump, chosen: Mappi
         module_files.kernel_texts(dump, "kernel_ir.txt", texts)
 
 
-def _tuning(chosen: Chosen) -> dict[str, Any]:
-    """Facts of a kernel: the form it has, and why that one."""
-    return {"choice": dict(chosen.choice), "tuning": chosen.source, "tuning_reason": chosen.reason}
+def _tuning(instr: Instr, chosen: Chosen, dump: ModuleDump) -> dict[str, Any]:
+    """Facts of a kernel: the form it has, and why that one; in a dump, what keys of results know it by."""
+    facts = {"choice": dict(chosen.choice), "tuning": chosen.source, "tuning_reason": chosen.reason}
+    return {**facts, "fingerprint": fingerprint.digest(fingerprint.canonical(instr))} if dump else facts
 
 
 def sources(module: Module, units: Mapping[Instr, Unit], shared: Shared) -> list[Source]:

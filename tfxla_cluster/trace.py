@@ -163,11 +163,15 @@ def _unknown_topic(topic: str) -> None:
 
 def wants(kind: str) -> bool:
     """True when a record of `kind` goes anywhere: build costly fields only then."""
+    if getattr(_stack, "muted", False):
+        return False
     return bool(directory()) or kind in logged_kinds()
 
 
 def record(kind: str, **fields: Any) -> None:
     """Append one record; fields are JSON values (others are written as their text)."""
+    if getattr(_stack, "muted", False):
+        return
     where = directory()
     if where:
         entry = {"kind": kind, "time": time.time(), "thread": threading.get_native_id(), **fields}
@@ -176,6 +180,16 @@ def record(kind: str, **fields: Any) -> None:
     if kind in logged and (logged[kind] or fields.get(_DONE.get(kind, ""), True)):
         shown = " ".join(f"{k}={_short(v)}" for k, v in fields.items())
         print(f"[tfxla {kind}] {shown}", file=sys.stderr, flush=True)  # noqa: T201
+
+
+@contextmanager
+def muted() -> Iterator[None]:
+    """No record of this thread in a `with` block: what is compiled on trial is no part of the program."""
+    before, _stack.muted = getattr(_stack, "muted", False), True
+    try:
+        yield
+    finally:
+        _stack.muted = before
 
 
 def _plain(value: Any) -> Any:

@@ -7,22 +7,30 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from tfxla_cluster import output_file
 from tfxla_cluster.errors import TfxlaError
+from tfxla_cluster.tuning.persisted import files
+from tfxla_cluster.tuning.persisted.results import Results
 
-from . import __version__, pack, report
+from . import __version__, autotuning, pack, report
 
 _EPILOG = """\
 exit codes: 0 written; 2 wrong command line; 3 DIR is missing, empty, unreadable or no dump;
 6 the report cannot be written. Files of the dump that cannot be read are listed in the report."""
 
 
+_AUTOTUNE_EPILOG = """\
+exit codes: 0 done; 1 a kernel of the program has no result; 2 wrong command line; 3 a FILE is missing or holds
+no results, or DIR no kernels; 6 OUT cannot be written."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; its exit code. Errors are one line on stderr."""
     arguments = _parser().parse_args(argv)
     try:
-        return _report(arguments)
+        return int(arguments.run(arguments))
     except TfxlaError as error:
         print(f"tfxla-inspect: {error}", file=sys.stderr)
         return error.exit_code
@@ -63,7 +71,42 @@ def _parser() -> argparse.ArgumentParser:
         help="most megabytes of embedded pages (default %(default)g); larger ones are left out, and listed",
     )
     one.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
+    one.set_defaults(run=_report)
+    _add_autotune(commands)
     return parser
+
+
+def _add_autotune(commands: Any) -> None:
+    two = commands.add_parser(
+        "autotune",
+        help="show and merge files of autotuning results",
+        epilog=_AUTOTUNE_EPILOG,
+        description="Shows files of autotuning results (XLA's too), merges them, and holds them against a program.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    two.add_argument("files", metavar="FILE", nargs="+", help="a path or URL; text by suffix (.txt, .textproto, ...)")
+    two.add_argument("--merge", metavar="OUT", help="write all of them into one file; of a kernel the last file's wins")
+    two.add_argument("--program", metavar="DIR", type=Path, help="a program's dump: what it uses, misses, has no more")
+    two.add_argument("--candidates", action="store_true", help="also each form that was measured, or why it fell out")
+    two.set_defaults(run=_autotune)
+
+
+def _autotune(arguments: argparse.Namespace) -> int:
+    found = autotuning.read(arguments.files)
+    merged = Results()
+    for path, results in found:
+        print("\n".join([path, *autotuning.summary(results), *autotuning.table(results, arguments.candidates), ""]))
+        merged |= results
+    missed = False
+    if arguments.program is not None:
+        program = autotuning.kernels(arguments.program)
+        lines = autotuning.against(merged, program)
+        missed = any(line.startswith("missing: ") for line in lines)
+        print("\n".join(lines))
+    if arguments.merge:
+        files.write(arguments.merge, merged)
+        print(f"{arguments.merge}: {len(merged)} results")
+    return 1 if missed else 0
 
 
 def _report(arguments: argparse.Namespace) -> int:

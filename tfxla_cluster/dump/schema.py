@@ -199,6 +199,7 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
             "choice": "Map knob -> number of the form it was lowered in; {}: the default.",
             "tuning": "Where that came from: 'default', 'file', 'tuned' or 'given'.",
             "tuning_reason": "A sentence: why the default, when it was tuned.",
+            "fingerprint": "Digest of its canonical text, by which results of tuning know it.",
         },
     ),
     "autotune": RecordKind(

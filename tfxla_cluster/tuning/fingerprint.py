@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 from ..ir.node import CALLED_ATTRS, Computation, Instr
@@ -18,6 +19,11 @@ def canonical(instr: Instr) -> str:
     first = names.renamed(body)
     called = [f"{comp.name} {_text(comp)}" for comp in names.made.values() if comp is not first]
     return "\n".join([_text(first), *called])
+
+
+def digest(text: str) -> str:
+    """A canonical text in short."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def alone(instr: Instr) -> Computation:

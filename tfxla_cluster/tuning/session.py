@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from .. import __version__, bugs, trace
+from .. import __version__, bugs, flags, trace
 from ..backends.backend import Backend, Launcher
 from ..codegen.kernel.choice import UNTUNED, Choice, Choices, Chosen
 from ..errors import TfxlaError, TuningError, UnsupportedError
@@ -145,6 +147,17 @@ def tune(
     """The result of tuning one instruction; raises as Tuner.tune."""
     tuner = Tuner(backend, compiling, max(options.workers, 1), _SPENT)
     return tuner.tune(instr, key, f"tfxla_cluster {__version__}", known, progress.candidates)
+
+
+@contextmanager
+def budget(seconds: float) -> Iterator[None]:
+    """So many seconds for the tuning in a `with` block, whatever was used before."""
+    with flags.patch(tfxla_autotune_budget_s=math.ceil(seconds)):
+        used, _SPENT.used = _SPENT.used, 0.0
+        try:
+            yield
+        finally:
+            _SPENT.used += used
 
 
 def fingerprints(chosen: Iterable[Chosen]) -> tuple[str, ...]:

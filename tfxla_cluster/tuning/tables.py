@@ -35,11 +35,17 @@ class Tables:
         self._tuned = Results()
         self._dumped: dict[str, Results] = {}
         self._given_up: dict[Key, str] = {}
+        self._asked: list[set[Key]] = []
+        self._again: set[Key] | None = None  # what was tuned since all is to be tuned again
 
     def find(self, key: Key, options: TuningOptions) -> Found:
         """The innermost overlay's entry, else this process's, else the file's, else the directory's. InputFileError
         where the file to load is missing or no file of results."""
         with self.lock:
+            for asked in self._asked:
+                asked.add(key)
+            if self._again is not None and key not in self._again:
+                return Found(None, "", "it is tuned again", key in self._given_up)
             for overlay in reversed(self._overlays):
                 if key in overlay:
                     return Found(overlay[key], "given", "")
@@ -72,6 +78,8 @@ class Tables:
         """A new result, which goes to the directory at once."""
         with self.lock:
             self._tuned |= Results({entry.key: entry})
+            if self._again is not None:
+                self._again.add(entry.key)
         if options.directory:
             _or_say(lambda: Directory(options.directory, options.directory_read_only).put(entry))
 
@@ -102,6 +110,20 @@ class Tables:
         finally:
             with self.lock:
                 self._overlays.remove(results)
+
+    @contextmanager
+    def noting(self, again: bool = False) -> Iterator[set[Key]]:
+        """The keys that are asked for in a `with` block, process-wide; `again`: what is known is not found there."""
+        asked: set[Key] = set()
+        with self.lock:
+            self._asked.append(asked)
+            before, self._again = self._again, set() if again else self._again
+        try:
+            yield asked
+        finally:
+            with self.lock:
+                self._asked = [other for other in self._asked if other is not asked]
+                self._again = before
 
     def known(self) -> Results:
         """What was tuned in this process."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from .. import compiler
+from .. import compiler, trace
 from ..backends.backend import Backend, Launcher
 from ..codegen.kernel import key as kernel_key
 from ..codegen.kernel.choice import Choice, Given
@@ -110,9 +110,10 @@ class _Work:
         return first, got[0]
 
     def _compiled(self, choice: Choice) -> Launcher:
-        how = replace(self._tuner.options, passes=False, fusion=False, step_times=False)
+        how = replace(self._tuner.options, passes=False, fusion=False, step_times=False, least_graph=0)
         given = Given(self._instr.name, choice)
-        return compiler.compile_module(self._module, self._tuner.backend, how, choices=given).executable
+        with trace.muted():
+            return compiler.compile_module(self._module, self._tuner.backend, how, choices=given).executable
 
     def evaluate(self, candidates: Sequence[Choice]) -> dict[Choice, float]:
         """Seconds of each; those known from before as they were."""
