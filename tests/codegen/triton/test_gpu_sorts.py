@@ -38,7 +38,7 @@ PAIRS = """lt {
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("ONE_RUN", 16), ("RUN", 8), ("SEVERAL", 64), ("BLOCK", 16)):
         monkeypatch.setattr(sort, name, value)
-    for name, value in (("CHUNK", 8), ("WIDTH", 8)):
+    for name, value in (("CHUNK", 8), ("WIDTH", 8), ("HELD", 16)):
         monkeypatch.setattr(topk, name, value)
 
 
@@ -104,7 +104,11 @@ def test_nan_has_a_place() -> None:
     [("f32", (5,), 5), ("bf16", (100,), 3), ("s8", (3, 41), 7), ("u32", (2, 2, 9), 1), ("f64", (4, 20), 20)],
 )
 @pytest.mark.parametrize("largest", [True, False])
-def test_topk(dtype: str, dims: tuple[int, ...], k: int, largest: bool) -> None:
+@pytest.mark.parametrize("selected", [0, 7], ids=["counted", "selected"])
+def test_topk(
+    monkeypatch: pytest.MonkeyPatch, dtype: str, dims: tuple[int, ...], k: int, largest: bool, selected: int
+) -> None:
+    monkeypatch.setattr(topk, "SELECTED", selected)
     kind, values = DTYPES[dtype], drawn(dims, dtype)
     if kind.is_float:
         values.flat[3] = np.nan

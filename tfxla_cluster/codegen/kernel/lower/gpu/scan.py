@@ -20,7 +20,7 @@ from ...unit import Unit, UnitKernel, UnitRef
 from ..grid import Blocks
 from .shapes import MULTIPLE, PROGRAMS, fits, lanes
 
-BLOCK = 4096  # elements of a line held at once
+BLOCK = 2048  # elements of a line held at once
 SEVERAL = 2048  # elements of a block of several lines
 COLUMNS = 32  # lines of a block, where lines lie beside each other in memory
 

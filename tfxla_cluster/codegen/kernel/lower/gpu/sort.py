@@ -15,14 +15,14 @@ from .....ir.dtype import S32, S64
 from .....ir.node import Computation, Instr
 from .....target import Target
 from ...builder import KernelBuilder
-from ...ir import Var
+from ...ir import Buffer, Var
 from ...unit import Unit, UnitKernel
 from ..grid import Blocks
 from ..sort_line import Line, SortForm
 from .shapes import lanes
 
 ONE_RUN = 1024  # elements of a line up to which it is one run
-RUN = 256  # else
+RUN = 128  # else
 SEVERAL = 1024  # elements of a program that sorts several short lines
 BLOCK = 512  # elements of a program that merges
 ANY_STEPS = 48  # of a binary search in a line whose length is not known: enough for all that memory holds
@@ -142,38 +142,90 @@ def _sort_runs(form: SortForm, run: Dim, target: str) -> UnitKernel:
 
 
 def _merge_runs(form: SortForm, run: Dim, way: tuple[str, str]) -> UnitKernel:
-    """Merges neighbouring runs: an element's place is its own in its run, and what of the other run is before it."""
+    """Merges neighbouring runs, a program a block of what a pair of them becomes.
+
+    Where a block begins in either run is a search along a diagonal (Green et al., "Merge path", 2012). In between, an
+    element's place is its own in its run, and what of the other run is before it.
+    """
     b = KernelBuilder("sort_merge")
     sources, results = [b.input(d) for d in form.dtypes], [b.output(d) for d in form.dtypes]
-    blocks = Blocks(form.length, BLOCK)
-    number, block = b.quotient(b.task, b.size(blocks.count)), b.remainder(b.task, b.size(blocks.count))
-    line, size, end = Line(b, form, number), b.size(run), b.size(form.length)
-    with b.tile(*blocks.bounds(b, block), BLOCK) as place:
-        values, own = line.load(sources, place), line.keys(sources, place)
-        which = b.quotient(place, size)
-        right = b.op("and", which, b.index(1))
-        is_right = b.compare(right, b.index(0), "NE")
-        pair = b.mul(b.op("subtract", which, right), size)
-        other = b.op("select", is_right, pair, b.add(pair, size), dtype=S64)
-        low, high = _least(b, other, end), _least(b, b.add(other, size), end)
-
-        def before(at: Var, room: Var) -> Var:
-            there = line.keys(sources, at, room)
-            first = b.op("or", is_right, line.less(there, own))
-            return b.op("and", first, b.op("not", b.op("and", is_right, line.less(own, there))))
-
-        found = _search(b, low, high, form.length, before)
-        ahead = b.op("subtract", found, other)
-        ahead = b.op("select", b.compare(low, high, "LT"), ahead, b.index(0), dtype=S64)
-        own_place = b.op("subtract", place, b.mul(which, size))
-        line.store(results, b.add(b.add(pair, own_place), ahead), values)
-    kernel = b.finish(make("mul", form.lines, blocks.count), BLOCK * 100, counting_warps(BLOCK))
+    both = make("mul", run, 2)
+    blocks, pairs = Blocks(both, lanes(both, BLOCK) if isinstance(both, int) else BLOCK), ceil_div(form.length, both)
+    rest, block = b.quotient(b.task, b.size(blocks.count)), b.remainder(b.task, b.size(blocks.count))
+    number, which = b.quotient(rest, b.size(pairs)), b.remainder(rest, b.size(pairs))
+    pair = _Pair(b, Line(b, form, number), sources, run, b.mul(which, b.size(both)))
+    start, stop = (_least(b, at, b.op("subtract", pair.high, pair.low)) for at in blocks.bounds(b, block))
+    left = pair.split(start), pair.split(stop)
+    right = b.op("subtract", start, left[0]), b.op("subtract", stop, left[1])
+    with b.tile(start, stop, blocks.size) as at:
+        pair.merge(results, at, start, (left, right))
+    kernel = b.finish(
+        make("mul", form.lines, make("mul", pairs, blocks.count)), blocks.size * 100, counting_warps(blocks.size)
+    )
     return UnitKernel(kernel, form.refs(way[0]), form.refs(way[1]))
 
 
-def _search(b: KernelBuilder, low: Var, high: Var, length: Dim, before: Callable[[Var, Var], Var]) -> Var:
-    """The first position in [low, high) that is not `before` the element, or `high`."""
-    steps = length.bit_length() if isinstance(length, int) else ANY_STEPS
+Span = tuple[Var, Var]
+
+
+class _Pair:
+    """Two sorted runs beside each other, [low, middle) and [middle, high), the last of a line shorter or empty."""
+
+    def __init__(self, b: KernelBuilder, line: Line, sources: Sequence[Buffer], run: Dim, low: Var) -> None:
+        self.b, self.line, self.sources, self.run, self.low = b, line, sources, run, low
+        end = b.size(line.form.length)
+        self.middle = _least(b, b.add(low, b.size(run)), end)
+        self.high = _least(b, b.add(self.middle, b.size(run)), end)
+
+    def split(self, at: Var) -> Var:
+        """How many of the first `at` elements of the merged runs are of the left one."""
+        b = self.b
+        sizes = b.op("subtract", self.middle, self.low), b.op("subtract", self.high, self.middle)
+        low = b.op("maximum", b.op("subtract", at, sizes[1]), b.index(0))
+        last = b.op("subtract", b.add(self.middle, at), b.index(1))
+
+        def taken(place: Var, room: Var) -> Var:
+            left = self.line.keys(self.sources, b.add(self.low, place), room)
+            right = self.line.keys(self.sources, b.op("subtract", last, place), room)
+            return b.op("not", self.line.less(right, left))
+
+        return _search(b, (low, _least(b, at, sizes[0])), self.run, taken)
+
+    def merge(self, results: Sequence[Buffer], at: Var, start: Var, spans: tuple[Span, Span]) -> None:
+        """Stores the elements of a stretch: `spans` are those of the left and of the right run, from their starts.
+
+        A lane is an element of the stretch: first those of the left run.
+        """
+        b, (left, right) = self.b, spans
+        lane = b.op("subtract", at, start)
+        others = b.op("subtract", lane, b.op("subtract", left[1], left[0]))
+        is_left = b.compare(others, b.index(0), "LT")
+        left, right = ((b.add(base, x), b.add(base, y)) for base, (x, y) in ((self.low, left), (self.middle, right)))
+        own = self._either(is_left, b.add(left[0], lane), b.add(right[0], others))
+        values, keys = self.line.load(self.sources, own), self.line.keys(self.sources, own)
+
+        def before(place: Var, room: Var) -> Var:
+            there = self.line.keys(self.sources, place, room)
+            first = [b.op("select", is_left, x, y, dtype=x.dtype) for x, y in zip(there, keys)]
+            second = [b.op("select", is_left, y, x, dtype=x.dtype) for x, y in zip(there, keys)]
+            return b.op("xor", self.line.less(first, second), b.op("not", is_left))
+
+        low, high = self._either(is_left, right[0], left[0]), self._either(is_left, right[1], left[1])
+        ahead = b.op(
+            "subtract",
+            _search(b, (low, high), self.run if isinstance(self.run, int) and self.run < BLOCK else BLOCK, before),
+            low,
+        )
+        place = b.add(b.add(b.add(self.low, start), self._either(is_left, lane, others)), ahead)
+        self.line.store(results, place, values)
+
+    def _either(self, is_left: Var, left: Var, right: Var) -> Var:
+        return self.b.op("select", is_left, left, right, dtype=S64)
+
+
+def _search(b: KernelBuilder, span: Span, most: Dim, before: Callable[[Var, Var], Var]) -> Var:
+    """The first position in the span, of at most `most`, that is not `before`, or its end."""
+    steps = most.bit_length() if isinstance(most, int) else ANY_STEPS
 
     def halve(_: Var, low: Var, high: Var) -> Sequence[Var]:
         room = b.compare(low, high, "LT")
@@ -185,7 +237,7 @@ def _search(b: KernelBuilder, low: Var, high: Var, length: Dim, before: Callable
             b.op("select", no, middle, high, dtype=S64),
         )
 
-    return b.fold(b.index(0), b.size(steps), [low, high], halve)[0]
+    return b.fold(b.index(0), b.size(steps), span, halve)[0]
 
 
 def _least(b: KernelBuilder, x: Var, y: Var) -> Var:

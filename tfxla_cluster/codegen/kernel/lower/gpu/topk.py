@@ -1,10 +1,15 @@
-"""topk on a GPU: the best of each chunk of a line by counting what is better, then the best of those."""
+"""topk on a GPU: the best of each chunk of a line, then the best of those.
+
+Few are selected one after the other, from a chunk in registers; of more, each element counts what is better.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .....errors import UnsupportedError
 from .....ir.dim import Dim, ceil_div, make, product, sample
-from .....ir.dtype import S32
+from .....ir.dtype import PRED, S32
 from .....ir.node import Instr
 from .....target import Target
 from ...builder import KernelBuilder
@@ -16,7 +21,9 @@ from ..total_order import ordered, signed_key
 from .shapes import lanes, power
 from .sort import count_before, counting_warps
 
-CHUNK = 256  # elements of a line that are compared with each other; at least 4 k
+SELECTED = 32  # the largest k whose elements are selected one after the other
+HELD = 4096  # elements of a line in registers from which they are selected
+CHUNK = 128  # elements of a line that are compared with each other; at least 4 k
 WIDTH = 1024  # of a chunk in one program
 
 
@@ -27,18 +34,20 @@ def lower(instr: Instr, target: Target) -> Unit:
         raise UnsupportedError(f"topk of {k} of {source} has no GPU kernel ({instr.name})")
     if k == 0:
         return Unit(())
-    chunk = max(CHUNK, power(4 * k))
+    selects = k <= SELECTED and isinstance(source.dims[-1], int)
+    chunk = HELD if selects else max(CHUNK, power(4 * k))
     steps: list[UnitKernel] = []
     temps: list[Dim] = []
     level = _Level(instr, source.dims[-1], positions=False)
     refs: tuple[UnitRef, ...] = (UnitRef("operand", 0),)
     while sample(level.length) > chunk:
         out = UnitRef("temp", len(temps)), UnitRef("temp", len(temps) + 1)
-        steps.append(UnitKernel(level.kernel(chunk), refs, out))
+        steps.append(UnitKernel(level.selected(chunk) if selects else level.counted(chunk), refs, out))
         level, refs = _Level(instr, _kept(level.length, chunk, k), positions=True), out
         held = make("mul", level.lines, level.length)
         temps += [make("mul", held, d.itemsize) for d in (source.element_type, S32)]
-    steps.append(UnitKernel(level.kernel(level.length), refs, (UnitRef("result", 0), UnitRef("result", 1))))
+    kernel = level.selected(min(chunk, sample(level.length))) if selects else level.counted(level.length)
+    steps.append(UnitKernel(kernel, refs, (UnitRef("result", 0), UnitRef("result", 1))))
     return Unit(tuple(steps), tuple(temps))
 
 
@@ -61,33 +70,79 @@ class _Level:
         )
         self.k, self.better = int(instr.attrs["k"]), "GT" if instr.attrs["largest"] else "LT"
 
-    def kernel(self, chunk: Dim) -> Kernel:
-        """The k best of each chunk of the lines, in order; a program is a block of a chunk."""
+    def counted(self, chunk: Dim) -> Kernel:
+        """The k best of each chunk of the lines, by counting what is better; a program is a block of a chunk."""
         b = KernelBuilder("topk")
-        values = b.input(self.dtype)
-        places = b.input(S32) if self.positions else None
-        best, positions = b.output(self.dtype), b.output(S32)
         width = lanes(chunk, WIDTH)
         blocks, count = Blocks(chunk, width), ceil_div(self.length, chunk) if chunk != self.length else 1
         part, rest = b.remainder(b.task, b.size(blocks.count)), b.quotient(b.task, b.size(blocks.count))
-        line, number = b.quotient(rest, b.size(count)), b.remainder(rest, b.size(count))
-        base, first = b.mul(line, b.size(self.length)), b.mul(number, b.size(chunk))
-        stop = b.op("minimum", b.add(first, b.size(chunk)), b.size(self.length))
-        start = b.add(first, b.mul(part, b.index(width)))
-        with b.tile(start, b.op("minimum", b.add(start, b.index(width)), stop), width) as at:
-            value = b.load(values, b.add(base, at))
-            key = signed_key(b, value)
+        part_of = _Chunk(b, self, chunk, count, rest)
+        start = b.add(part_of.first, b.mul(part, b.index(width)))
+        stop = b.op("minimum", b.add(start, b.index(width)), part_of.stop)
+        with b.tile(start, stop, width) as at:
+            key = part_of.key(at)
 
             def compare(j: Var) -> tuple[Var, Var]:
-                other = signed_key(b, b.load(values, b.add(base, j)))
+                other = part_of.key(j)
                 return b.compare(other, key, self.better), b.compare(key, other, self.better)
 
-            rank = count_before(b, (first, stop), at, compare)
-            room = b.compare(rank, b.index(self.k), "LT")
-            where = b.op("convert", at, dtype=S32) if places is None else b.load(places, b.add(base, at))
-            kept = self.k if count == 1 else _kept(self.length, int(sample(chunk)), self.k)
-            place = b.add(b.mul(line, b.size(kept)), b.add(b.mul(number, b.index(self.k)), rank))
-            b.store(best, place, value, room)
-            b.store(positions, place, where, room)
+            rank = count_before(b, (part_of.first, part_of.stop), at, compare)
+            part_of.store(rank, at, b.compare(rank, b.index(self.k), "LT"))
         tasks = make("mul", self.lines, make("mul", count, blocks.count))
         return b.finish(tasks, make("mul", chunk, 8 * width), counting_warps(width))
+
+    def selected(self, chunk: int) -> Kernel:
+        """The k best of each chunk, one after the other, each the best of those that come after the last."""
+        b = KernelBuilder("topk")
+        width, count = lanes(chunk, HELD), ceil_div(self.length, chunk)
+        part = _Chunk(b, self, chunk, count, b.task)
+        with b.tile(part.first, part.stop, width) as at:
+            key = part.key(at)
+
+            def first_of(has: Var, key: Var, at: Var, new_has: Var, new_key: Var, new_at: Var) -> Sequence[Var]:
+                ahead = self._ahead(b, (new_key, new_at), (key, at))
+                take = b.op("and", new_has, b.op("or", b.op("not", has), ahead))
+                some = b.op("or", has, new_has)
+                return (some, *(b.op("select", take, y, x, dtype=x.dtype) for x, y in ((key, new_key), (at, new_at))))
+
+            def step(rank: Var, started: Var, last_key: Var, last_at: Var) -> Sequence[Var]:
+                rest = b.op("or", b.op("not", started), self._ahead(b, (last_key, last_at), (key, at)))
+                none = b.const(False, PRED), b.const(0, key.dtype), b.index(0)
+                found = b.across(at, (rest, key, at), none, (False, 0, 0), first_of)
+                part.store(rank, found[2], found[0])
+                return (b.const(True, PRED), *found[1:])
+
+            most = b.op("minimum", b.index(self.k), b.op("subtract", part.stop, part.first))
+            b.fold(b.index(0), most, (b.const(False, PRED), b.const(0, key.dtype), b.index(0)), step)
+        return b.finish(make("mul", self.lines, count), 4 * self.k * width, max(1, min(8, width // 256)))
+
+    def _ahead(self, b: KernelBuilder, one: tuple[Var, Var], other: tuple[Var, Var]) -> Var:
+        """Whether (key, position) `one` comes before the other."""
+        equal = b.op("and", b.compare(one[0], other[0], "EQ"), b.compare(one[1], other[1], "LT"))
+        return b.op("or", b.compare(one[0], other[0], self.better), equal)
+
+
+class _Chunk:
+    """Chunk number `number` of the chunks of all lines, `count` a line: elements in, best ones out."""
+
+    def __init__(self, b: KernelBuilder, level: _Level, chunk: Dim, count: Dim, number: Var) -> None:
+        self.b = b
+        self.values = b.input(level.dtype)
+        self.places = b.input(S32) if level.positions else None
+        self.best, self.positions = b.output(level.dtype), b.output(S32)
+        line, which = b.quotient(number, b.size(count)), b.remainder(number, b.size(count))
+        self.base, self.first = b.mul(line, b.size(level.length)), b.mul(which, b.size(chunk))
+        self.stop = b.op("minimum", b.add(self.first, b.size(chunk)), b.size(level.length))
+        kept = level.k if count == 1 else _kept(level.length, int(sample(chunk)), level.k)
+        self.target = b.add(b.mul(line, b.size(kept)), b.mul(which, b.index(level.k)))
+
+    def key(self, at: Var) -> Var:
+        return signed_key(self.b, self.b.load(self.values, self.b.add(self.base, at)))
+
+    def store(self, rank: Var, at: Var, mask: Var) -> None:
+        """Puts the element at `at` into place `rank`."""
+        b, place = self.b, self.b.add(self.target, rank)
+        source = b.add(self.base, at)
+        where = b.op("convert", at, dtype=S32) if self.places is None else b.load(self.places, source, mask)
+        b.store(self.best, place, b.load(self.values, source, mask), mask)
+        b.store(self.positions, place, where, mask)
