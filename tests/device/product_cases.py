@@ -20,6 +20,7 @@ FORMS = {
     "persistent": {"descriptors": 0, "persistent": 1, "parts": 1},
     "descriptors": {"descriptors": 1, "persistent": 0, "parts": 1},
     "persistent descriptors": {"descriptors": 1, "persistent": 1, "parts": 2},
+    "balanced": {"descriptors": 1, "balanced": 1, "persistent": 0, "parts": 1},
     "stored blocks": {"descriptors": 2, "persistent": 1, "parts": 2},
     "stored whole": {"descriptors": 2, "persistent": 0, "parts": 1},
 }

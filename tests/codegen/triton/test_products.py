@@ -47,6 +47,8 @@ CHOICES = {
     "persistent": replace(SMALL, persistent=1),
     "descriptors": replace(SMALL, descriptors=1),
     "persistent descriptors": replace(SMALL, cols=32, parts=2, splits=2, persistent=1, descriptors=1),
+    "balanced": replace(SMALL, balanced=1),
+    "balanced descriptors": replace(SMALL, cols=32, parts=2, balanced=1, descriptors=1),
     "stored blocks": replace(SMALL, cols=32, parts=2, persistent=1, descriptors=2),
 }
 
@@ -193,7 +195,7 @@ def test_epilogue_stands_in_the_kernel(monkeypatch: pytest.MonkeyPatch, choice: 
     with chosen(monkeypatch, CHOICES[choice]):
         module = text.parse(EPILOGUE)
         made = gpu_module.compiled(module, BACKENDS[0])
-        assert len(made.code.kernels) == 1 + (CHOICES[choice].splits > 1)
+        assert len(made.code.kernels) == 1 + (CHOICES[choice].splits > 1 or CHOICES[choice].balanced)
         check(module, drawn(module), 2e-2)
 
 

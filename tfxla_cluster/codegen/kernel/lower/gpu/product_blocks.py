@@ -22,7 +22,8 @@ class Blocks:
     `group`: so many blocks of rows are gone through before the next column, so that what is read stays in the cache.
     `splits`: programs that share the depth of one block. `parts`: in which the sums are finished and stored.
     `persistent` (1 or 0): programs make several blocks, one after the other. `descriptors`: operands that lie as
-    a matrix in memory are read in blocks (1), such results are stored so too (2), or neither is (0).
+    a matrix in memory are read in blocks (1), such results are stored so too (2), or neither is (0). `balanced`
+    (1 or 0): the depth of all blocks together is dealt out evenly.
     """
 
     rows: int
@@ -35,6 +36,7 @@ class Blocks:
     parts: int = 1
     persistent: int = 0
     descriptors: int = 0
+    balanced: int = 0
 
 
 # Falling in size. A larger block reads less for each product, so the machine's units are busier.
@@ -91,8 +93,8 @@ def _offered(ranked: Sequence[Blocks], name: str, factors: Factors) -> list[int]
 
 
 _FURTHER = {"stages": (2, 3, 4), "parts": (1, 2)}
-_OF_MATRICES = {"persistent": (0, 1), "descriptors": (0, 1, 2)}
-_KNOBS = ("rows", "cols", "depth", "warps", "stages", "splits", "parts", "persistent", "descriptors")
+_OF_MATRICES = {"persistent": (0, 1), "descriptors": (0, 1, 2), "balanced": (0, 1)}
+_KNOBS = ("rows", "cols", "depth", "warps", "stages", "splits", "parts", "persistent", "descriptors", "balanced")
 
 
 def _ranked(c: Contraction, factors: Factors, target: Target) -> list[Blocks]:

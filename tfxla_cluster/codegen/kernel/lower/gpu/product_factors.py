@@ -1,0 +1,146 @@
+"""The factors of a matrix product: their elements, and how they are multiplied."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from .....ir.dim import Dim, product
+from .....ir.dtype import S64, DType
+from ... import ir
+from ...contraction import Contraction, Index, Side
+from ...contraction_ports import Ports
+from ...ir import Buffer, Op, Region, Var
+from ...matrix_types import multiplies_as_matrix
+from ..contraction_loops import inside
+from ..space import delinearize
+from .product_blocks import Blocks, Factors
+from .product_grid import Extents
+
+# How f32 is multiplied, by what HLO says; where it says nothing of it TensorFlow's own switch lets tf32 pass.
+PRECISIONS = {
+    "default": "tf32",
+    "dot_tf32_tf32_f32": "tf32",
+    "dot_tf32_tf32_f32_x3": "tf32x3",
+    "dot_bf16_bf16_f32_x3": "bf16x3",
+    "dot_bf16_bf16_f32_x6": "bf16x6",
+}
+DESCRIPTOR_UNIT = 16  # bytes that rows of a matrix of blocks are apart by
+
+
+def in_units(elements: int, buffer: Buffer) -> bool:
+    """Whether so many elements are whole units of memory; predicates are stored one by one."""
+    return buffer.dtype.kind != "pred" and elements * buffer.dtype.itemsize % DESCRIPTOR_UNIT == 0
+
+
+Matrices = tuple[ir.Blocks | None, ir.Blocks | None]
+
+
+class Multiplier:
+    """Sums of products of `c` in the kernel of `ports`, in `blocks`."""
+
+    def __init__(self, c: Contraction, ports: Ports, blocks: Blocks) -> None:
+        self.c, self.p, self.blocks, self.size = c, ports, blocks, Extents.of(c)
+        # Made anew for each block of one program they would have to wait for each other.
+        self.described = bool(blocks.descriptors and (self.size.batch == 1 or not blocks.persistent))
+
+    def sum(self, span: tuple[Var, Var, bool], g: Index, i: Var, j: Var, matrices: Matrices) -> Var:
+        """Over the k of `span`: the first, one past the last, whether that is whole blocks."""
+        c, blocks = self.c, self.blocks
+        start, stop, full = span
+        left, right = factors(self.p, c, g, i, j)
+        a, b = (_same(m, r) for m, r in zip(matrices, (left, right)))
+        return self.p.b.dot(
+            c.dtype,
+            start,
+            stop,
+            left,
+            right,
+            depth=blocks.depth,
+            full=full,
+            precision=PRECISIONS.get(c.precision, "ieee"),
+            stages=blocks.stages,
+            a_blocks=a,
+            b_blocks=b,
+        )
+
+    def descriptors(self, g: Index) -> Matrices:
+        """The operands as matrices of blocks, those that are."""
+        if not self.described:
+            return None, None
+        return (
+            self._descriptor(self.c.lhs, g, self.size.rows, self.blocks.rows),
+            self._descriptor(self.c.rhs, g, self.size.cols, self.blocks.cols),
+        )
+
+    def _descriptor(self, side: Side, g: Index, free: Dim, block: int) -> ir.Blocks | None:
+        if side.matrix is None:
+            return None
+        b, plain = self.p.b, side.matrix(self.p, g)
+        if not in_units(plain.unit, plain.buffer):
+            return None
+        turned, extents, shape = side.major == "free", (free, self.size.depth), (block, self.blocks.depth)
+        if turned:
+            extents, shape = extents[::-1], shape[::-1]
+        sizes = b.size(extents[0]), b.size(extents[1])
+        return ir.Blocks(b.descriptor(plain.buffer, plain.offset, sizes, plain.stride, shape), turned)
+
+
+def _same(blocks: ir.Blocks | None, factor: Region) -> ir.Blocks | None:
+    """`blocks` where what they hold is the factor as it is multiplied."""
+    return blocks if blocks and blocks.matrix.dtype == factor.results[0].dtype else None
+
+
+def factors(p: Ports, c: Contraction, g: Index, i: Var, j: Var) -> tuple[Region, Region]:
+    """The regions of k of both factors, in the type they are multiplied in."""
+    left = _region(p, c.lhs, g, tuple(delinearize(p.b, i, c.lhs.free)))
+    right = _region(p, c.rhs, g, tuple(delinearize(p.b, j, c.rhs.free)))
+    return _narrowed(left, right, c.dtype)
+
+
+def _region(p: Ports, side: Side, g: Index, free: Index) -> Region:
+    def fill(k: Var) -> Sequence[Var]:
+        depth = tuple(delinearize(p.b, k, side.depth))
+        test = inside(p, side, g, free, depth)
+        if test is None:
+            return (side.value(p, g, free, depth),)
+        with p.b.only_where(test):
+            value = side.value(p, g, free, depth)
+        return (value if side.loaded else p.b.op("select", test, value, p.b.const(0, value.dtype), dtype=value.dtype),)
+
+    return p.b.region([S64], fill)
+
+
+def _narrowed(left: Region, right: Region, total: DType) -> tuple[Region, Region]:
+    """Both factors before they are widened to the type of the sum: their products are exact there, too."""
+    a, b = _unwidened(left, total), _unwidened(right, total)
+    if a.results[0].dtype == b.results[0].dtype and multiplies_as_matrix(a.results[0].dtype, total):
+        return a, b
+    return left, right
+
+
+def _unwidened(region: Region, total: DType) -> Region:
+    (value,) = region.results
+    source = next((s for s in region.body if isinstance(s, Op) and s.out is value), None)
+    if source is None or source.opcode != "convert" or not multiplies_as_matrix(source.operands[0].dtype, total):
+        return region
+    body = tuple(s for s in region.body if s is not source)
+    return _unwidened(replace(region, body=body, results=source.operands), total)
+
+
+def how_multiplied(c: Contraction) -> Factors:
+    """What there is to choose blocks by."""
+    p = Ports(c.name)
+    zero = p.b.index(0)
+    g = (zero,) * len(c.batch)
+    regions = factors(p, c, g, zero, zero)
+    whole = [_is_matrix(p, side, g, region) for side, region in zip((c.lhs, c.rhs), regions)]
+    return Factors(regions[0].results[0].dtype, all(whole) and product(c.batch) == 1)
+
+
+def _is_matrix(p: Ports, side: Side, g: Index, factor: Region) -> bool:
+    """Whether the factor lies in memory as a descriptor can read it."""
+    if side.matrix is None:
+        return False
+    plain = side.matrix(p, g)
+    return in_units(plain.unit, plain.buffer) and plain.buffer.dtype == factor.results[0].dtype
