@@ -301,7 +301,27 @@ def test_precision_of_f32_is_what_the_module_says(said: str, precision: str) -> 
     instr = text.parse(product("f32", 64, 64, 64, said=said)).entry.root
     (step,) = lowering.lower(instr, TARGET).steps
     assert isinstance(step, UnitKernel)
-    assert f"input_precision='{precision}'" in render(step.kernel).text
+    call = "_dot_thirds(" if precision == "bf16x6" else f"input_precision='{precision}'"
+    assert call in render(step.kernel).text
+
+
+def test_thirds_are_as_exact_as_f32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large numbers stay finite, infinities and NaN stand where they belong, numbers of all sizes add up."""
+    module = text.parse(product("f32", 24, 40, 65, said=", operand_precision={highest,highest}"))
+    x, y = drawn(module)
+    x[0], y[:, 0] = 3.3999e38, 0.25 / 65
+    x[1] *= np.exp2(np.arange(65) - 32).astype(np.float32)
+    (want,) = evaluate(module, [x, y])
+    sizes = np.abs(x[1:]) @ np.abs(y)
+    with chosen(monkeypatch, replace(SMALL, thirds=1)):
+        for backend in BACKENDS:
+            (got,) = gpu_module.compiled(module, backend).executable.run([x, y])
+            assert np.isfinite(got[0, 0])
+            assert (np.abs(got[1:] - want[1:]) <= 1e-6 * sizes).all()
+        x[3, 4], x[5, 32], y[2, 7], y[0, 0] = np.inf, np.nan, -np.inf, np.nan
+        (want,) = evaluate(module, [x, y])
+        (got,) = gpu_module.compiled(module, BACKENDS[0]).executable.run([x, y])
+        np.testing.assert_allclose(got[2:], want[2:], 1e-5, 1e-5)
 
 
 def test_f32_is_multiplied_as_f32() -> None:

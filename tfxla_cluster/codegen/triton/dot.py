@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...ir.dtype import F32
 from ..kernel.ir import Blocks, Descriptor, Dot, Load, Region, Tile, Var
 from ..kernel.matrix_types import multiplies_as_matrix
 from .types import type_name
@@ -25,18 +26,26 @@ def emit_dot(e: Writer, stmt: Dot) -> None:
     if len(e.open) != 2 or e.rank != 2:
         raise e.unsupported("a product outside two tiles")
     total, base, kind = e.fresh("acc"), e.fresh("base"), type_name(stmt.out.dtype)
-    e.put(f"{total} = tl.zeros([{e.open[ROWS].width}, {e.open[COLS].width}], {kind})")
+    zeros = f"tl.zeros([{e.open[ROWS].width}, {e.open[COLS].width}], {kind})"
+    thirds = stmt.precision == "bf16x6" and stmt.a.results[0].dtype == F32
+    small = e.fresh("small") if thirds else ""
+    for name in filter(None, (total, small)):
+        e.put(f"{name} = {zeros}")
     span = f"{e.name(stmt.start)}, {e.name(stmt.stop)}, {stmt.depth}"
     e.put(f"for {base} in tl.range({span}, num_stages={stmt.stages}):")
     e.depth += 1
     a = _factor(e, stmt, stmt.a, COLS, base) if stmt.a_blocks is None else _block(e, stmt.a_blocks, COLS, base)
     b = _factor(e, stmt, stmt.b, ROWS, base) if stmt.b_blocks is None else _block(e, stmt.b_blocks, ROWS, base)
-    if multiplies_as_matrix(stmt.a.results[0].dtype, stmt.out.dtype):
+    if thirds:
+        e.put(f"{total}, {small} = _dot_thirds({a}, {b}, {total}, {small})")
+    elif multiplies_as_matrix(stmt.a.results[0].dtype, stmt.out.dtype):
         e.put(f"{total} = tl.dot({a}, {b}, {total}, input_precision={stmt.precision!r}, out_dtype={kind})")
     else:
         product = f"{a}.to({kind})[:, :, None] * {b}.to({kind})[None, :, :]"
         e.put(f"{total} = ({total} + tl.sum({product}, 1)).to({kind})")
     e.depth -= 1
+    if thirds:
+        e.put(f"{total} = {total} + tl.where({small} == {small}, {small}, 0.0)")
     e.names[stmt.out], e.axes[stmt.out] = total, frozenset([ROWS, COLS])
 
 

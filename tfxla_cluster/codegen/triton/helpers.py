@@ -91,6 +91,31 @@ def _reduce_precision(bits, drop: tl.constexpr, mantissas: tl.constexpr, exponen
     nan = (bits & (infinity | ((1 << mantissas) - 1))) > infinity
     return tl.where(nan, bits, result)
 ''',
+    "_thirds": '''@triton.jit
+def _thirds(x):
+    """f32 as the sum of three bf16, each the leading bits of what is left; infinities and NaN are the first alone."""
+    first = (x.to(tl.uint32, bitcast=True) & 0xFFFF0000).to(tl.float32, bitcast=True)
+    rest = tl.where(tl.abs(x) < float("inf"), x - first, 0.0)
+    second = (rest.to(tl.uint32, bitcast=True) & 0xFFFF0000).to(tl.float32, bitcast=True)
+    third = rest - second
+    return tl.where(x == x, first, x).to(tl.bfloat16), second.to(tl.bfloat16), third.to(tl.bfloat16)
+''',
+    "_dot_thirds": '''@triton.jit
+def _dot_thirds(x, y, total, small):
+    """Products of f32 by their thirds, but for those below the last bit: the leading ones in `total`, the others in
+    `small`.
+
+    An infinity times a zero third is no number, in `small` only: `total` then has what the product is.
+    """
+    x1, x2, x3 = _thirds(x)
+    y1, y2, y3 = _thirds(y)
+    small = tl.dot(x2, y2, small)
+    small = tl.dot(x1, y3, small)
+    small = tl.dot(x3, y1, small)
+    small = tl.dot(x1, y2, small)
+    small = tl.dot(x2, y1, small)
+    return tl.dot(x1, y1, total), small
+''',
 }
 _NAME = re.compile(r"\b_[a-z_]+\b")
 

@@ -23,7 +23,8 @@ class Blocks:
     `splits`: programs that share the depth of one block. `parts`: in which the sums are finished and stored.
     `persistent` (1 or 0): programs make several blocks, one after the other. `descriptors`: operands that lie as
     a matrix in memory are read in blocks (1), such results are stored so too (2), or neither is (0). `balanced`
-    (1 or 0): the depth of all blocks together is dealt out evenly.
+    (1 or 0): the depth of all blocks together is dealt out evenly. `thirds` (1 or 0): f32 is multiplied as three bf16,
+    which is as exact, but for numbers near the least ones.
     """
 
     rows: int
@@ -37,6 +38,7 @@ class Blocks:
     persistent: int = 0
     descriptors: int = 0
     balanced: int = 0
+    thirds: int = 0
 
 
 # Falling in size. A larger block reads less for each product, so the machine's units are busier.
@@ -61,10 +63,12 @@ _LEAST = 16  # lanes
 
 @dataclass(frozen=True, slots=True)
 class Factors:
-    """How a product is multiplied: factors of `dtype`; `matrices`: both lie as matrices that descriptors can read."""
+    """How a product is multiplied: factors of `dtype`; `matrices`: both lie as matrices that descriptors can read;
+    `exact`: f32 whose every bit counts."""
 
     dtype: DType
     matrices: bool
+    exact: bool
 
 
 def choose(c: Contraction, factors: Factors, target: Target, knobs: Knobs) -> Blocks:
@@ -87,6 +91,8 @@ def _offered(ranked: Sequence[Blocks], name: str, factors: Factors) -> list[int]
     found = {getattr(b, name) for b in ranked} | set(_FURTHER.get(name, ()))
     if name == "depth":
         found |= {2 * max(found)}
+    if name == "thirds" and factors.exact:
+        found |= {1}
     if name in _OF_MATRICES and factors.matrices:
         found |= set(_OF_MATRICES[name])
     return sorted(found)
@@ -94,7 +100,19 @@ def _offered(ranked: Sequence[Blocks], name: str, factors: Factors) -> list[int]
 
 _FURTHER = {"stages": (2, 3, 4), "parts": (1, 2)}
 _OF_MATRICES = {"persistent": (0, 1), "descriptors": (0, 1, 2), "balanced": (0, 1)}
-_KNOBS = ("rows", "cols", "depth", "warps", "stages", "splits", "parts", "persistent", "descriptors", "balanced")
+_KNOBS = (
+    "rows",
+    "cols",
+    "depth",
+    "warps",
+    "stages",
+    "splits",
+    "parts",
+    "persistent",
+    "descriptors",
+    "balanced",
+    "thirds",
+)
 
 
 def _ranked(c: Contraction, factors: Factors, target: Target) -> list[Blocks]:

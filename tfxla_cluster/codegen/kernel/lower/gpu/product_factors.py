@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from .....ir.dim import Dim, product
-from .....ir.dtype import S64, DType
+from .....ir.dtype import F32, S64, DType
 from ... import ir
 from ...contraction import Contraction, Index, Side
 from ...contraction_ports import Ports
@@ -58,7 +58,7 @@ class Multiplier:
             right,
             depth=blocks.depth,
             full=full,
-            precision=PRECISIONS.get(c.precision, "ieee"),
+            precision="bf16x6" if blocks.thirds else PRECISIONS.get(c.precision, "ieee"),
             stages=blocks.stages,
             a_blocks=a,
             b_blocks=b,
@@ -135,7 +135,8 @@ def how_multiplied(c: Contraction) -> Factors:
     g = (zero,) * len(c.batch)
     regions = factors(p, c, g, zero, zero)
     whole = [_is_matrix(p, side, g, region) for side, region in zip((c.lhs, c.rhs), regions)]
-    return Factors(regions[0].results[0].dtype, all(whole) and product(c.batch) == 1)
+    dtype = regions[0].results[0].dtype
+    return Factors(dtype, all(whole) and product(c.batch) == 1, dtype == F32 and c.precision not in PRECISIONS)
 
 
 def _is_matrix(p: Ports, side: Side, g: Index, factor: Region) -> bool:
