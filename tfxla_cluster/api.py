@@ -13,8 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from . import __version__, counters, flags, trace
+from . import __version__, counters, flag_options, flags, trace
 from .errors import VersionError
+from .tuning import tables
 
 if TYPE_CHECKING:  # they import tensorflow, which this module does not
     from .service import Service
@@ -78,13 +79,14 @@ def enable(**changes: Any) -> Enabled:
 
     `changes` are flags by name. Process-wide; functions traced earlier are covered; may be called twice.
     Also `with enable(): ...`; the flags stay as they were set (config.patch sets them for a block). Raises
-    FlagError for a wrong flag, VersionError for another TensorFlow.
+    FlagError for a wrong flag, TuningError for a missing file of results, VersionError for another TensorFlow.
     """
     with _lock:
         flags.read_environment()
         flags.set_values(changes)
         side = connect()
         _check_names()
+        tables.PROCESS.check(flag_options.tuning_options())
         side.enable()
         _enabled[:] = [True]
         if flags.get("tf_xla_auto_jit") not in ("", "0", "-1") and not flags.get("tf_xla_cpu_global_jit"):

@@ -13,7 +13,7 @@ from tfxla_cluster import compiler, flag_options, flags
 from tfxla_cluster.backends import cpu
 from tfxla_cluster.codegen.kernel.choice import UNTUNED, Choice, Chosen
 from tfxla_cluster.dump.sink import Sink
-from tfxla_cluster.errors import FlagError, InputFileError, TuningError
+from tfxla_cluster.errors import FlagError, TuningError
 from tfxla_cluster.ir import guard, text
 from tfxla_cluster.ir.node import Module
 from tfxla_cluster.options import CompileOptions, DumpOptions, TuningOptions
@@ -176,8 +176,11 @@ def test_the_mode_that_fails_on_a_miss_names_the_fusion(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_an_error() -> None:
-    with pytest.raises(InputFileError, match=r"/no/such\.txt: there is no such file"):
+    with pytest.raises(TuningError, match=r"/no/such\.txt: there is no such file"):
         compiled(replace(USE, load="/no/such.txt"), Tables())
+    with pytest.raises(TuningError, match="TEST_WORKSPACE, which is not set"):
+        Tables().check(replace(USE, load="TEST_WORKSPACE/r.txt"))
+    Tables().check(TuningOptions(load="/no/such.txt"))
 
 
 def test_a_directory_with_a_file_a_fusion(tmp_path: Path) -> None:

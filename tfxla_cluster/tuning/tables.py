@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from .. import trace
-from ..errors import OutputError
+from ..errors import InputFileError, OutputError, TuningError, UsageError
 from ..locks import ForkSafeLock
 from ..options import TuningOptions
 from .persisted import files
@@ -39,7 +39,7 @@ class Tables:
         self._again: set[Key] | None = None  # what was tuned since all is to be tuned again
 
     def find(self, key: Key, options: TuningOptions) -> Found:
-        """The innermost overlay's entry, else this process's, else the file's, else the directory's. InputFileError
+        """The innermost overlay's entry, else this process's, else the file's, else the directory's. TuningError
         where the file to load is missing or no file of results."""
         with self.lock:
             for asked in self._asked:
@@ -66,7 +66,10 @@ class Tables:
         if not options.load:
             return Results()
         if options.load not in self._files:
-            found = self._files[options.load] = files.read(options.load)
+            try:
+                found = self._files[options.load] = files.read(options.load)
+            except (InputFileError, UsageError) as error:
+                raise TuningError(error.message, error.remedy) from error
             trace.record("autotune", event="loaded", reason=f"{len(found)} results from {options.load}")
             for problem in found.problems:
                 said = f"{options.load}: {problem}"
@@ -82,6 +85,12 @@ class Tables:
                 self._again.add(entry.key)
         if options.directory:
             _or_say(lambda: Directory(options.directory, options.directory_read_only).put(entry))
+
+    def check(self, options: TuningOptions) -> None:
+        """TuningError where the file to load is missing or no file of results."""
+        if options.use:
+            with self.lock:
+                self._loaded(options)
 
     def give_up(self, key: Key, reason: str) -> None:
         """It was tried, and is not tried again."""

@@ -20,7 +20,7 @@ from tensorflow.python.util import function_utils
 from ... import bugs, flags, trace
 from ...counters import add as count
 from ...decision import Decision
-from ...errors import LoweringError, UninitializedError
+from ...errors import LoweringError, TuningError, UninitializedError
 from ...tf2xla import bridge, sources
 from ...tf2xla.function_def import fresh_name
 from .. import devices
@@ -335,6 +335,8 @@ class Hook:
         if not isinstance(failure, Exception):
             raise failure
         definition, reason = bridge.function_def(route.name), str(failure)
+        if isinstance(failure, TuningError):  # asked for: a kernel without a result is an error
+            raise tf.errors.InvalidArgumentError(None, None, reason) from failure
         if isinstance(failure, LoweringError) or uncompiled.has_user_kernels(definition, bridge.library):
             raise tf.errors.InvalidArgumentError(None, None, reason) from None  # stock XLA refuses it too
         if flags.get("tfxla_must_compile_fallback") == "raise":
