@@ -30,6 +30,7 @@ from .options import CompileOptions
 from .runtime import cache, persist, random_state
 from .runtime.plan import KernelCount, SizeSource, count_kernels
 from .runtime.store import opened
+from .tf2xla import bridge
 from .tuning import session, tables
 from .tuning.keys import TunedKeys
 
@@ -119,6 +120,7 @@ class Service:
             function=request.name,
             params=list(request.inputs),
             instructions=sum(len(comp.instrs) for comp in module.computations()),
+            bridge=bridge.DEVICE.partition(":")[0],
         )
         try:
             made = compiler.compile_module(module, backend, options, dump, choices)

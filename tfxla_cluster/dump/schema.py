@@ -128,6 +128,7 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
             "function": "Function or cluster lowered.",
             "params": "List of parameter descriptions.",
             "instructions": "Instructions as lowered.",
+            "bridge": "The device type that TensorFlow's bridge lowered it for, for whatever device it is compiled.",
         },
     ),
     "compile": RecordKind(
@@ -144,7 +145,7 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
             "kernels": "Steps of its plan that run code.",
             "native": "Of those, the ones that run native code.",
             "what": "'cluster' or 'must'.",
-            "device": "TensorFlow's device type that it is for.",
+            "device": "What it is for: 'CPU', or 'GPU:N' by CUDA's number.",
             "inputs": "List: what each HLO parameter is, in words.",
             "key": "Key text of the cache.",
         },
