@@ -20,6 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 import tfxla_cluster
+from tests.close import assert_near
 from tests.device.programs import PROGRAMS, Program, mixed, numbers
 from tfxla_cluster import api, flags
 from tfxla_cluster.decision import YES, no
@@ -65,7 +66,7 @@ def check(program: Program, accelerator: str, is_stand_in: bool) -> tuple[str, s
     if [_device(v) for v in want] != [_device(v) for v in got]:
         return f"devices {[_device(v) for v in got]}, stock {[_device(v) for v in want]}", str(executions)
     for a, b in zip(want, got, strict=True):
-        np.testing.assert_allclose(np.array(a), np.array(b), rtol=2e-4, atol=2e-5)
+        assert_near(np.array(b), np.array(a), 2e-5, program.run.__name__)
     return "", str(executions)
 
 

@@ -285,6 +285,13 @@ def test_what_has_no_kernel_on_gpus(offered: dict[str, list[int]]) -> None:
     assert Checker({}).node(graph_pb2.GraphDef().node.add(name="f", op="FFT")).rule == "no_native_kernel"
 
 
+def test_the_host_of_a_device() -> None:
+    assert devices.host_of(f"{TASK}/device:GPU:1") == f"{TASK}/device:CPU:0"
+    assert devices.host_of("/GPU:1") == "/device:CPU:0"
+    assert devices.host_of(f"{TASK}/device:CPU:1") == f"{TASK}/device:CPU:1"
+    assert devices.host_of("") == ""
+
+
 def test_loops_on_gpus_are_taken_apart(offered: dict[str, list[int]]) -> None:
     loop = graph_pb2.GraphDef().node.add(name="w", op="StatelessWhile", device="/GPU:0")
     assert Checker({}).node(loop).rule == "whole_loop"

@@ -91,6 +91,13 @@ def place_of(device: str) -> Place:
     return Place(task, (spec.device_type or "").upper(), spec.device_index or 0)
 
 
+def host_of(device: str) -> str:
+    """The CPU of the task that a device belongs to."""
+    if place_of(device).target == HOST:
+        return device
+    return str(tf_device.DeviceSpec.from_string(device).replace(device_type=HOST, device_index=0).to_string())
+
+
 def local_types() -> list[str]:
     """The types of the devices of TensorFlow's eager runtime, which starts if it has not."""
     return [device.device_type for device in context.context().list_logical_devices()]

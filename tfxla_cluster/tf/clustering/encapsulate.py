@@ -16,7 +16,7 @@ from typing import Protocol
 from tensorflow.core.framework import function_pb2, graph_pb2, types_pb2
 
 from ...tf2xla.function_calls import called, reachable
-from ..devices import HOST, place_of
+from ..devices import HOST, host_of, place_of
 from ..graph import host_memory
 from ..graph import view as graphs
 from ..graph.view import Graph, NodeDef
@@ -112,8 +112,9 @@ def encapsulate(
             if graph.nodes[i].name in fetched:
                 _add_stand_in(result, graph, i)
         _add_call(result, graph, cluster, function, edges, make_program(function), checks)
+        device = graph.nodes[cluster.members[0]].device
         for node in result.node[first:]:
-            node.device = graph.nodes[cluster.members[0]].device
+            node.device = host_of(device) if node.op == "Print" else device
     result.node.extend(node for node in graph.nodes if node.name not in call_of)
     for node in result.node:
         _rewire(node, renamed, call_of)

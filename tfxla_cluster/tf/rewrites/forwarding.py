@@ -188,8 +188,9 @@ class _Plan:
                 del node.input[:]
                 node.input.extend(inputs)
         for name, value in kept.items():
-            node = result.node.add(name=name, op=_READ, input=[name, f"^{name}"])
-            node.attr["dtype"].type = attr(self.graph.nodes[self.graph.index[name]], "dtype")
+            read = self.graph.nodes[self.graph.index[name]]
+            node = result.node.add(name=name, op=_READ, device=read.device, input=[name, f"^{name}"])
+            node.attr["dtype"].type = attr(read, "dtype")
             _make_identity(node, _forwarded(value) if value in kept else value)
             node.name = _forwarded(name)
         for i, value in self.values.items():
