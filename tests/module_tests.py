@@ -67,6 +67,7 @@ TESTS: dict[str, str] = {
     "tfxla_cluster.codegen.kernel.lower.gpu": "codegen/triton/test_gpu_cases.py backends/test_gpu.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.convolutions": "codegen/triton/test_convolutions.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.elementwise": "codegen/triton/test_gpu_cases.py backends/test_gpu.py",
+    "tfxla_cluster.codegen.kernel.lower.gpu.fft": "codegen/triton/test_gpu_fft.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.level": "codegen/triton/test_gpu_cases.py backends/test_gpu.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.plain": "codegen/triton/test_gpu_choices.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.balanced_products": "codegen/triton/test_products.py",

@@ -14,7 +14,7 @@ from .....target import Target
 from ...choice import DEFAULT, Choice, Knobs, combinations
 from ...unit import Unit
 from .. import fused, rng_bit_generator
-from . import linear_solve, scatter, select_and_scatter, sort, topk, windows
+from . import fft, linear_solve, scatter, select_and_scatter, sort, topk, windows
 from .convolutions import lower_convolution
 from .plain import lower_plain
 from .products import lower_dot
@@ -46,6 +46,7 @@ def _untuned(lowering: Lowering) -> TunedLowering:
 OWN: dict[str, Lowering] = {
     "cholesky": linear_solve.lower_cholesky,
     "custom-call": lower_user_kernel,
+    "fft": fft.lower,
     "reduce-window": windows.lower,
     "rng-bit-generator": rng_bit_generator.lower,
     "scatter": scatter.lower,
