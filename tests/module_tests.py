@@ -93,7 +93,7 @@ TESTS: dict[str, str] = {
     "tfxla_cluster.codegen.kernel.lower.inline": "codegen/kernel/test_interpreter.py codegen/lower/test_edges.py",
     "tfxla_cluster.codegen.kernel.lower.linear_solve": "codegen/kernel/test_interpreter.py codegen/lower/test_edges.py",
     "tfxla_cluster.codegen.kernel.lower.loops": "codegen/kernel/test_interpreter.py codegen/lower/test_edges.py",
-    "tfxla_cluster.codegen.kernel.lower.monoid": "codegen/kernel/test_interpreter.py codegen/lower/test_edges.py",
+    "tfxla_cluster.codegen.kernel.lower.monoid": "codegen/lower/test_monoid.py codegen/lower/test_edges.py",
     "tfxla_cluster.codegen.kernel.lower.radix": "codegen/kernel/test_interpreter.py codegen/lower/test_edges.py",
     "tfxla_cluster.codegen.kernel.lower.recompute": "fusion/test_recompute.py codegen/kernel/test_interpreter.py",
     "tfxla_cluster.codegen.kernel.lower.reduce_window": "codegen/kernel/test_interpreter.py",

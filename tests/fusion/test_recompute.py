@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
+import pytest
 
 from tests.fuzz.modules import program
 from tests.fuzz.test_fuzz import run
 from tfxla_cluster import compiler
-from tfxla_cluster.backends import cpu
+from tfxla_cluster.backends import cpu, gpu
+from tfxla_cluster.fusion.machine import Machine
+from tfxla_cluster.fusion.planner import fuse
 from tfxla_cluster.ir import text
 from tfxla_cluster.ir.evaluator import evaluate
 
@@ -48,3 +52,48 @@ ENTRY e {
     values, places = executable.run([x])
     np.testing.assert_array_equal(values, -x.max(1))
     np.testing.assert_array_equal(places, x.argmax(1))
+
+
+# A row's mean is subtracted; columns are summed of the rest, of its product with another array, and of that array.
+NORM = """HloModule m
+plus { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b) }
+ENTRY e { x = bf16[256,96] parameter(0)
+  g = bf16[256,96] parameter(1)
+  zero = f32[] constant(0)
+  wide = f32[256,96] convert(x)
+  total = f32[256] reduce(wide, zero), dimensions={1}, to_apply=plus
+  count = f32[] constant(96)
+  counts = f32[256] broadcast(count), dimensions={}
+  mean = f32[256] divide(total, counts)
+  means = f32[256,96] broadcast(mean), dimensions={0}
+  rest = f32[256,96] subtract(wide, means)
+  dy = f32[256,96] convert(g)
+  both = f32[256,96] multiply(rest, dy)
+  scale = f32[96] reduce(both, zero), dimensions={0}, to_apply=plus
+  offset = f32[96] reduce(dy, zero), dimensions={0}, to_apply=plus
+  out = bf16[256,96] convert(rest)
+  ROOT r = (bf16[256,96], f32[96], f32[96]) tuple(out, scale, offset) }
+"""
+
+
+@pytest.mark.parametrize("machine", [cpu.this_machine().machine, gpu.described().machine], ids=["cpu", "gpu"])
+def test_kernels_that_came_to_read_one_array_become_one(machine: Machine) -> None:
+    """Both sums over columns compute what the first kernel does for themselves, and then read `g` together."""
+    decisions: list[dict[str, object]] = []
+    fused = fuse(text.parse(NORM), machine, decisions.append)
+    found = [i for i in fused.entry.instrs if i.opcode == "fusion"]
+    assert len(found) == 2
+    assert [str(part) for part in found[1].shape.elements] == ["f32[96]", "f32[96]"]
+    assert any(d["rule"] == "recompute" for d in decisions)
+
+
+def test_numbers_of_kernels_that_became_one() -> None:
+    module = text.parse(NORM)
+    rng = np.random.default_rng(0)
+    args = [rng.normal(size=(256, 96)).astype(ml_dtypes.bfloat16) for _ in range(2)]
+    for got, want in zip(
+        compiler.compile_module(module, cpu.this_machine()).executable.run(args), evaluate(module, args)
+    ):
+        np.testing.assert_allclose(got.astype(np.float32), want.astype(np.float32), rtol=1e-2, atol=1e-3)

@@ -62,6 +62,7 @@ class Order:
             group.key = (*key, -self._moves, number)
         a.key = key
         a.members.update(b.members)
+        a.recomputed.update(b.recomputed)
         for member in b.members:
             self.group[member] = a
         if len(key) > LONG_KEY:

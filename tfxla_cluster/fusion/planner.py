@@ -62,6 +62,7 @@ class _Planner:
         self._join_readers()
         self._join_scalars()
         self._recompute()
+        self._join_recomputing()
         return fused(self.graph, self.order, names)
 
     # --- the passes ---
@@ -106,6 +107,42 @@ class _Planner:
                 readers.pop(group, None)
                 if readers and value is not self.comp.root and not costly(value):
                     self._spread(value, group, list(readers))
+
+    def _join_recomputing(self) -> None:
+        """Groups that read one large value since they compute more of theirs themselves."""
+        readers: dict[Instr, list[Group]] = {}
+        groups = self.order.groups()
+        spread = {member for group in groups for member in group.recomputed}
+        for group in groups:
+            if group.kind in ("loop", "row") and group not in self.handed and spread.isdisjoint(group.members):
+                for value in self._read(group):
+                    if bytes_of(value) >= self.machine.costs.shared_bytes:
+                        readers.setdefault(value, []).append(group)
+        for value in sorted(readers, key=bytes_of, reverse=True):
+            leaders: list[Group] = []
+            for found in readers[value][: self.machine.costs.max_readers]:
+                group = self.order.group[next(iter(found.members))]  # it may be part of another by now
+                if group not in leaders and not any(self._join_again(leader, group) for leader in leaders):
+                    leaders.append(group)
+
+    def _read(self, group: Group) -> list[Instr]:
+        """What its kernel reads."""
+        members = {**group.members, **group.recomputed}
+        return self.graph.closure(self._outputs(group.members), members)[1]
+
+    def _join_again(self, a: Group, b: Group) -> bool:
+        """Joins two groups of which one computes values of others, if that is legal and pays."""
+        between = self.order.between(a, b) if a.recomputed or b.recomputed else None
+        if between is None or len(a.members) + len(b.members) > self.machine.costs.max_instrs:
+            return False
+        outputs = self._outputs({**a.members, **b.members})
+        inside, _ = self.graph.closure(outputs, {**a.members, **b.members, **a.recomputed, **b.recomputed})
+        decision = self._one_program(outputs, inside)
+        self._note(next(reversed(a.members)).name, next(reversed(b.members)).name, decision)
+        if decision:
+            self.order.merge(a, b, between)
+            a.kind = "row" if "row" in (a.kind, b.kind) else "loop"
+        return decision.ok
 
     # --- joining ---
     def _held(self, instr: Instr) -> bool:

@@ -1,4 +1,4 @@
-"""The neutral element of a reduction's combiner, where it is a known one."""
+"""What partial results of a reduction may start from: a neutral element, or an initial value that may count often."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import ml_dtypes
 import numpy as np
 
 from ....ir.dtype import DType
-from ....ir.node import Computation, Instr
+from ....ir.evaluator import evaluate
+from ....ir.node import Computation, Instr, Module
 
 
 def identities(comp: Computation, count: int) -> tuple[Any, ...]:
@@ -21,6 +22,24 @@ def identities(comp: Computation, count: int) -> tuple[Any, ...]:
     roots = comp.root.operands if comp.root.opcode == "tuple" else (comp.root,)
     found = [_identity(root, comp.params[n], comp.params[n + count]) for n, root in enumerate(roots)]
     return tuple(found) if all(f is not None for f in found) else (None,) * count
+
+
+def starts(reduce: Instr) -> tuple[Any, ...]:
+    """For each accumulator a value that any number of partial results may start from, in a reduction that counts its
+    initial values too; None for all where there is none known.
+
+    Besides neutral elements these are constant initial values that combined with themselves give themselves: one
+    more of them in a sum of any order changes nothing (argmax's -inf at 0).
+    """
+    count = len(reduce.operands) // 2
+    found = identities(reduce.attrs["to_apply"], count)
+    initial = reduce.operands[count:]
+    if None not in found or any(i.opcode != "constant" or i.shape.rank for i in initial):
+        return found
+    values = [np.asarray(i.attrs["literal"]) for i in initial]
+    twice = evaluate(Module("twice", reduce.attrs["to_apply"]), [*values, *values])
+    same = all(np.asarray(a).tobytes() == b.tobytes() for a, b in zip(twice, values, strict=True))
+    return tuple(value.item() for value in values) if same else found
 
 
 def _identity(root: Instr, accumulator: Instr, value: Instr) -> Any:

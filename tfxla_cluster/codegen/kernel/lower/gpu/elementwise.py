@@ -13,7 +13,7 @@ from ..emit import Emitter
 from ..grid import Blocks, bind_rows, extent
 from ..loops import open_kernel, store_roots, work
 from ..tiles import tile_group
-from .shapes import BLOCK, BLOCKS, CROSSING, CROSSINGS, MULTIPLE, WARPS, WIDE, block_warps, filling, lanes
+from .shapes import BLOCK, BLOCKS, CROSSING, CROSSINGS, LEAST_BLOCK, MULTIPLE, WARPS, WIDE, block_warps, filling, lanes
 
 
 def loop_kernel(program: Program, name: str, knobs: Knobs) -> Kernel:
@@ -38,10 +38,11 @@ def loop_kernel(program: Program, name: str, knobs: Knobs) -> Kernel:
         sides = [knobs.take(name, side, CROSSINGS) for name, side in zip(("rows", "columns"), CROSSING)]
         shape = (lanes(extent(crossing), sides[0]), lanes(extent(inner), sides[1]))
         return _block(e, outer, [crossing], inner, shape, store, knobs)
-    block = knobs.take("block", filling(BLOCK, BLOCKS[0], sample(product(map(extent, groups)))), BLOCKS)
+    default = filling(BLOCK, LEAST_BLOCK, sample(product(map(extent, groups))))
+    block = knobs.take("block", default, BLOCKS)
     width = lanes(extent(inner), block)
     rows = lanes(product(map(extent, groups[:-1])), block // width)
-    return _block(e, [], groups[:-1], inner, (rows, width), store, knobs)
+    return _block(e, [], groups[:-1], inner, (rows, width), store, knobs, few=default < BLOCK)
 
 
 def _rows_begin_whole(groups: Sequence[Group]) -> bool:
@@ -62,6 +63,7 @@ def _block(
     shape: tuple[int, int],
     store: Callable[[], None],
     knobs: Knobs,
+    few: bool = False,
 ) -> Kernel:
     """Programs that follow each other go along the innermost loop, then along the rows, then the others."""
     b = e.b
@@ -77,7 +79,7 @@ def _block(
         store()
     tasks = make("mul", product(map(extent, outer)), make("mul", down.count, across.count))
     elements = shape[0] * shape[1]
-    return b.finish(tasks, elements * work(e.program), knobs.take("warps", block_warps(elements), WARPS))
+    return b.finish(tasks, elements * work(e.program), knobs.take("warps", block_warps(elements, few), WARPS))
 
 
 def _split(e: Emitter, number: Var, count: Dim) -> tuple[Var, Var]:

@@ -11,7 +11,14 @@ from .....ir.node import Instr
 from ...ir import Var
 from ..emit import Emitter
 from ..grid import bind_rows
-from ..rows import combine_level, level_identities, level_sources
+from ..monoid import starts
+from ..rows import combine_level, level_sources
+
+
+def level_starts(reduces: Sequence[Instr]) -> tuple[Any, ...]:
+    """What partial results of each accumulator may start from; all None where that is unknown for one."""
+    found = [start for reduce in reduces for start in starts(reduce)]
+    return tuple(found) if None not in found else (None,) * len(found)
 
 
 class Level:
@@ -24,7 +31,7 @@ class Level:
     def __init__(self, e: Emitter, reduces: Sequence[Instr]) -> None:
         self.e, self.reduces = e, reduces
         self.elements, self.initial = level_sources(e, reduces)
-        self.identity: tuple[Any, ...] = level_identities(reduces)
+        self.identity = level_starts(reduces)
         self.flagged = None in self.identity
         if self.flagged:
             self.identity = (False, *(_zero(x.instr.shape.element_type) for x in self.elements))

@@ -31,6 +31,8 @@ COLUMN_ROWS, COLUMN_DEPTHS = 32, (16, 64, 128)
 NARROWEST = 16  # columns, where more programs are wanted: a line of 64 bytes
 PROGRAMS, PROGRAM_COUNTS = 132 * 8, (132 * 4, 132 * 16)  # that fill a GPU several times over
 FEW = 132 * 2  # programs: fewer leave some of it idle
+LEAST_BLOCK = 256  # elements, where more programs are wanted
+SEVERAL = 8  # warps at most of a reduction with several accumulators, whose combiner is long
 SPLIT_WORK = 64 * 1024  # elements from which a reduction in two kernels pays
 
 
@@ -49,9 +51,9 @@ def fits(dim: Dim, width: int) -> bool:
     return isinstance(dim, int) and dim <= width
 
 
-def block_warps(elements: int) -> int:
-    """Of a program whose block has so many elements."""
-    return max(1, min(16, elements // 256))
+def block_warps(elements: int, few: bool = False) -> int:
+    """Of a program whose block has so many elements; with `few` programs more of them, which are sooner done."""
+    return max(1, min(16, elements // (64 if few else 256)))
 
 
 def filling(width: int, least: int, elements: int) -> int:
@@ -86,7 +88,8 @@ def reduction_shape(program: Program, kept: Sequence[Group], reduced: Sequence[G
     """Knobs: 'columns' and 'depth' of a block of a column reduction, 'rows' of a block that holds rows, 'block' of
     one that does not, 'warps'."""
     found = _block(program, kept, reduced, knobs)
-    warps = reduction_warps(found[0], found[1], found[3])
+    several = any(len(reduce.operands) > 2 for level in program.levels for reduce in level)
+    warps = min(reduction_warps(found[0], found[1], found[3]), SEVERAL if several else WARPS[-1])
     return ReductionShape(*found, knobs.take("warps", warps, WARPS))
 
 
