@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tfxla_cluster.backends import cpu, interpreter
-from tfxla_cluster.codegen.kernel.choice import DEFAULT, Choice
+from tfxla_cluster.codegen.kernel.choice import DEFAULT, Candidates, Choice
 from tfxla_cluster.codegen.kernel.code import Code, Listing, Source
 from tfxla_cluster.codegen.kernel.unit import Unit, UnitKernel
 from tfxla_cluster.codegen.triton.ops import type_name
@@ -59,7 +59,7 @@ class TritonDouble:
     def lower(self, instr: Instr, choice: Choice = DEFAULT) -> Unit:
         return interpreter.Interpreter(self.target).lower(instr, choice)
 
-    def candidates(self, instr: Instr) -> list[Choice]:
+    def candidates(self, instr: Instr) -> Candidates:
         return interpreter.Interpreter(self.target).candidates(instr)
 
     def compile(self, sources: Sequence[Source], options: CompileOptions, listing: Listing | None) -> Code:

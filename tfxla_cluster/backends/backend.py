@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from ..codegen.kernel.choice import DEFAULT, Choice
+from ..codegen.kernel.choice import DEFAULT, Candidates, Choice
 from ..codegen.kernel.code import Code, Listing, Source
 from ..codegen.kernel.unit import Unit
 from ..fusion.machine import Machine
@@ -67,7 +67,7 @@ class Backend(Protocol[LauncherT]):
         """The kernels that compute `instr`; UnsupportedError where this machine has none, or not what `choice` says."""
         ...
 
-    def candidates(self, instr: Instr) -> Sequence[Choice]:
+    def candidates(self, instr: Instr) -> Candidates:
         """What `lower` takes for `instr`, its default first; UnsupportedError where this machine has no kernel."""
         ...
 

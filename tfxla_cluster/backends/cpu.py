@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..codegen.kernel import lower
-from ..codegen.kernel.choice import DEFAULT, Choice
+from ..codegen.kernel.choice import DEFAULT, Candidates, Choice
 from ..codegen.kernel.code import Code, Listing, Source
 from ..codegen.kernel.unit import Unit
 from ..codegen.llvm.loader import Library
@@ -52,7 +52,7 @@ class Cpu:
     def lower(self, instr: Instr, choice: Choice = DEFAULT) -> Unit:
         return lower.lower(instr, self.target, choice)
 
-    def candidates(self, instr: Instr) -> list[Choice]:
+    def candidates(self, instr: Instr) -> Candidates:
         return lower.candidates(instr, self.target)
 
     def compile(self, sources: Sequence[Source], options: CompileOptions, listing: Listing | None) -> Code:

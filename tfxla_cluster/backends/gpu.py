@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from .. import trace
-from ..codegen.kernel.choice import DEFAULT, Choice
+from ..codegen.kernel.choice import DEFAULT, Candidates, Choice
 from ..codegen.kernel.code import Code, Listing, Params, Source
 from ..codegen.kernel.lower import gpu as lower
 from ..codegen.kernel.unit import Unit, UnitKernel
@@ -64,7 +64,7 @@ class Gpu:
                 render(step.kernel)
         return unit
 
-    def candidates(self, instr: Instr) -> list[Choice]:
+    def candidates(self, instr: Instr) -> Candidates:
         return lower.candidates(instr, self.target)
 
     def compile(self, sources: Sequence[Source], options: CompileOptions, listing: Listing | None) -> Code:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import ClassVar
 
 from ..codegen.kernel import interpreter, lower
-from ..codegen.kernel.choice import DEFAULT, Choice
+from ..codegen.kernel.choice import DEFAULT, Candidates, Choice
 from ..codegen.kernel.code import Code, Listing, Source
 from ..codegen.kernel.ir import Kernel, Op
 from ..codegen.kernel.unit import Unit
@@ -43,7 +43,7 @@ class Interpreter:
     def lower(self, instr: Instr, choice: Choice = DEFAULT) -> Unit:
         return lower.lower(instr, self.target, choice)
 
-    def candidates(self, instr: Instr) -> list[Choice]:
+    def candidates(self, instr: Instr) -> Candidates:
         return lower.candidates(instr, self.target)
 
     def compile(self, sources: Sequence[Source], options: CompileOptions, listing: Listing | None) -> Code:

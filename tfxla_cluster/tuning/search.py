@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from ..codegen.kernel.choice import Choice
+from ..codegen.kernel.choice import Candidates, Choice
 
 # Measures candidates (at once, so that they compile in parallel): seconds by choice, infinity for one that fell out.
 Evaluate = Callable[[Sequence[Choice]], Mapping[Choice, float]]
 EXHAUSTIVE = 16  # candidates up to which all are measured
 SHARE = 10  # of a larger space one in so many is measured at most
+MOST = 80  # and never more
 
 
-def search(candidates: Sequence[Choice], evaluate: Evaluate, stop: Callable[[], bool]) -> dict[Choice, float]:
+def search(candidates: Candidates, evaluate: Evaluate, stop: Callable[[], bool]) -> dict[Choice, float]:
     """Seconds of the candidates that were measured, the first among them always.
 
     A walk: from the first candidate (the model's best) it tries every other value of each knob, takes the fastest, and
@@ -22,13 +23,13 @@ def search(candidates: Sequence[Choice], evaluate: Evaluate, stop: Callable[[], 
     found = dict(evaluate(candidates[:1]))
     if len(candidates) <= EXHAUSTIVE:
         return _all(candidates[1:], evaluate, stop, found)
-    known, best = set(candidates), candidates[0]
-    limit = max(EXHAUSTIVE, len(candidates) // SHARE)
+    best = candidates[0]
+    limit = max(EXHAUSTIVE, min(len(candidates) // SHARE, MOST))
     improved = True
     while improved:
         improved = False
         for knob in best:
-            line = [c for c in _line(known, best, knob) if c not in found][: limit - len(found)]
+            line = [c for c in _line(candidates, best, knob) if c not in found][: limit - len(found)]
             if stop():
                 return found
             if line:
@@ -46,7 +47,6 @@ def _all(
     return found
 
 
-def _line(known: set[Choice], best: Choice, knob: str) -> list[Choice]:
+def _line(candidates: Candidates, best: Choice, knob: str) -> list[Choice]:
     """The candidates that differ from `best` in this knob alone, by its value."""
-    values = sorted({c[knob] for c in known if knob in c})
-    return [c for c in (Choice({**best, knob: v}) for v in values) if c in known and c != best]
+    return [c for c in (Choice({**best, knob: v}) for v in sorted(candidates.space[knob])) if c != best]

@@ -26,7 +26,8 @@ from .persisted.results import Entry, Key, Measured
 from .search import search
 from .trial import Trial, trial
 
-POISONS = (0xFF, 0x5A)  # 0xFF: NaN, -1
+POISONS = (0xFF, 0x5A)  # of the default, whose outputs must not depend on it: NaN or -1, and large numbers
+POISON = 0x5A  # of a candidate: no right result is made of it
 SMALL_WORK = 20_000_000  # scalar operations and bytes up to which the evaluator is the reference
 ROUNDS, DUEL_ROUNDS = 5, 15  # interleaved: first of all candidates, then of the winner and the default
 SAMPLE_SECONDS = 1e-3  # of one sample, so that the clock and the call cost nothing
@@ -85,9 +86,8 @@ class _Work:
         self, tuner: Tuner, instr: Instr, key: Key, measured: Mapping[Choice, Measured], watch: Watch | None
     ) -> None:
         self._tuner, self._watch = tuner, watch
-        self.candidates = list(tuner.backend.candidates(instr))
-        known = set(self.candidates)
-        self.measured = {c: m for c, m in measured.items() if c in known}
+        self.candidates = tuner.backend.candidates(instr)
+        self.measured = {c: m for c, m in measured.items() if c in self.candidates}
         self._module, self._instr = alone(instr)
         self._inputs = check.inputs(self._module.entry.params, key.hlo)
         self._forms: dict[tuple[object, ...], Choice] = {}
@@ -178,13 +178,13 @@ class _Work:
 
     def _failure(self, one: Trial) -> tuple[str, str] | None:
         try:
-            got = [one.outputs(poison) for poison in POISONS]
+            got = one.outputs(POISON)
         except (TfxlaError, MemoryError) as error:
             return "DISQUALIFIED", str(error)
         written = one.overrun()
         if written:
             return "REDZONE_MODIFIED", written
-        wrong = next(filter(None, (check.difference(outputs, self._want) for outputs in got)), "")
+        wrong = check.difference(got, self._want)
         return ("WRONG_RESULT", wrong) if wrong else None
 
     def _time(self, trials: Mapping[Choice, Trial]) -> None:

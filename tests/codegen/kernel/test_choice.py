@@ -12,7 +12,7 @@ from tests.fuzz.modules import program
 from tests.hlo_case import Array
 from tfxla_cluster import compiler
 from tfxla_cluster.backends import cpu, interpreter
-from tfxla_cluster.codegen.kernel.choice import DEFAULT, Choice, Chosen, Given, Knobs, combinations
+from tfxla_cluster.codegen.kernel.choice import DEFAULT, Candidates, Choice, Chosen, Given, Knobs
 from tfxla_cluster.codegen.kernel.key import key
 from tfxla_cluster.codegen.kernel.unit import UnitKernel
 from tfxla_cluster.errors import UnsupportedError
@@ -174,4 +174,8 @@ def test_a_space_is_what_was_asked() -> None:
     assert knobs.take("rows", 4, (2, 4, 8)) == 8
     assert knobs.take("cols", 16, ()) == 16
     knobs.check()
-    assert [dict(c) for c in combinations(knobs.space)] == [{"rows": n, "cols": 16} for n in (4, 2, 8)]
+    found = Candidates(knobs.space)
+    assert [dict(c) for c in found] == [{"rows": n, "cols": 16} for n in (4, 2, 8)]
+    assert (len(found), found[-1], found[1:]) == (3, list(found)[2], list(found)[1:])
+    assert Choice({"rows": 2, "cols": 16}) in found
+    assert not any(c in found for c in (Choice({"rows": 3, "cols": 16}), Choice({"rows": 2}), DEFAULT))

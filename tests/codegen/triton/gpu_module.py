@@ -14,7 +14,7 @@ from tfxla_cluster import compiler
 from tfxla_cluster.backends import gpu
 from tfxla_cluster.backends.backend import Backend
 from tfxla_cluster.codegen.kernel import interpreter as kernel_interpreter
-from tfxla_cluster.codegen.kernel.choice import DEFAULT, Choice
+from tfxla_cluster.codegen.kernel.choice import DEFAULT, Candidates, Choice
 from tfxla_cluster.codegen.kernel.code import Code, Listing, Source
 from tfxla_cluster.codegen.kernel.ir import Buffer, Kernel
 from tfxla_cluster.codegen.kernel.planes import split_complex
@@ -43,7 +43,7 @@ class Interpreted:
     def lower(self, instr: Instr, choice: Choice = DEFAULT) -> Unit:
         return gpu.Gpu(self.target).lower(instr, choice)
 
-    def candidates(self, instr: Instr) -> list[Choice]:
+    def candidates(self, instr: Instr) -> Candidates:
         return gpu.Gpu(self.target).candidates(instr)
 
     def compile(self, sources: Sequence[Source], options: CompileOptions, listing: Listing | None) -> Code:

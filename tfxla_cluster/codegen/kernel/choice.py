@@ -6,10 +6,10 @@ for while an instruction is lowered without a choice is the instruction's space 
 
 from __future__ import annotations
 
-import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, overload
 
 from ...errors import UnsupportedError
 from ...ir.node import Instr
@@ -66,9 +66,37 @@ class Knobs:
                 raise UnsupportedError(f"there is no '{name}' to choose")
 
 
-def combinations(space: Mapping[str, Sequence[int]]) -> list[Choice]:
-    """Every choice of a space, that of the first values (the defaults) first."""
-    return [Choice(dict(zip(space, values))) for values in itertools.product(*space.values())]
+class Candidates(Sequence[Choice]):
+    """Every choice of a space, that of the first values (the defaults) first; made when they are asked for, since
+    spaces have thousands."""
+
+    def __init__(self, space: Mapping[str, Sequence[int]]) -> None:
+        self.space = {name: tuple(values) for name, values in space.items()}
+        self._count = math.prod(map(len, self.space.values()))
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> Choice: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Choice]: ...
+
+    def __getitem__(self, index: int | slice) -> Choice | list[Choice]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(self._count))]
+        rest = range(self._count)[index]
+        chosen: dict[str, int] = {}
+        for name, values in reversed(self.space.items()):
+            rest, at = divmod(rest, len(values))
+            chosen[name] = values[at]
+        return Choice(chosen)
+
+    def __contains__(self, choice: object) -> bool:
+        if not isinstance(choice, Choice) or choice.keys() != self.space.keys():
+            return False
+        return all(value in self.space[name] for name, value in choice.items())
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from .... import user_kernels
 from ....errors import UnsupportedError, UserKernelError
 from ....ir.node import Instr
 from ....target import Target
-from ..choice import DEFAULT, Choice, Knobs, combinations
+from ..choice import DEFAULT, Candidates, Choice, Knobs
 from ..unit import Unit
 from . import (
     convolution,
@@ -62,11 +62,11 @@ def lower(instr: Instr, target: Target, choice: Choice = DEFAULT) -> Unit:
     return unit
 
 
-def candidates(instr: Instr, target: Target) -> list[Choice]:
+def candidates(instr: Instr, target: Target) -> Candidates:
     """The choices that `lower` takes for `instr`, its default first; UnsupportedError as `lower`."""
     knobs = Knobs()
     _lower(instr, target, knobs)
-    return combinations(knobs.space)
+    return Candidates(knobs.space)
 
 
 def _lower(instr: Instr, target: Target, knobs: Knobs) -> Unit:

@@ -11,7 +11,7 @@ from .....errors import UnsupportedError
 from .....fusion.hero import hero_of
 from .....ir.node import Instr
 from .....target import Target
-from ...choice import DEFAULT, Choice, Knobs, combinations
+from ...choice import DEFAULT, Candidates, Choice, Knobs
 from ...unit import Unit
 from .. import fused, rng_bit_generator
 from . import fft, linear_solve, scatter, select_and_scatter, sort, topk, windows
@@ -73,12 +73,12 @@ def lower(instr: Instr, target: Target, choice: Choice = DEFAULT) -> Unit:
     return unit
 
 
-def candidates(instr: Instr, target: Target) -> list[Choice]:
+def candidates(instr: Instr, target: Target) -> Candidates:
     """The choices that `lower` takes for `instr`, its default first, some of which it refuses when asked;
     UnsupportedError as `lower`."""
     knobs = Knobs()
     _lower(instr, target, knobs)
-    return combinations(knobs.space)
+    return Candidates(knobs.space)
 
 
 def _lower(instr: Instr, target: Target, knobs: Knobs) -> Unit:
