@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -85,6 +86,21 @@ def test_identical_fusions_are_tuned_once_and_all_is_kept(tmp_path: Path) -> Non
     assert len(kept) == 3
     assert all(e.made_by.startswith("tfxla_cluster ") and len(e.measured) > 1 for e in kept.values())
     assert all(key.version == VERSION and key.device.startswith("CPU: ") for key in kept)
+
+
+def test_threads_tune_one_kernel_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    tables, tuned = Tables(), list[str]()
+    inner = session.tune
+
+    def counted(*args: object) -> Entry:
+        tuned.append(args[3].name)  # type: ignore[attr-defined]
+        return inner(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(session, "tune", counted)
+    with ThreadPoolExecutor(4) as pool:
+        found = [by_name(made) for made in pool.map(lambda _: compiled(TUNE, tables), range(4))]
+    assert len(tuned) == 3
+    assert all({n: c.choice for n, c in one.items()} == {n: c.choice for n, c in found[0].items()} for one in found)
 
 
 def test_a_full_file_is_used_and_nothing_is_tuned(tmp_path: Path) -> None:

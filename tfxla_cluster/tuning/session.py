@@ -12,9 +12,10 @@ from typing import Any
 
 from .. import __version__, bugs, flags, trace
 from ..backends.backend import Backend, Launcher
-from ..codegen.kernel.choice import UNTUNED, Choice, Choices, Chosen
+from ..codegen.kernel.choice import DEFAULT, UNTUNED, Choice, Choices, Chosen
 from ..errors import TfxlaError, TuningError, UnsupportedError
 from ..ir.node import Instr
+from ..locks import ForkSafeLock
 from ..options import CompileOptions, TuningOptions
 from .devices import device_text
 from .fingerprint import canonical
@@ -23,6 +24,7 @@ from .tables import PROCESS, Tables
 from .tuner import Budget, Tuner
 
 _SPENT = Budget()  # of this process
+_ONE_AT_A_TIME = ForkSafeLock()  # what is timed beside other work takes longer
 
 
 def choices(
@@ -115,6 +117,13 @@ class Session:
             trace.once("autotune:budget", f"{reason}: kernels from here on have their default form")
             self.tables.give_up(self.key(text), reason)
             return self._missing(text, instr, reason)
+        with _ONE_AT_A_TIME:
+            found = self.tables.find(self.key(text), self.options)
+            if found.entry is not None and found.source == "tuned":  # another thread was first
+                return Chosen(found.entry.choice or DEFAULT, found.source, _said(found.entry), text)
+            return self._tune_now(text, instr, progress)
+
+    def _tune_now(self, text: str, instr: Instr, progress: Progress) -> Chosen:
         started = time.monotonic()
         try:
             entry = tune(self.backend, self.compiling, self.options, instr, self.key(text), None, progress)
