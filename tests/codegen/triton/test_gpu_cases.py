@@ -38,7 +38,6 @@ pytestmark = pytest.mark.skipif(not workers.installed(), reason="Triton is not i
 ALL = [*CASES, *linear()]
 # Cases that are refused, by the first word of the reason: an opcode with no kernel, or a type with no form.
 REFUSED = {
-    "c64": 1,
     "f8e5m2": 2,
     "f8e4m3fn": 2,
     "f8e4m3b11fnuz": 2,

@@ -52,6 +52,12 @@ MODULES = {
         "x = f32[3,20] parameter(0)\n y = c64[3,20] parameter(1)\n"
         " ROOT r = (f32[3,20], c64[3,20]) sort(x, y), dimensions={1}, is_stable=true, to_apply=f",
     ),
+    "product": (
+        "",
+        "x = c64[3,5,9] parameter(0)\n y = c64[3,9,17] parameter(1)\n e = c64[3,5,9] exponential(x)\n"
+        " d = c64[3,5,17] dot(e, y), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2},"
+        " rhs_contracting_dims={1}\n ROOT a = f32[3,5,17] abs(d)",
+    ),
     "moved": (
         "",
         "x = c128[4,6] parameter(0)\n y = c128[6,4] transpose(x), dimensions={1,0}\n"

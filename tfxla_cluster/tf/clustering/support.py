@@ -102,7 +102,7 @@ EXCLUDED: dict[str, Decision] = {
     **_rule("slow", "slow operation when compiled", "Qr MatrixInverse MatrixSolve ResizeBilinearGrad"),
     **_rule(
         "no_native_kernel",
-        "it is compiled to an FFT, which has no native kernel yet",
+        "it is compiled to an FFT, which has no native kernel on CPUs and a slow one on GPUs",
         "FFT FFT2D FFT3D IFFT IFFT2D IFFT3D RFFT RFFT2D RFFT3D IRFFT IRFFT2D IRFFT3D",
     ),
     **_rule(
@@ -114,7 +114,7 @@ EXCLUDED: dict[str, Decision] = {
 """Op -> why automatic clustering leaves it alone though the bridge could lower it (or nothing could)."""
 
 NOT_ON_GPUS: dict[str, Decision] = _rule(
-    "no_gpu_kernel", "it has no native kernel on GPUs yet", "Cholesky MatrixTriangularSolve"
+    "slow_on_gpus", "the library that TensorFlow calls on GPUs is faster", "Cholesky MatrixTriangularSolve"
 )
 """The same of nodes on GPUs."""
 

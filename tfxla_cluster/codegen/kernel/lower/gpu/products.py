@@ -31,10 +31,10 @@ from .vector_products import is_vector_product, lower_vector_product
 
 
 def lower_dot(instr: Instr, target: Target, knobs: Knobs) -> Unit:
-    """Kernels of a dot, or of a fusion around one."""
+    """Kernels of a dot, or of a fusion around one. No machine multiplies blocks of complex numbers."""
     comp = instr.attrs["calls"] if instr.opcode == "fusion" else fused.wrap(instr)
     dot = hero_of(comp)
-    if dot is not None and is_vector_product(dot):
+    if dot is not None and (is_vector_product(dot) or dot.shape.element_type.kind == "complex"):
         return lower_vector_product(comp, dot, instr.name, knobs)
     return lower_product(contraction_of(instr), target, knobs)
 
