@@ -22,9 +22,10 @@ class Blocks:
     `group`: so many blocks of rows are gone through before the next column, so that what is read stays in the cache.
     `splits`: programs that share the depth of one block. `parts`: in which the sums are finished and stored.
     `persistent` (1 or 0): programs make several blocks, one after the other. `descriptors`: operands that lie as
-    a matrix in memory are read in blocks (1), such results are stored so too (2), or neither is (0). `balanced`
-    (1 or 0): the depth of all blocks together is dealt out evenly. `thirds` (1 or 0): f32 is multiplied as three bf16,
-    which is as exact, but for numbers near the least ones.
+    a matrix in memory are read in blocks (1), such results are stored so too (2), or neither is (0). `thirds`
+    (1 or 0): f32 is multiplied as three bf16,
+    which is as exact, but for numbers near the least ones. `packs`: operands that are first copied so that k is
+    contiguous (1: the left one, 2: the right one, 3: both).
     """
 
     rows: int
@@ -37,24 +38,32 @@ class Blocks:
     parts: int = 1
     persistent: int = 0
     descriptors: int = 0
-    balanced: int = 0
     thirds: int = 0
+    packs: int = 0
 
 
 # Falling in size. A larger block reads less for each product, so the machine's units are busier.
 _NARROW = (
     Blocks(128, 256, 64, 8, parts=2),
     Blocks(128, 128, 64, 8),
-    Blocks(128, 64, 64, 4),
-    Blocks(64, 64, 64, 4),
-    Blocks(32, 64, 64, 4),
-    Blocks(32, 32, 64, 4, 4),
-    Blocks(16, 16, 64, 2, 4),
+    Blocks(64, 128, 128, 4),
+    Blocks(64, 64, 128, 4),
+    Blocks(64, 32, 128, 4, 4),
+    Blocks(32, 32, 128, 4, 4),
+    Blocks(16, 64, 128, 4, 4),
+    Blocks(16, 16, 128, 2, 4),
 )
-_F32 = (Blocks(128, 128, 16, 8), Blocks(64, 64, 16, 4), Blocks(32, 32, 16, 4), Blocks(16, 16, 16, 2))
+_BYTE = tuple(replace(b, depth=128) for b in _NARROW)
+_F32 = (
+    Blocks(128, 128, 32, 8),
+    Blocks(128, 64, 32, 4),
+    Blocks(64, 64, 32, 4),
+    Blocks(32, 32, 32, 4),
+    Blocks(16, 16, 32, 2),
+)
 _F64 = (Blocks(64, 64, 16, 4), Blocks(32, 32, 16, 4), Blocks(16, 16, 16, 2))
 _OTHER = (Blocks(32, 32, 8, 4, 1), Blocks(16, 16, 8, 4, 1))
-_BY_WIDTH = {8: _NARROW, 16: _NARROW, 32: _F32, 64: _F64}
+_BY_WIDTH = {8: _BYTE, 16: _NARROW, 32: _F32, 64: _F64}
 SHARED_BYTES = 227 * 1024  # that a program may have
 _MOST_SPLITS = 16
 _SPLIT_DEPTH = 512  # k that a program has at least
@@ -64,11 +73,12 @@ _LEAST = 16  # lanes
 @dataclass(frozen=True, slots=True)
 class Factors:
     """How a product is multiplied: factors of `dtype`; `matrices`: both lie as matrices that descriptors can read;
-    `exact`: f32 whose every bit counts."""
+    `exact`: f32 whose every bit counts; `packs`: operands that may be packed, as `Blocks` has them."""
 
     dtype: DType
     matrices: bool
     exact: bool
+    packs: int
 
 
 def choose(c: Contraction, factors: Factors, target: Target, knobs: Knobs) -> Blocks:
@@ -93,26 +103,16 @@ def _offered(ranked: Sequence[Blocks], name: str, factors: Factors) -> list[int]
         found |= {2 * max(found)}
     if name == "thirds" and factors.exact:
         found |= {1}
+    if name == "packs":
+        found |= {0, factors.packs}
     if name in _OF_MATRICES and factors.matrices:
         found |= set(_OF_MATRICES[name])
     return sorted(found)
 
 
-_FURTHER = {"stages": (2, 3, 4), "parts": (1, 2)}
-_OF_MATRICES = {"persistent": (0, 1), "descriptors": (0, 1, 2), "balanced": (0, 1)}
-_KNOBS = (
-    "rows",
-    "cols",
-    "depth",
-    "warps",
-    "stages",
-    "splits",
-    "parts",
-    "persistent",
-    "descriptors",
-    "balanced",
-    "thirds",
-)
+_FURTHER = {"rows": (64, 128), "cols": (64, 128), "stages": (2, 3, 4), "parts": (1, 2)}
+_OF_MATRICES = {"persistent": (0, 1), "descriptors": (0, 1, 2)}
+_KNOBS = ("rows", "cols", "depth", "warps", "stages", "splits", "parts", "persistent", "descriptors", "thirds", "packs")
 
 
 def _ranked(c: Contraction, factors: Factors, target: Target) -> list[Blocks]:
@@ -123,6 +123,8 @@ def _ranked(c: Contraction, factors: Factors, target: Target) -> list[Blocks]:
     fitting = list(dict.fromkeys(_fit(b, sizes) for b in table))
     tried = [s for b in fitting for s in _splits(b, sizes, target.cores)]
     ranked = sorted(tried, key=lambda b: _time(b, sizes, target.cores))
+    packs = factors.packs & ((sizes.cols >= _PACK_READS) | 2 * (sizes.rows >= _PACK_READS))
+    ranked = [replace(b, packs=packs) for b in ranked]
     if not factors.matrices or factor.bits > _NARROW_BITS:
         return ranked
     return [_described(b, sizes, target.cores) for b in ranked]
@@ -131,13 +133,15 @@ def _ranked(c: Contraction, factors: Factors, target: Target) -> list[Blocks]:
 def _described(blocks: Blocks, sizes: _Sizes, cores: int) -> Blocks:
     """Descriptors where they pay: a program makes them first, which takes as long as many products.
 
-    Persistent programs begin to read for their next block while they store the last one.
+    Persistent programs begin to read for their next block while they store the last one, which blocks of the result
+    let them do sooner.
     """
-    persistent = int(sizes.programs(blocks) > cores and blocks.rows * blocks.cols >= _PERSISTENT_BLOCK)
-    descriptors = int(persistent or sizes.depth // blocks.splits >= _DESCRIBED_DEPTH)
-    return replace(blocks, persistent=persistent, descriptors=descriptors)
+    if sizes.programs(blocks) > cores and blocks.rows * blocks.cols >= _PERSISTENT_BLOCK:
+        return replace(blocks, persistent=1, descriptors=2)
+    return replace(blocks, descriptors=int(sizes.depth // blocks.splits >= _DESCRIBED_DEPTH))
 
 
+_PACK_READS = 512  # times that each number of an operand is read, from which a copy is worth its time
 _NARROW_BITS = 16  # of factors that descriptors help
 _PERSISTENT_BLOCK = 128 * 128
 _DESCRIBED_DEPTH = 2048

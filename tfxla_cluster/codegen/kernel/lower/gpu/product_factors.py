@@ -14,6 +14,7 @@ from ...ir import Buffer, Op, Region, Var
 from ...matrix_types import multiplies_as_matrix
 from ..contraction_loops import inside
 from ..space import delinearize
+from .packed_operands import packable
 from .product_blocks import Blocks, Factors
 from .product_grid import Extents
 
@@ -136,7 +137,9 @@ def how_multiplied(c: Contraction) -> Factors:
     regions = factors(p, c, g, zero, zero)
     whole = [_is_matrix(p, side, g, region) for side, region in zip((c.lhs, c.rhs), regions)]
     dtype = regions[0].results[0].dtype
-    return Factors(dtype, all(whole) and product(c.batch) == 1, dtype == F32 and c.precision not in PRECISIONS)
+    exact = dtype == F32 and c.precision not in PRECISIONS
+    packs = packable(c) if dtype == F32 and not exact else 0
+    return Factors(dtype, all(whole) and product(c.batch) == 1, exact, packs)
 
 
 def _is_matrix(p: Ports, side: Side, g: Index, factor: Region) -> bool:

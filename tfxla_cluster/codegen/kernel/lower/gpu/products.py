@@ -22,7 +22,8 @@ from ..contraction_fusion import parts_of
 from ..dot import describe
 from ..grid import minimum
 from ..space import delinearize
-from . import balanced_products, split_products
+from . import split_products
+from .packed_operands import packed
 from .product_blocks import Blocks, choose
 from .product_factors import Multiplier, how_multiplied, in_units
 from .product_grid import Extents, Grid, tiles
@@ -48,15 +49,14 @@ def contraction_of(instr: Instr) -> Contraction:
 
 
 def lower_product(c: Contraction, target: Target, knobs: Knobs) -> Unit:
-    """The kernels of any contraction."""
+    """The kernels of any contraction: copies of operands, the product, the total of its parts."""
     blocks = choose(c, how_multiplied(c), target, knobs)
-    if blocks.balanced:
-        return balanced_products.lower(c, blocks, target)
+    c, steps, temps = packed(c, blocks.packs)
     if blocks.splits == 1:
-        return Unit((_Kernel(c, blocks, target).build(),))
+        return Unit((*steps, _Kernel(c, blocks, target).build()), temps)
+    parts = _Kernel(split_products.partial(c, len(temps)), blocks, target).build()
     held = product((blocks.splits, *c.batch, *c.rows, *c.cols, c.dtype.itemsize))
-    parts = _Kernel(split_products.partial(c), blocks, target).build()
-    return Unit((parts, split_products.total(c, blocks.splits)), (held,))
+    return Unit((*steps, parts, split_products.total(c, blocks.splits, len(temps))), (*temps, held))
 
 
 class _Ports(Ports):

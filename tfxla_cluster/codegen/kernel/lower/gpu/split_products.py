@@ -17,21 +17,21 @@ _FINISH = (8, 128)  # rows and columns of a program that adds partial sums
 _FINISH_WARPS = 4
 
 
-def partial(c: Contraction) -> Contraction:
-    """Stores each sum of a part of the depth in the temporary [splits, batch, rows, cols]."""
+def partial(c: Contraction, temp: int) -> Contraction:
+    """Stores each sum of a part of the depth in the temporary [splits, batch, rows, cols] number `temp`."""
 
     def finish(p: Ports, value: Var, g: Index, m: Index, n: Index) -> None:
         dims = (*c.batch, *c.rows, *c.cols)
         place = g[0]
         for at, extent in zip((*g[1:], *m, *n), dims):
             place = p.b.add(p.b.mul(place, p.b.size(extent)), at)
-        p.b.store(p.write("temp", 0, c.dtype), place, value)
+        p.b.store(p.write("temp", temp, c.dtype), place, value)
 
     return replace(c, name=f"{c.name}.parts", finish=finish, place=None)
 
 
-def total(c: Contraction, splits: int) -> UnitKernel:
-    """Adds the parts of each sum in order, and finishes it."""
+def total(c: Contraction, splits: int, temp: int) -> UnitKernel:
+    """Adds the parts of each sum, in temporary number `temp`, in order, and finishes it."""
     p, size = Ports(f"{c.name}.total", MULTIPLE), Extents.of(c)
     b = p.b
     height, width = (lanes(e, most) for e, most in zip((size.rows, size.cols), _FINISH))
@@ -40,10 +40,10 @@ def total(c: Contraction, splits: int) -> UnitKernel:
     with tiles(b, size, (row, col), (height, width)) as (i, j):
         place = b.add(b.mul(b.add(b.mul(batch, b.size(size.rows)), i), b.size(size.cols)), j)
         step = b.size(product((size.batch, size.rows, size.cols)))
-        result = b.load(p.read("temp", 0, c.dtype), place)
+        result = b.load(p.read("temp", temp, c.dtype), place)
         for split in range(1, splits):
             part = b.add(b.mul(step, b.index(split)), place)
-            result = b.op("add", result, b.load(p.read("temp", 0, c.dtype), part))
+            result = b.op("add", result, b.load(p.read("temp", temp, c.dtype), part))
         c.finish(
             p,
             result,

@@ -17,10 +17,18 @@ from .plain import lower_plain
 
 
 def is_vector_product(dot: Instr) -> bool:
-    """Whether one side has no free dims, or nothing is added up, whatever the sizes."""
+    """Whether nothing is added up, or one side has no free dims and the other's rows lie along the depth, whatever the
+    sizes. Across memory blocks of a product add up faster than a reduction of columns."""
     left, right = (product(o.shape.dims[d] for d in free) for o, free in zip(dot.operands, _free(dot)))
     depth = product(dot.operands[0].shape.dims[d] for d in dot.attrs["lhs_contracting_dims"])
-    return 1 in (left, right, depth)
+    return depth == 1 or (left == 1 and _along_depth(dot, 1)) or (right == 1 and _along_depth(dot, 0))
+
+
+def _along_depth(dot: Instr, number: int) -> bool:
+    """Whether the last dim of an operand that is more than 1 is one that is added up."""
+    dims = dot.operands[number].shape.dims
+    last = max((d for d, extent in enumerate(dims) if extent != 1), default=0)
+    return last in dot.attrs[("lhs", "rhs")[number] + "_contracting_dims"]
 
 
 def lower_vector_product(comp: Computation, dot: Instr, name: str, knobs: Knobs) -> Unit:
