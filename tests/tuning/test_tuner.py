@@ -22,7 +22,7 @@ from tfxla_cluster.ir.node import Instr
 from tfxla_cluster.options import CompileOptions
 from tfxla_cluster.runtime.cpu import host
 from tfxla_cluster.runtime.plan import KernelStep
-from tfxla_cluster.tuning import check, trial
+from tfxla_cluster.tuning import check, trial, tuner
 from tfxla_cluster.tuning.persisted.results import Entry, Key, Measured
 from tfxla_cluster.tuning.trial import CpuTrial
 from tfxla_cluster.tuning.tuner import Budget, Tuner, alone
@@ -44,6 +44,7 @@ class Script:
     refused: set[int] = field(default_factory=set)
     timed: list[int] = field(default_factory=list)
     open: int = 0
+    most: int = 0
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ class ScriptedTrial(CpuTrial):
         (step,) = [s for s in launcher.plan.steps if isinstance(s, KernelStep)]
         self.script, self.block = script, BLOCK_OF_TASKS[sample(step.tasks)]
         script.open += 1
+        script.most = max(script.most, script.open)
 
     def outputs(self, poison: int) -> list[np.ndarray]:
         found = super().outputs(poison)
@@ -87,13 +89,13 @@ class ScriptedTrial(CpuTrial):
 
 def tuned(script: Script, known: Entry | None = None, seconds: float = 0) -> Entry:
     instr = text.parse(TANH).entry.root
-    tuner = Tuner(
+    one = Tuner(
         Scripted(host.target(), script=script),
         CompileOptions(),
         budget=Budget(seconds),
         make_trial=lambda launcher, arrays: ScriptedTrial(script, launcher, arrays),
     )
-    made = tuner.tune(instr, KEY, "test", known)
+    made = one.tune(instr, KEY, "test", known)
     assert script.open == 0
     return made
 
@@ -179,6 +181,13 @@ def test_a_machine_that_slows_down_is_no_slower_candidate() -> None:
     script = Script(dict.fromkeys(BLOCKS, 0.001))
     known = Entry(KEY, None, None, tuple(Measured(Choice({"block": b}), 2e-3) for b in BLOCKS if b != 8192))
     assert of(tuned(script, known), 8192).seconds == pytest.approx(2e-3)
+
+
+def test_large_arrays_are_under_trial_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuner, "TRIAL_BYTES", 1)
+    script = Script({2048: 5e-4, 8192: 7e-4})
+    assert tuned(script).choice == Choice({"block": 2048})
+    assert script.most == 2  # the default and one more
 
 
 # --- the trial itself ---

@@ -16,27 +16,27 @@ MOST = 80  # and never more
 def search(candidates: Candidates, evaluate: Evaluate, stop: Callable[[], bool]) -> dict[Choice, float]:
     """Seconds of the candidates that were measured, the first among them always.
 
-    A walk: from the first candidate (the model's best) it tries every other value of each knob, takes the fastest, and
-    goes round the knobs until a round changes nothing, `stop` says so or its share of the space is used up. A candidate
-    is measured once.
+    A walk in rounds, of large batches, so that machines with many cores compile many at once. From the first candidate
+    (the model's best) it tries every other value of each knob alone; then the values that gained, together: the two
+    that gained most, the three, and so on. The fastest so far is where the next round starts, until a round changes
+    nothing, `stop` says so or its share of the space is used up. A candidate is measured once.
     """
     found = dict(evaluate(candidates[:1]))
     if len(candidates) <= EXHAUSTIVE:
         return _all(candidates[1:], evaluate, stop, found)
-    best = candidates[0]
     limit = max(EXHAUSTIVE, min(len(candidates) // SHARE, MOST))
-    improved = True
-    while improved:
-        improved = False
-        for knob in best:
-            line = [c for c in _line(candidates, best, knob) if c not in found][: limit - len(found)]
-            if stop():
+    best = candidates[0]
+    while True:
+        for batch in (_alone, _together):
+            fresh = [c for c in batch(candidates, best, found) if c not in found][: limit - len(found)]
+            if fresh and stop():
                 return found
-            if line:
-                found.update(evaluate(line))
-                fastest = min(found, key=found.__getitem__)
-                improved, best = improved or fastest != best, fastest
-    return found
+            if fresh:
+                found.update(evaluate(fresh))
+        fastest = min(found, key=found.__getitem__)
+        if fastest == best:
+            return found
+        best = fastest
 
 
 def _all(
@@ -47,6 +47,18 @@ def _all(
     return found
 
 
-def _line(candidates: Candidates, best: Choice, knob: str) -> list[Choice]:
-    """The candidates that differ from `best` in this knob alone, by its value."""
-    return [c for c in (Choice({**best, knob: v}) for v in sorted(candidates.space[knob])) if c != best]
+def _alone(candidates: Candidates, best: Choice, found: Mapping[Choice, float]) -> list[Choice]:
+    """Those that differ from `best` in one knob, by its value."""
+    lines = [Choice({**best, knob: value}) for knob in best for value in sorted(candidates.space[knob])]
+    return [c for c in lines if c != best]
+
+
+def _together(candidates: Candidates, best: Choice, found: Mapping[Choice, float]) -> list[Choice]:
+    """Of the knobs of which another value alone was faster than `best`, the two, three, ... that gained most."""
+    gained: dict[str, int] = {}
+    for choice in sorted(found, key=found.__getitem__):
+        changed = [knob for knob in best if choice[knob] != best[knob]]
+        if len(changed) == 1 and found[choice] < found[best]:
+            gained.setdefault(changed[0], choice[changed[0]])
+    values = list(gained.items())
+    return [Choice({**best, **dict(values[:count])}) for count in range(2, len(values) + 1)]

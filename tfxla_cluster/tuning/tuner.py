@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -32,6 +33,7 @@ SMALL_WORK = 20_000_000  # scalar operations and bytes up to which the evaluator
 ROUNDS, DUEL_ROUNDS = 5, 15  # interleaved: first of all candidates, then of the winner and the default
 SAMPLE_SECONDS = 1e-3  # of one sample, so that the clock and the call cost nothing
 GAIN = 0.98  # of the default's time that a winner needs at most: less than noise gains nothing
+TRIAL_BYTES = 1 << 30  # of the arrays of all executables under trial at a time
 Watch = Callable[[int, int], None]  # told how many candidates are measured, and of how many
 
 
@@ -120,9 +122,18 @@ class _Work:
         fresh = [c for c in candidates if c not in self.measured]
         with ThreadPoolExecutor(self._tuner.workers) as pool:
             compiled = dict(zip(fresh, pool.map(self._try_to_compile, self._distinct(fresh))))
+        each = max(bytes_of(self._instr), 1)
+        for some in _chunks(list(compiled.items()), max(TRIAL_BYTES // each, 1)):
+            self._measure(some)
+        if self._watch is not None:
+            self._watch(len(self.measured), len(self.candidates))
+        seconds = {c: self.measured[c].seconds for c in candidates}
+        return {c: math.inf if s is None else s for c, s in seconds.items()}
+
+    def _measure(self, compiled: Sequence[tuple[Choice, Launcher | Measured]]) -> None:
         trials: dict[Choice, Trial] = {}
         try:
-            for choice, made in compiled.items():
+            for choice, made in compiled:
                 if isinstance(made, Measured):
                     self.measured[choice] = made
                 else:
@@ -132,10 +143,6 @@ class _Work:
             for one in trials.values():
                 if one is not self._default:
                     one.close()
-        if self._watch is not None:
-            self._watch(len(self.measured), len(self.candidates))
-        seconds = {c: self.measured[c].seconds for c in candidates}
-        return {c: math.inf if s is None else s for c, s in seconds.items()}
 
     def _distinct(self, choices: Sequence[Choice]) -> list[tuple[Choice, Measured | None]]:
         """Each choice, with why it is not compiled: refused, or the same code as an earlier one."""
@@ -214,6 +221,13 @@ class _Work:
 
     def close(self) -> None:
         self._default.close()
+
+
+T = TypeVar("T")
+
+
+def _chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    return (items[at : at + size] for at in range(0, len(items), size))
 
 
 def interleaved(trials: Mapping[Choice, Trial], rounds: int) -> dict[Choice, float]:
