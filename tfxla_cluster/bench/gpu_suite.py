@@ -11,6 +11,7 @@ from ..ir.dim import sample
 from ..ir.node import Module
 from . import gpu_peers, gpu_timing
 from .gpu_bundle import Case
+from .gpu_convolutions import convolution_rows
 from .gpu_ours import Ours
 from .gpu_products import attention_rows, product_rows
 from .gpu_rows import Draw, GpuRow, memory_rows
@@ -23,7 +24,7 @@ Timings = Mapping[str, Timing]
 
 
 def all_rows() -> list[GpuRow]:
-    return [*memory_rows(), *product_rows(), *attention_rows()]
+    return [*memory_rows(), *product_rows(), *attention_rows(), *convolution_rows()]
 
 
 @dataclass

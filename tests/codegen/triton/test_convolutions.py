@@ -11,7 +11,9 @@ from tests.close import assert_near
 from tests.codegen.contraction.test_convolution import FORWARD, GRADIENTS, GROUPS, TOLERANCE, module, out_shape
 from tests.codegen.triton import gpu_module
 from tests.hlo_case import Array
+from tfxla_cluster.codegen.kernel.lower.gpu import channels
 from tfxla_cluster.codegen.triton import workers
+from tfxla_cluster.codegen.triton.source import render
 from tfxla_cluster.ir import text
 
 pytestmark = pytest.mark.skipif(not workers.installed(), reason="Triton is not installed")
@@ -44,6 +46,36 @@ def drawn(hlo: str) -> list[Array]:
 def test_case(case) -> None:
     hlo = source(*case)
     check(hlo, drawn(hlo), 1e-5)
+
+
+# Enough features that blocks of the depth stay within one point of the window.
+RUNS = [
+    ((1, 6, 7, 32), (3, 3, 32, 16), "size=3x3 pad=1_1x1_1", "b01f_01io->b01f"),
+    ((1, 7, 6, 32), (3, 3, 32, 16), "size=3x3 stride=2x2 pad=0_1x0_1 rhs_dilate=1x2", "b01f_01io->b01f"),
+    ((1, 32, 5, 6), (16, 32, 3, 2), "size=3x2 pad=1_1x0_1", "bf01_oi01->bf01"),
+    ((1, 4, 3, 32), (3, 3, 16, 32), "size=3x3 pad=1_2x1_2 lhs_dilate=2x2 rhs_reversal=1x1", "b01f_01oi->b01f"),
+    ((16, 4, 5, 3), (16, 4, 5, 17), "size=4x5 pad=1_1x1_1", "f01b_i01o->01bf"),
+    ((16, 9, 9, 3), (16, 9, 9, 17), "size=9x9 pad=1_1x1_1", "f01b_i01o->01bf"),  # more points than a number has bits
+    ((1, 5, 5, 48), (3, 3, 16, 24), "size=3x3 pad=1_1x1_1", "b01f_01io->b01f", ", feature_group_count=3"),
+]
+
+
+@pytest.mark.parametrize("case", RUNS, ids=str)
+def test_runs_of_features(case) -> None:
+    hlo = source(*case)
+    check(hlo, drawn(hlo), 1e-5)
+    made = gpu_module.compiled(text.parse(hlo), BACKENDS[0])
+    texts = [render(kernel).text for kernel in made.code.kernels.values()]
+    assert any("% 16 + tl.arange" in text or "% 32 + tl.arange" in text for text in texts)
+
+
+def test_the_depth_of_channels_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gradient of a depthwise window: programs share the depth, and a second kernel adds their sums."""
+    monkeypatch.setattr(channels, "_LEAST_DEPTH", 16)
+    hlo = source((3, 5, 5, 6), (3, 5, 5, 6), "size=5x5 pad=1_0x0_1", "f01b_i01o->01bf", ", batch_group_count=6")
+    check(hlo, drawn(hlo), 1e-5)
+    made = gpu_module.compiled(text.parse(hlo), BACKENDS[0])
+    assert len(made.plan.steps) == 2
 
 
 @pytest.mark.parametrize("dtype", ["f64", "f16", "bf16", "s32"])

@@ -48,6 +48,7 @@ class Side:
     whichever dtype it has. `free` and `depth`: the dims
     that those indices have for this operand; their products are the contraction's rows or columns and depth.
     `loaded`: an element is one load and perhaps a conversion, so that it is zero where the load is left out.
+    `inside(ports, free, depth)`: `valid` as conditions, each on as few indices as can be.
     """
 
     free: tuple[Dim, ...]
@@ -58,6 +59,7 @@ class Side:
     plain: Callable[[Ports, Index], Plain] | None = None
     matrix: Callable[[Ports, Index], Plain] | None = None
     loaded: bool = False
+    inside: Callable[[Ports, Index, Index], list[Var]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -302,8 +302,9 @@ class _Interpreter:
         """Each region for all lanes and all k at once: k stands where the other tile's lanes are."""
         steps = np.arange(self.scalar(stmt.start), self.scalar(stmt.stop), dtype=np.int64)
         rows, cols = (self.env[v].size for v in self.axes)
-        (a,) = self.region(stmt.a, [steps[None, :]])
-        (b,) = self.region(stmt.b, [steps[:, None]])
+        parts = np.divmod(steps, stmt.run) if stmt.run else (steps,)
+        (a,) = self.region(stmt.a, [part[None, :] for part in parts])
+        (b,) = self.region(stmt.b, [part[:, None] for part in parts])
         kind = stmt.out.dtype.numpy
         left, right = np.broadcast_to(a, (rows, len(steps))), np.broadcast_to(b, (len(steps), cols))
         self.env[stmt.out] = np.matmul(left.astype(kind), right.astype(kind))

@@ -243,7 +243,8 @@ class Dot:
     the other way round: each is evaluated once for all lanes of a block. `depth`: how many k a target takes at a time
     (a power of two); `full`: stop - start is a multiple of it. `precision`: of products of f32, one of PRECISIONS.
     `stages`: how many blocks of k are on their way at once. `a_blocks`, `b_blocks`: where the factor may be read so;
-    the regions say the same.
+    the regions say the same. `run`: 0, or a multiple of `depth`, of which start and
+    stop are multiples too: the regions then take k as (k // run, k % run), the first of which is one for a whole block.
     """
 
     out: Var
@@ -257,6 +258,7 @@ class Dot:
     stages: int = 1
     a_blocks: Blocks | None = None
     b_blocks: Blocks | None = None
+    run: int = 0
 
 
 PRECISIONS = ("ieee", "tf32", "tf32x3", "bf16x3", "bf16x6")  # how a GPU may multiply f32, as Triton names it

@@ -139,7 +139,7 @@ class _Printer:
             yield f"tile {stmt.width} {self._var(stmt.var)} in {self._var(stmt.start)} .. {self._var(stmt.stop)}{how}"
             yield from _indent(self._body(stmt.body))
         elif isinstance(stmt, Dot):
-            how = f"{' full' * stmt.full} {stmt.precision} stages {stmt.stages}"
+            how = f"{' full' * stmt.full} {stmt.precision} stages {stmt.stages}" + f" run {stmt.run}" * (stmt.run > 0)
             for side, blocks in (("a", stmt.a_blocks), ("b", stmt.b_blocks)):
                 how += f" {side} of {self._var(blocks.matrix)}{' turned' * blocks.turned}" if blocks else ""
             span = f"{self._var(stmt.start)} .. {self._var(stmt.stop)}"

@@ -54,8 +54,11 @@ def _factor(e: Writer, stmt: Dot, region: Region, axis: int, base: str) -> str:
     kept = e.open
     hidden = _hide(e, axis)
     opened = list(kept)
-    (k,) = region.args
-    opened[axis] = e.lanes_of(k, axis, base, "" if stmt.full else e.name(stmt.stop), stmt.depth)
+    *outer, k = region.args
+    for number in outer:
+        e.define(number, f"tl.cast({base} // {stmt.run}, tl.int64)", frozenset())
+        base = f"{base} % {stmt.run}"
+    opened[axis] = e.lanes_of(k, axis, base, "" if stmt.full or outer else e.name(stmt.stop), stmt.depth)
     e.open = opened
     e.body(region.body)
     (value,) = region.results

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from math import gcd
+from dataclasses import replace
 
 from ....ir import dim as dims_
 from ....ir.dim import Dim
@@ -39,27 +38,9 @@ from .contraction_operand import (
     weighted,
 )
 from .contraction_walk import maximum
-from .dot import lower_contraction
+from .dot import lower_contraction, precision
 from .space import inside
-
-
-@dataclass(frozen=True, slots=True)
-class Spatial:
-    """One spatial dim of one phase: input index = o * stride + w * dilation + offset, for o < `extent`
-    and w < `taps`; window index = w * tap_step + tap_start; output index = o * out_step + out_start.
-    `checked`: the input index may lie outside [0, size)."""
-
-    extent: Dim
-    taps: int
-    stride: int
-    dilation: int
-    offset: int
-    tap_step: int
-    tap_start: int
-    out_step: int
-    out_start: int
-    size: Dim
-    checked: bool
+from .spatial import Spatial, phases_of
 
 
 def lower_convolution(instr: Instr, target: Target, knobs: Knobs) -> Unit:
@@ -89,54 +70,26 @@ def join(units: Sequence[Unit]) -> Unit:
     return Unit(tuple(steps), tuple(temps))
 
 
-def describe(instr: Instr, operands: Sequence[Operand] | None = None, store: Store | None = None) -> list[Contraction]:
-    """One contraction a phase of the output; `operands` and `store` stand for buffers where it is fused."""
+def describe(
+    instr: Instr, operands: Sequence[Operand] | None = None, store: Store | None = None, by_taps: bool = False
+) -> list[Contraction]:
+    """One contraction a phase of the output; `operands` and `store` stand for buffers where it is fused. `by_taps`:
+    both operands take the depth apart into the taps of the window and, innermost, the features."""
     labels: ConvDims = instr.attrs["dim_labels"]
     window: Sequence[WindowDim] = instr.attrs.get("window", ())
     sources = operands or buffer_operands(instr)
     phases = [
-        _phases(w, sources[0].dims[axis], instr.shape.dims[out])
+        phases_of(w, sources[0].dims[axis], instr.shape.dims[out])
         for w, axis, out in zip(window, labels.lhs_spatial, labels.out_spatial)
     ]
-    return [_Conv(instr, chosen, sources, store).contraction() for chosen in itertools.product(*phases)]
-
-
-def _phases(w: WindowDim, size: Dim, extent: Dim) -> list[Spatial]:
-    """The phases of one spatial dim: output points o = phase + period * q share their taps."""
-    period = w.base_dilation // gcd(w.stride, w.base_dilation)
-    step = w.base_dilation // gcd(w.window_dilation, w.base_dilation)
-    found = []
-    for phase in range(period):
-        if isinstance(extent, int) and phase >= max(extent, 1):
-            break
-        start = phase * w.stride - w.pad_low
-        first = next((t for t in range(step) if (start + t * w.window_dilation) % w.base_dilation == 0), None)
-        taps = 0 if first is None else max(0, -(-(w.size - first) // step))
-        first = first or 0
-        rest = dims_.make("add", extent, period - 1 - phase)
-        found.append(
-            Spatial(
-                extent=dims_.make("floordiv", rest, period),
-                taps=taps,
-                stride=period * w.stride // w.base_dilation,
-                dilation=step * w.window_dilation // w.base_dilation,
-                offset=(start + first * w.window_dilation) // w.base_dilation,
-                tap_step=-step if w.reversal else step,
-                tap_start=w.size - 1 - first if w.reversal else first,
-                out_step=period,
-                out_start=phase,
-                size=size,
-                checked=w.pad_low > 0 or w.pad_high > 0 or w.base_dilation > 1,
-            )
-        )
-    return found
+    return [_Conv(instr, chosen, sources, store, by_taps).contraction() for chosen in itertools.product(*phases)]
 
 
 class _Conv:
     """One phase of a convolution as a contraction."""
 
     def __init__(
-        self, instr: Instr, spatial: Sequence[Spatial], operands: Sequence[Operand], store: Store | None
+        self, instr: Instr, spatial: Sequence[Spatial], operands: Sequence[Operand], store: Store | None, by_taps: bool
     ) -> None:
         self.instr, self.spatial, self.store = instr, spatial, store
         self.left, self.right = operands
@@ -149,7 +102,11 @@ class _Conv:
         self.features = self.right.dims[self.labels.rhs_input]
         # Rows in the order of the output, depths in that of the left operand; None is batch or feature.
         self.row_order = _order(self.labels.out_batch, self.labels.out_spatial)
-        self.depth_order = _order(self.labels.lhs_feature, self.labels.lhs_spatial)
+        # By taps only where there is more than one: a window of one point leaves a plain product.
+        self.by_taps = by_taps and dims_.product([s.taps for s in spatial]) != 1
+        self.depth_order = (
+            [*range(len(spatial)), None] if self.by_taps else _order(self.labels.lhs_feature, self.labels.lhs_spatial)
+        )
 
     def contraction(self) -> Contraction:
         rows = tuple(self.batch if d is None else self.spatial[d].extent for d in self.row_order)
@@ -170,6 +127,7 @@ class _Conv:
             self._window(dtype),
             self._finish(),
             place if self._dense(dtype) else None,
+            precision(self.instr),
         )
 
     def _finish(self) -> Callable[[Ports, Var, Index, Index, Index], None]:
@@ -213,7 +171,7 @@ class _Conv:
             s, step = self.spatial[d], stride[labels.rhs_spatial[d]]
             depth.append(Axis(s.taps, dims_.make("mul", step, s.tap_step)))
             base = dims_.make("add", base, dims_.make("mul", step, s.tap_start))
-        if self.groups == 1 and o.element is None:
+        if self.groups == 1 and o.element is None and not self.by_taps:
             depth = merged(depth)
         out = stride[labels.rhs_output]
         group = dims_.make("mul", self.cols, out)
@@ -258,7 +216,7 @@ class _Image:
             conv.row_order[-1] is not None and conv.left.contiguous == labels.lhs_spatial[conv.row_order[-1]]
         )
         self.free, self.depth = self._axes()
-        if conv.groups == 1 and conv.left.element is None:
+        if conv.groups == 1 and conv.left.element is None and not conv.by_taps:
             self.free, self.depth = merged(self.free, self.by_free), merged(self.depth, not self.by_free)
 
     def _axes(self) -> tuple[list[Axis], list[Axis]]:
@@ -312,6 +270,7 @@ class _Image:
             self._valid if checked else None,
             plain if linear and o.dtype == dtype and o.element is None else None,
             loaded=o.element is None,
+            inside=self._inside if checked else None,
         )
 
     @property
@@ -334,6 +293,20 @@ class _Image:
                 position = position if self._inner.spatial == d else b.op("clamp", b.index(0), position, last)
             index[labels.lhs_spatial[d]] = position
         return tuple(index)
+
+    def _inside(self, p: Ports, f: Index, k: Index) -> list[Var]:
+        """For each spatial dim that may leave the image, whether it does not."""
+        b, tests = p.b, []
+        for d, s in enumerate(self.conv.spatial):
+            position = b.index(s.offset)
+            for axes, index, coefficient in ((self.free, f, s.stride), (self.depth, k, s.dilation)):
+                for axis, at in zip(axes, index):
+                    if axis.spatial == d:
+                        point = at if axis.run == 1 else b.quotient(at, b.size(axis.run))
+                        position = b.add(position, b.mul(point, b.index(coefficient)))
+            if s.checked:
+                tests.append(inside(b, position, s.size))
+        return tests
 
     def _valid(self, p: Ports, g: Index, f: Index, k: Index) -> tuple[Var, Var]:
         """The range of the innermost major index that meets the image; empty where another dim misses it."""

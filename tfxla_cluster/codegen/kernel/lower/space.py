@@ -23,6 +23,19 @@ def delinearize(b: KernelBuilder, flat: Var, dims: Sequence[Dim]) -> list[Var]:
     return index[::-1]
 
 
+def digits(b: KernelBuilder, flat: Var, dims: Sequence[Dim]) -> tuple[Var, ...]:
+    """As `delinearize`, by constants where dims are fixed: a GPU divides by one far cheaper, and code is its own then
+    for each."""
+    if not all(isinstance(d, int) for d in dims[1:]):
+        return tuple(delinearize(b, flat, dims))
+    found: list[Var] = []
+    for d in reversed(dims[1:]):
+        assert isinstance(d, int)
+        found.append(b.index(0) if d == 1 else b.remainder(flat, b.index(d)))
+        flat = flat if d == 1 else b.quotient(flat, b.index(d))
+    return (flat, *reversed(found)) if dims else ()
+
+
 def linearize(b: KernelBuilder, index: Sequence[Var], dims: Sequence[Dim]) -> Var:
     """The row-major offset of `index` in an array of `dims`."""
     offset = b.index(0)

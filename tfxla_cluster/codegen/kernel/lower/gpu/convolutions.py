@@ -14,7 +14,9 @@ from ...choice import Knobs
 from ...contraction import Contraction
 from ...unit import Unit
 from .. import convolution
+from ..contraction_channels import fits
 from ..contraction_fusion import parts_of
+from .channels import lower_channels
 from .products import lower_product
 
 
@@ -22,10 +24,10 @@ def lower_convolution(instr: Instr, target: Target, knobs: Knobs) -> Unit:
     """Kernels of a convolution, or of a fusion around one. Knobs are asked where one product is all."""
     phases = _phases(instr)
     asked = knobs if len(phases) == 1 else Knobs()
-    return convolution.join([lower_product(c, target, asked) for c in phases])
+    return convolution.join([lower_channels(c, target) if fits(c) else lower_product(c, target, asked) for c in phases])
 
 
 def _phases(instr: Instr) -> Sequence[Contraction]:
     if instr.opcode != "fusion":
-        return convolution.describe(instr)
-    return convolution.describe(*parts_of(instr))
+        return convolution.describe(instr, by_taps=True)
+    return convolution.describe(*parts_of(instr), by_taps=True)

@@ -65,7 +65,7 @@ _F64 = (Blocks(64, 64, 16, 4), Blocks(32, 32, 16, 4), Blocks(16, 16, 16, 2))
 _OTHER = (Blocks(32, 32, 8, 4, 1), Blocks(16, 16, 8, 4, 1))
 _BY_WIDTH = {8: _BYTE, 16: _NARROW, 32: _F32, 64: _F64}
 SHARED_BYTES = 227 * 1024  # that a program may have
-_MOST_SPLITS = 16
+_MOST_SPLITS = 64
 _SPLIT_DEPTH = 512  # k that a program has at least
 _LEAST = 16  # lanes
 
@@ -120,6 +120,7 @@ def _ranked(c: Contraction, factors: Factors, target: Target) -> list[Blocks]:
     factor = factors.dtype
     table = _BY_WIDTH[factor.bits] if multiplies_as_matrix(factor, c.dtype) else _OTHER
     sizes = _Sizes(*(sample(product(dims)) for dims in (c.batch, c.rows, c.cols, c.depth)))
+    sizes = replace(sizes, run=run_of(c))
     fitting = list(dict.fromkeys(_fit(b, sizes) for b in table))
     tried = [s for b in fitting for s in _splits(b, sizes, target.cores)]
     ranked = sorted(tried, key=lambda b: _time(b, sizes, target.cores))
@@ -147,12 +148,20 @@ _PERSISTENT_BLOCK = 128 * 128
 _DESCRIBED_DEPTH = 2048
 
 
+def run_of(c: Contraction) -> int:
+    """How many neighbours k both operands take apart alike but for the last dim: blocks of k that stay within such a
+    run have one place along the others. 0 where there is no such number."""
+    last = c.lhs.depth[-1]
+    return last if len(c.lhs.depth) > 1 and c.lhs.depth == c.rhs.depth and isinstance(last, int) else 0
+
+
 @dataclass(frozen=True, slots=True)
 class _Sizes:
     batch: int
     rows: int
     cols: int
     depth: int
+    run: int = 0
 
     def programs(self, blocks: Blocks) -> int:
         return self.batch * -(-self.rows // blocks.rows) * -(-self.cols // blocks.cols) * blocks.splits
@@ -161,11 +170,12 @@ class _Sizes:
 def _fit(blocks: Blocks, sizes: _Sizes) -> Blocks:
     """No more lanes than the extents fill."""
     cols = min(blocks.cols, max(power(sizes.cols), _LEAST))
+    part = sizes.run & -sizes.run  # the power of two in it
     return replace(
         blocks,
         rows=min(blocks.rows, max(power(sizes.rows), _LEAST)),
         cols=cols,
-        depth=min(blocks.depth, max(power(sizes.depth), 2 * _LEAST)),
+        depth=min(blocks.depth, part if part >= _LEAST else max(power(sizes.depth), 2 * _LEAST)),
         parts=blocks.parts if cols == blocks.cols else 1,
     )
 

@@ -8,14 +8,14 @@ from dataclasses import replace
 from .....ir.dim import Dim, product
 from .....ir.dtype import F32, S64, DType
 from ... import ir
+from ...builder import KernelBuilder
 from ...contraction import Contraction, Index, Side
 from ...contraction_ports import Ports
 from ...ir import Buffer, Op, Region, Var
 from ...matrix_types import multiplies_as_matrix
-from ..contraction_loops import inside
-from ..space import delinearize
+from ..space import all_of, digits
 from .packed_operands import packable
-from .product_blocks import Blocks, Factors
+from .product_blocks import Blocks, Factors, run_of
 from .product_grid import Extents
 
 # How f32 is multiplied, by what HLO says; where it says nothing of it TensorFlow's own switch lets tf32 pass.
@@ -26,6 +26,7 @@ PRECISIONS = {
     "dot_bf16_bf16_f32_x3": "bf16x3",
     "dot_bf16_bf16_f32_x6": "bf16x6",
 }
+_BITS = 62  # of a number that is not negative
 DESCRIPTOR_UNIT = 16  # bytes that rows of a matrix of blocks are apart by
 
 
@@ -49,7 +50,9 @@ class Multiplier:
         """Over the k of `span`: the first, one past the last, whether that is whole blocks."""
         c, blocks = self.c, self.blocks
         start, stop, full = span
-        left, right = factors(self.p, c, g, i, j)
+        run = run_of(c)
+        run = run if run % blocks.depth == 0 else 0
+        left, right = factors(self.p, c, g, i, j, run)
         a, b = (_same(m, r) for m, r in zip(matrices, (left, right)))
         return self.p.b.dot(
             c.dtype,
@@ -63,6 +66,7 @@ class Multiplier:
             stages=blocks.stages,
             a_blocks=a,
             b_blocks=b,
+            run=run,
         )
 
     def descriptors(self, g: Index) -> Matrices:
@@ -92,24 +96,62 @@ def _same(blocks: ir.Blocks | None, factor: Region) -> ir.Blocks | None:
     return blocks if blocks and blocks.matrix.dtype == factor.results[0].dtype else None
 
 
-def factors(p: Ports, c: Contraction, g: Index, i: Var, j: Var) -> tuple[Region, Region]:
-    """The regions of k of both factors, in the type they are multiplied in."""
-    left = _region(p, c.lhs, g, tuple(delinearize(p.b, i, c.lhs.free)))
-    right = _region(p, c.rhs, g, tuple(delinearize(p.b, j, c.rhs.free)))
+def factors(p: Ports, c: Contraction, g: Index, i: Var, j: Var, run: int = 0) -> tuple[Region, Region]:
+    """The regions of k (of its two parts where blocks of it lie in a `run`) of both factors, in the type they are
+    multiplied in."""
+    left = _region(p, c.lhs, g, digits(p.b, i, c.lhs.free), run)
+    right = _region(p, c.rhs, g, digits(p.b, j, c.rhs.free), run)
     return _narrowed(left, right, c.dtype)
 
 
-def _region(p: Ports, side: Side, g: Index, free: Index) -> Region:
-    def fill(k: Var) -> Sequence[Var]:
-        depth = tuple(delinearize(p.b, k, side.depth))
-        test = inside(p, side, g, free, depth)
-        if test is None:
-            return (side.value(p, g, free, depth),)
-        with p.b.only_where(test):
-            value = side.value(p, g, free, depth)
-        return (value if side.loaded else p.b.op("select", test, value, p.b.const(0, value.dtype), dtype=value.dtype),)
+def _region(p: Ports, side: Side, g: Index, free: Index, run: int) -> Region:
+    dims = side.depth[:-1] if run else side.depth
+    known = _known_tests(p, side, free, dims) if run else None
 
-    return p.b.region([S64], fill)
+    def fill(*k: Var) -> Sequence[Var]:
+        depth = (*digits(p.b, k[0], dims), *k[1:])
+        test = _bit(p.b, known, k[0]) if known is not None else _test(p, side, free, depth)
+        return (element(p, side, test, g, free, depth),)
+
+    return p.b.region([S64, S64] if run else [S64], fill)
+
+
+def element(p: Ports, side: Side, test: Var | None, g: Index, free: Index, depth: Index) -> Var:
+    """An element, zero where `test` says that there is none."""
+    if test is None:
+        return side.value(p, g, free, depth)
+    with p.b.only_where(test):
+        value = side.value(p, g, free, depth)
+    return value if side.loaded else p.b.op("select", test, value, p.b.const(0, value.dtype), dtype=value.dtype)
+
+
+def _test(p: Ports, side: Side, free: Index, depth: Index) -> Var | None:
+    """Whether there is an element; None where there always is."""
+    return all_of(p.b, side.inside(p, free, depth)) if side.inside is not None else None
+
+
+def tested_element(p: Ports, side: Side, g: Index, free: Index, depth: Index) -> Var:
+    """An element, zero where there is none."""
+    return element(p, side, _test(p, side, free, depth), g, free, depth)
+
+
+def _known_tests(p: Ports, side: Side, free: Index, dims: tuple[Dim, ...]) -> Var | None:
+    """Whether there is an element, for each place along all dims of the depth but the last: bit n is of place n. None
+    where there always is one, or a number has too few bits. Looking a bit up costs less than the test each time."""
+    places = product(dims)
+    if side.inside is None or not isinstance(places, int) or places > _BITS:
+        return None
+    b, found = p.b, p.b.index(0)
+    for place in range(places):
+        test = _test(p, side, free, (*digits(b, b.index(place), dims), b.index(0)))
+        assert test is not None
+        found = b.op("or", found, b.op("select", test, b.index(1 << place), b.index(0), dtype=S64))
+    return found
+
+
+def _bit(b: KernelBuilder, bits: Var, place: Var) -> Var:
+    shifted = b.op("shift-right-logical", bits, place)
+    return b.compare(b.op("and", shifted, b.index(1)), b.index(0), "NE")
 
 
 def _narrowed(left: Region, right: Region, total: DType) -> tuple[Region, Region]:

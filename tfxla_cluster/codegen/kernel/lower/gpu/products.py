@@ -21,7 +21,7 @@ from .. import fused
 from ..contraction_fusion import parts_of
 from ..dot import describe
 from ..grid import minimum
-from ..space import delinearize
+from ..space import delinearize, digits
 from . import split_products
 from .packed_operands import packed
 from .product_blocks import Blocks, choose
@@ -116,7 +116,7 @@ class _Kernel:
         with tiles(b, self.size, place, (blocks.rows, blocks.cols), blocks.parts) as (i, j):
             total = self.multiplier.sum(self._span(split), g, i, j, matrices)
             outer = (split,) if blocks.splits > 1 else ()
-            c.finish(self.p, total, (*outer, *g), tuple(delinearize(b, i, c.rows)), tuple(delinearize(b, j, c.cols)))
+            c.finish(self.p, total, (*outer, *g), digits(b, i, c.rows), digits(b, j, c.cols))
 
     def _span(self, split: Var) -> tuple[Var, Var, bool]:
         """The part of the depth that a program takes."""

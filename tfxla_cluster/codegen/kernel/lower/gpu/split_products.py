@@ -9,7 +9,7 @@ from ...contraction import Contraction, Index
 from ...contraction_ports import Ports
 from ...ir import Var
 from ...unit import UnitKernel
-from ..space import delinearize
+from ..space import delinearize, digits
 from .product_grid import Extents, tiles
 from .shapes import MULTIPLE, lanes
 
@@ -44,11 +44,5 @@ def total(c: Contraction, splits: int, temp: int) -> UnitKernel:
         for split in range(1, splits):
             part = b.add(b.mul(step, b.index(split)), place)
             result = b.op("add", result, b.load(p.read("temp", temp, c.dtype), part))
-        c.finish(
-            p,
-            result,
-            tuple(delinearize(b, batch, c.batch)),
-            tuple(delinearize(b, i, c.rows)),
-            tuple(delinearize(b, j, c.cols)),
-        )
+        c.finish(p, result, tuple(delinearize(b, batch, c.batch)), digits(b, i, c.rows), digits(b, j, c.cols))
     return p.kernel(product((size.batch, *counts)), sample(splits) * height * width, _FINISH_WARPS)
