@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.backends.test_seam import MIXED, fusions, opcodes_in
+from tests.backends.test_seam import fusions, opcodes_in
 from tfxla_cluster import compiler, cross_compile
 from tfxla_cluster.backends import gpu
+from tfxla_cluster.backends.gpu_support import triton_form
 from tfxla_cluster.codegen.triton import workers
 from tfxla_cluster.dump.sink import Sink
 from tfxla_cluster.errors import UnsupportedError
@@ -64,18 +65,32 @@ def test_each_language_is_listed_before_the_plan() -> None:
     assert ".target sm_80" in listed["ptx"]
 
 
+# A chain of which the middle has 8 bits, a type without a Triton form.
+NARROW = """HloModule mixed
+ENTRY e { x = f32[7,5] parameter(0)
+  a = f32[7,5] add(x, x)
+  b = f32[7,5] multiply(a, x)
+  c = f8e5m2[7,5] convert(b)
+  d = f8e5m2[7,5] negate(c)
+  r = f32[7,5] convert(d)
+  m = f32[7,5] maximum(r, a)
+  ROOT n = f32[7,5] subtract(m, x) }
+"""
+
+
 def test_refused_before_grouping() -> None:
-    decisions: list[dict[str, object]] = []
-    fused = fuse(text.parse(MIXED), gpu.described().machine, decisions.append)
-    refused = {d["a"]: d["rule"] for d in decisions if not d["ok"] and d["b"] == ""}
+    module = text.parse(NARROW)
+    asked = [i for i in module.entry.instrs if i.opcode != "parameter"]
+    refused = {i.name: triton_form(i).rule for i in asked if not triton_form(i)}
     assert refused == {"c": "triton-type", "d": "triton-type", "r": "triton-type"}
-    assert not opcodes_in(fusions(fused)) & {"complex", "real"}
+    fused = fuse(module, gpu.described().machine, lambda record: None)
+    assert not opcodes_in(fusions(fused)) & {"convert", "negate"}
 
 
 def test_a_dump_for_a_gpu_that_is_not_there(tmp_path: Path) -> None:
-    """Of a module with complex numbers: the other kernels, and why there is no plan."""
+    """Of a module with a type that has no kernel: the other kernels, and why there is no plan."""
     dump = Sink(DumpOptions(str(tmp_path))).module("mixed")
-    cross_compile.write(text.parse(MIXED), gpu.described(), DEFAULT, dump)
+    cross_compile.write(text.parse(NARROW), gpu.described(), DEFAULT, dump)
     suffixes = {p.name.removeprefix("module_0000.mixed.") for p in tmp_path.iterdir()}
     assert suffixes >= {"kernels.json", "kernel_ir.txt", "triton.py", "ttir", "ttgir", "ptx", "fusion_decisions.json"}
     assert "sm_9.0_gpu_after_optimizations.txt" in suffixes

@@ -58,10 +58,18 @@ class Prepared:
 
     def launch(self) -> None:
         """One execution, which may still run on the device when this returns; MemoryError, TfxlaError."""
-        self._workspace[WORKSPACE["next"]] = 0
+        self.rewind()
         self.sizes[:] = self._initial_sizes
-        words = (self.inputs, self.outputs, self.sizes, self._words)
-        self._launch(*(w.ctypes.data for w in words))
+        self._launch(*self.arguments())
+
+    def rewind(self) -> None:
+        """Have the next execution use the memory of the one before."""
+        self._workspace[WORKSPACE["next"]] = 0
+
+    def arguments(self) -> tuple[int, int, int, int]:
+        """What the entry takes behind the record: addresses of inputs, outputs, sizes and the launch's words."""
+        inputs, outputs, sizes, words = (self.inputs, self.outputs, self.sizes, self._words)
+        return inputs.ctypes.data, outputs.ctypes.data, sizes.ctypes.data, words.ctypes.data
 
     def wait(self) -> None:
         """Until all launches are done; TfxlaError where one failed."""
