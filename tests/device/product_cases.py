@@ -20,7 +20,6 @@ FORMS = {
     "persistent": {"descriptors": 0, "persistent": 1, "parts": 1},
     "descriptors": {"descriptors": 1, "persistent": 0, "parts": 1},
     "persistent descriptors": {"descriptors": 1, "persistent": 1, "parts": 2},
-    "balanced": {"descriptors": 1, "balanced": 1, "persistent": 0, "parts": 1},
     "stored blocks": {"descriptors": 2, "persistent": 1, "parts": 2},
     "stored whole": {"descriptors": 2, "persistent": 0, "parts": 1},
 }
@@ -91,7 +90,7 @@ def exact(module: Module) -> Module:
     """The module with every product of f32 in f32: left to itself a GPU multiplies tf32, as TensorFlow lets it."""
     found: dict[Instr, Instr] = {}
     for instr in module.entry.instrs:
-        if instr.opcode in ("dot", "convolution") and "algorithm" not in instr.attrs:
+        if instr.opcode in ("dot", "convolution") and not instr.attrs.get("algorithm"):
             precise = {**instr.attrs, "operand_precision": ("highest", "highest")}
             found[instr] = instr.replace(attrs=precise)
     return module.replace(entry=rebuild(module.entry, found)) if found else module
