@@ -35,10 +35,11 @@ from .ir import (
 class KernelBuilder:
     """Collects one kernel. Constants, sizes and equal pure ops are shared, and stand in the outermost
     open loop where their operands are known (loop-invariant code is hoisted while building). `multiple`: what
-    sizes are multiples of is said to this number, where they are fixed."""
+    sizes are multiples of is said to this number, where they are fixed. `constant`: fixed sizes are constants, so that
+    dividing by one is a multiplication (and machine code is for them alone)."""
 
-    def __init__(self, name: str, multiple: int = 0) -> None:
-        self.name, self.multiple = name, multiple
+    def __init__(self, name: str, multiple: int = 0, constant: bool = False) -> None:
+        self.name, self.multiple, self.constant = name, multiple, constant
         self.task = Var(S64, "task")
         self.inputs: list[Buffer] = []
         self.outputs: list[Buffer] = []
@@ -65,7 +66,7 @@ class KernelBuilder:
 
     def size(self, dim: Dim) -> Var:
         """The value of `dim` at run time: 0 and 1 are constants, anything else takes a size slot."""
-        if isinstance(dim, int) and dim in (0, 1):
+        if isinstance(dim, int) and (self.constant or dim in (0, 1)):
             return self.index(dim)
         slot = self._slots.setdefault(dim, len(self._slots))
         known = self.multiple and isinstance(dim, int) and dim > 0 and dim % self.multiple == 0

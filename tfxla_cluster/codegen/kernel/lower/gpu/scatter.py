@@ -148,7 +148,7 @@ def _inputs(units: _Units) -> tuple[UnitRef, ...]:
 
 def _at_once(units: _Units) -> UnitKernel:
     """All updates, in any order: no two of them meet."""
-    b = KernelBuilder("scatter")
+    b = KernelBuilder("scatter", constant=True)
     indices, updates, results = _open(b, units)
     total = product(units.form.update_dims)
     blocks = Blocks(total, lanes(total, BLOCK))
@@ -160,7 +160,7 @@ def _at_once(units: _Units) -> UnitKernel:
 
 def _one_by_one(units: _Units) -> UnitKernel:
     """Windows in order; a program is a stretch of each, a lane always the same element of them."""
-    b = KernelBuilder("scatter")
+    b = KernelBuilder("scatter", constant=True)
     indices, updates, results = _open(b, units)
     blocks = Blocks(units.inner, lanes(units.inner, BLOCK))
     with b.tile(*blocks.bounds(b, b.task), blocks.size) as inner, b.loop(b.index(0), b.size(units.count)) as unit:
@@ -200,7 +200,7 @@ def _by_place(dtype: DType) -> Computation:
 
 
 def _places(units: _Units) -> UnitKernel:
-    b = KernelBuilder("scatter.places")
+    b = KernelBuilder("scatter.places", constant=True)
     indices = b.input(units.form.indices.shape.element_type)
     places, order = b.output(units.index_type), b.output(units.index_type)
     blocks = Blocks(units.count, lanes(units.count, BLOCK))
@@ -311,7 +311,7 @@ def _index(b: KernelBuilder, value: Var) -> Var:
 
 def _each_stretch(units: _Units) -> UnitKernel:
     """A program is a block of a unit; where a stretch of equal places begins, it goes over all of it."""
-    b = KernelBuilder("scatter.stretches")
+    b = KernelBuilder("scatter.stretches", constant=True)
     ids, order = b.input(units.index_type), b.input(units.index_type)
     updates, results = [b.input(d) for d in units.dtypes], [b.output(d) for d in units.dtypes]
     blocks, end = Blocks(units.inner, lanes(units.inner, BLOCK)), b.size(units.count)

@@ -38,7 +38,7 @@ def lower(instr: Instr, target: Target) -> Unit:
 
 def _choices(instr: Instr, place: DType) -> UnitKernel:
     """For each window the number of the element that it chooses."""
-    b = KernelBuilder("select_and_scatter.choose")
+    b = KernelBuilder("select_and_scatter.choose", constant=True)
     operand, chosen = b.input(instr.operands[0].shape.element_type), b.output(place)
     small = instr.operands[1].shape.dims
     blocks = _blocks(small)
@@ -51,7 +51,7 @@ def _choices(instr: Instr, place: DType) -> UnitKernel:
 
 def _combine(instr: Instr, place: DType) -> UnitKernel:
     """Each element of the result, from the windows that may hold it."""
-    b = KernelBuilder("select_and_scatter")
+    b = KernelBuilder("select_and_scatter", constant=True)
     chosen, source, start = b.input(place), b.input(instr.shape.element_type), b.input(instr.shape.element_type)
     result = b.output(instr.shape.element_type)
     around = [WindowDim(-(-_reach(dim) // dim.stride)) for dim in instr.attrs["window"]]

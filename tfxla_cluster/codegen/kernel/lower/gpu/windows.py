@@ -30,7 +30,7 @@ def lower(instr: Instr, target: Target) -> Unit:
 
 
 def _pool(instr: Instr) -> Unit:
-    b = KernelBuilder("reduce_window")
+    b = KernelBuilder("reduce_window", constant=True)
     operands = Operands(b, instr)
     window, source, result = list(instr.attrs["window"]), instr.operands[0].shape.dims, result_dims(instr)
     if not result:
