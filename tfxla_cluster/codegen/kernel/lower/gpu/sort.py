@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from .....ir.dim import Dim, ceil_div, make, sample
-from .....ir.dtype import S32, S64
+from .....ir.dtype import S32, S64, DType
 from .....ir.node import Computation, Instr
 from .....target import Target
 from ...builder import KernelBuilder
@@ -104,6 +104,11 @@ def counting_warps(elements: int) -> int:
     return max(1, min(16, elements // 64))
 
 
+def merging_warps(elements: int) -> int:
+    """Of a program that merges: each warp does the two searches of its block."""
+    return max(1, elements // 256)
+
+
 def _sort_runs(form: SortForm, run: Dim, target: str) -> UnitKernel:
     """A program is a block of a run of a line, or some whole lines that are a run each."""
     b = KernelBuilder("sort")
@@ -160,7 +165,7 @@ def _merge_runs(form: SortForm, run: Dim, way: tuple[str, str]) -> UnitKernel:
     with b.tile(start, stop, blocks.size) as at:
         pair.merge(results, at, start, (left, right))
     kernel = b.finish(
-        make("mul", form.lines, make("mul", pairs, blocks.count)), blocks.size * 100, counting_warps(blocks.size)
+        make("mul", form.lines, make("mul", pairs, blocks.count)), blocks.size * 100, merging_warps(blocks.size)
     )
     return UnitKernel(kernel, form.refs(way[0]), form.refs(way[1]))
 
@@ -189,7 +194,7 @@ class _Pair:
             right = self.line.keys(self.sources, b.op("subtract", last, place), room)
             return b.op("not", self.line.less(right, left))
 
-        return _search(b, (low, _least(b, at, sizes[0])), self.run, taken)
+        return _search(b, (low, _least(b, at, sizes[0])), self.line.form.length, self.run, taken)
 
     def merge(self, results: Sequence[Buffer], at: Var, start: Var, spans: tuple[Span, Span]) -> None:
         """Stores the elements of a stretch: `spans` are those of the left and of the right run, from their starts.
@@ -211,11 +216,8 @@ class _Pair:
             return b.op("xor", self.line.less(first, second), b.op("not", is_left))
 
         low, high = self._either(is_left, right[0], left[0]), self._either(is_left, right[1], left[1])
-        ahead = b.op(
-            "subtract",
-            _search(b, (low, high), self.run if isinstance(self.run, int) and self.run < BLOCK else BLOCK, before),
-            low,
-        )
+        most = self.run if isinstance(self.run, int) and self.run < BLOCK else BLOCK
+        ahead = b.op("subtract", _search(b, (low, high), self.line.form.length, most, before), low)
         place = b.add(b.add(b.add(self.low, start), self._either(is_left, lane, others)), ahead)
         self.line.store(results, place, values)
 
@@ -223,21 +225,28 @@ class _Pair:
         return self.b.op("select", is_left, left, right, dtype=S64)
 
 
-def _search(b: KernelBuilder, span: Span, most: Dim, before: Callable[[Var, Var], Var]) -> Var:
-    """The first position in the span, of at most `most`, that is not `before`, or its end."""
+def _search(b: KernelBuilder, span: Span, length: Dim, most: Dim, before: Callable[[Var, Var], Var]) -> Var:
+    """The first position in the span, of at most `most`, that is not `before`, or its end; a line has `length`."""
     steps = most.bit_length() if isinstance(most, int) else ANY_STEPS
+    dtype = S32 if isinstance(length, int) and length < 2**30 else S64
+    one, two = (b.const(n, dtype) for n in (1, 2))
 
     def halve(_: Var, low: Var, high: Var) -> Sequence[Var]:
         room = b.compare(low, high, "LT")
-        middle = b.quotient(b.add(low, high), b.index(2))
-        yes = b.op("and", room, before(middle, room))
+        middle = b.quotient(b.add(low, high), two)
+        yes = b.op("and", room, before(_as(b, middle, S64), room))
         no = b.op("and", room, b.op("not", yes))
         return (
-            b.op("select", yes, b.add(middle, b.index(1)), low, dtype=S64),
-            b.op("select", no, middle, high, dtype=S64),
+            b.op("select", yes, b.add(middle, one), low, dtype=dtype),
+            b.op("select", no, middle, high, dtype=dtype),
         )
 
-    return b.fold(b.index(0), b.size(steps), span, halve)[0]
+    found = b.fold(b.index(0), b.size(steps), [_as(b, x, dtype) for x in span], halve)[0]
+    return _as(b, found, S64)
+
+
+def _as(b: KernelBuilder, value: Var, dtype: DType) -> Var:
+    return value if value.dtype == dtype else b.op("convert", value, dtype=dtype)
 
 
 def _least(b: KernelBuilder, x: Var, y: Var) -> Var:

@@ -22,7 +22,7 @@ from .shapes import lanes, power
 from .sort import count_before, counting_warps
 
 SELECTED = 32  # the largest k whose elements are selected one after the other
-HELD = 4096  # elements of a line in registers from which they are selected
+HELD = 1024  # elements of a line in registers from which they are selected
 CHUNK = 128  # elements of a line that are compared with each other; at least 4 k
 WIDTH = 1024  # of a chunk in one program
 
