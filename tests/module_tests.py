@@ -25,6 +25,7 @@ TESTS: dict[str, str] = {
     "tfxla_cluster.bench.gpu_tensorflow": "bench/test_gpu_bench.py",
     "tfxla_cluster.bench.gpu_timing": "bench/test_gpu_bench.py",
     "tfxla_cluster.bench.measure": "cli/test_wrong_use.py",
+    "tfxla_cluster.bench.plot": "bench/test_plot.py",
     "tfxla_cluster.bench.rows": "cli/test_wrong_use.py",
     "tfxla_cluster.bootstrap": "cli/test_output_file.py cli/test_wrong_use.py",
     "tfxla_cluster.bugs": "test_bugs.py cli/test_bad_input.py",

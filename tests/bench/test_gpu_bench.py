@@ -273,7 +273,7 @@ def test_what_ran_another_way_has_no_figure(monkeypatch: pytest.MonkeyPatch) -> 
 
 # --- the command ---
 def options(directory: Path, **changes: Any) -> argparse.Namespace:
-    values = {"modules": str(directory), "filter": "", "rounds": 20, "json": ""}
+    values = {"modules": str(directory), "filter": "", "rounds": 20, "json": "", "plot": ""}
     return argparse.Namespace(**{**values, **changes})
 
 

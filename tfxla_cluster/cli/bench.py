@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import output_file
+from ..bench import plot
 from ..errors import UsageError
 from . import common
 
@@ -46,11 +47,14 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--filter", default="", help="only rows whose name or family contains this")
     parser.add_argument("--rounds", type=common.number(int, 1, 100_000), default=25)
     parser.add_argument("--json", default="", metavar="FILE", help="write the rows and families")
+    parser.add_argument("--plot", default="", metavar="FILE", help="draw the rows (.svg, .png or .pdf)")
     todo = parser.add_mutually_exclusive_group()
     todo.add_argument("--modules", metavar="DIR", help="gpu: measure the HLO modules of DIR")
     todo.add_argument("--make-bundle", metavar="DIR", help="gpu: write the rows' modules and code into DIR")
     parser.add_argument("--target", default="sm_90", choices=["sm_80", "sm_90"], help="gpu: of --make-bundle's code")
     options = parser.parse_args(argv)
+    if options.plot:
+        plot.check(options.plot)
     if options.suite == "gpu":
         return _gpu(options)
     if options.modules or options.make_bundle:
@@ -64,6 +68,9 @@ def main(argv: Sequence[str]) -> int:
             f"{name}: geometric mean {figures['geomean_vs_stock_jit']:.2f} x stock jit, "
             f"{figures['geomean_vs_best_peer']:.2f} x best peer, worst row {figures['worst_vs_best_peer']:.2f}"
         )
+    if options.plot:
+        drawn = [(r["case"], {"ours": r["ours_ms"], **r["peers"], "copy": r["floor_ms"]}) for r in rows]
+        plot.write(options.plot, "CPU", drawn)
     if options.json:
         _write(options.json, {"rows": rows, "families": families, "missing_peers": list(MISSING_PEERS)})
     return 0

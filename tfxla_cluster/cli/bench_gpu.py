@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import flag_options, output_file
 from ..backends import gpu
-from ..bench import gpu_bundle, gpu_suite
+from ..bench import gpu_bundle, gpu_suite, plot
 from ..decision import Decision, no
 from ..errors import OutputError, TfxlaError, UnsupportedError, UsageError
 
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
         print("\n".join(lines(results[-1])), flush=True)
     if not results:
         raise UsageError(f"no module matches --filter={options.filter}", "Leave --filter out to run all modules")
-    return _report(results, backend.target.arch, options.json)
+    return _report(results, backend.target.arch, options)
 
 
 def run_tensorflow(options: argparse.Namespace) -> int:
@@ -72,17 +72,19 @@ def run_tensorflow(options: argparse.Namespace) -> int:
     for row in _chosen(options.filter):
         results.append(gpu_tensorflow.run(row, options.rounds))
         print("\n".join(lines(results[-1])), flush=True)
-    return _report(results, machine, options.json)
+    return _report(results, machine, options)
 
 
-def _report(results: Sequence[gpu_suite.Result], machine: str, path: str) -> int:
-    """Prints the families, writes the JSON where a path is given; 1 where a figure is missing."""
+def _report(results: Sequence[gpu_suite.Result], machine: str, options: argparse.Namespace) -> int:
+    """Prints the families, writes JSON and plot where they are asked for; 1 where a figure is missing."""
     families = summary(results)
     for name, figures in families.items():
         print(f"{name}: " + ", ".join(f"{key} {value:.2f}" for key, value in figures.items()))
-    if path:
+    if options.plot:
+        plot.write(options.plot, machine, [(r.case, {n: t.median for n, t in r.burst.items()}) for r in results])
+    if options.json:
         data = {"gpu": machine, "rows": [r.data() for r in results], "families": families}
-        output_file.write(path, json.dumps(data, indent=1).encode())
+        output_file.write(options.json, json.dumps(data, indent=1).encode())
     return int(any(r.failed for r in results))
 
 
