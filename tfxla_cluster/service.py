@@ -30,7 +30,6 @@ from .options import CompileOptions
 from .runtime import cache, persist, random_state
 from .runtime.plan import KernelCount, SizeSource, count_kernels
 from .runtime.store import opened
-from .tf2xla import bridge
 from .tuning import session, tables
 from .tuning.keys import TunedKeys
 
@@ -110,6 +109,8 @@ class Service:
         choices: Choices,
     ) -> tuple[cache.Key, Loaded]:
         """The executable and its key; `untuned`: that of the module."""
+        from .tf2xla import bridge  # it imports tensorflow, whose import may import this module
+
         sink = Sink(flag_options.dump_options())
         dump = sink.module(request.name)
         module_files.sources(dump, module, request.lines)
