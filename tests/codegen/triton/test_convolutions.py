@@ -11,7 +11,7 @@ from tests.close import assert_near
 from tests.codegen.contraction.test_convolution import FORWARD, GRADIENTS, GROUPS, TOLERANCE, module, out_shape
 from tests.codegen.triton import gpu_module
 from tests.hlo_case import Array
-from tfxla_cluster.codegen.kernel.lower.gpu import channels
+from tfxla_cluster.codegen.kernel.lower.gpu import channels, product_blocks
 from tfxla_cluster.codegen.triton import workers
 from tfxla_cluster.codegen.triton.source import render
 from tfxla_cluster.ir import text
@@ -67,6 +67,16 @@ def test_runs_of_features(case) -> None:
     made = gpu_module.compiled(text.parse(hlo), BACKENDS[0])
     texts = [render(kernel).text for kernel in made.code.kernels.values()]
     assert any("% 16 + tl.arange" in text or "% 32 + tl.arange" in text for text in texts)
+
+
+def test_a_window_copied_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tf32: the depth of the copy is taken apart as that of the image, so that blocks stay in runs."""
+    monkeypatch.setattr(product_blocks, "_PACK_READS", 0)
+    hlo = source(*RUNS[0])
+    check(hlo, drawn(hlo), 1e-5)
+    copy, product = gpu_module.compiled(text.parse(hlo), BACKENDS[0]).code.kernels.values()
+    assert "tl.dot" not in render(copy).text
+    assert "% 32 + tl.arange" in render(product).text
 
 
 def test_the_depth_of_channels_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from ...contraction import Contraction, Index, Plain, Side
 from ...contraction_ports import Ports
 from ...ir import Var
 from ...unit import UnitKernel
-from ..space import delinearize
+from ..space import delinearize, linearize
 from .product_grid import Extents, tiles
 from .shapes import MULTIPLE
 
@@ -38,7 +38,7 @@ def packed(c: Contraction, packs: int) -> tuple[Contraction, tuple[UnitKernel, .
         if packs & bit:
             matrix = replace(size, rows=free, cols=size.depth)
             steps.append(_copy(c, name, matrix, len(temps)))
-            side = _side(c, matrix, len(temps))
+            side = _side(c, getattr(c, name).depth, matrix, len(temps))
             c = replace(c, lhs=side) if name == "lhs" else replace(c, rhs=side)
             temps.append(product((matrix.batch, matrix.rows, matrix.cols, c.dtype.itemsize)))
     return c, tuple(steps), tuple(temps)
@@ -62,8 +62,8 @@ def _place(p: Ports, size: Extents, batch: Var, free: Var, depth: Var) -> Var:
     return b.add(b.mul(b.add(b.mul(batch, b.size(size.rows)), free), b.size(size.cols)), depth)
 
 
-def _side(c: Contraction, size: Extents, temp: int) -> Side:
-    """The copy as an operand."""
+def _side(c: Contraction, dims: tuple[Dim, ...], size: Extents, temp: int) -> Side:
+    """The copy as an operand, whose depth is taken apart as it was."""
 
     def batch(p: Ports, g: Index) -> Var:
         total = p.b.index(0)
@@ -72,11 +72,13 @@ def _side(c: Contraction, size: Extents, temp: int) -> Side:
         return total
 
     def value(p: Ports, g: Index, free: Index, depth: Index) -> Var:
-        return p.b.load(p.read("temp", temp, c.dtype), _place(p, size, batch(p, g), free[0], depth[0]))
+        return p.b.load(
+            p.read("temp", temp, c.dtype), _place(p, size, batch(p, g), free[0], linearize(p.b, depth, dims))
+        )
 
     def matrix(p: Ports, g: Index) -> Plain:
         first = p.b.mul(batch(p, g), p.b.size(make("mul", size.rows, size.cols)))
         buffer, unit = p.read("temp", temp, c.dtype), common_factor((size.cols,))
         return Plain(buffer, first, p.b.size(size.cols), unit)
 
-    return Side((size.rows,), (size.cols,), "depth", value, matrix=matrix)
+    return Side((size.rows,), dims, "depth", value, matrix=matrix)
