@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from tests.fusion.attention_text import Attention, backward
 from tests.hlo_case import EXACT, Case, module
 
 
+def attention() -> list[Case]:
+    """Forward, and with the gradients of queries, keys and values."""
+    trained = Attention(extra={"do": "$O"}, after=backward())
+    small = (("attention", Attention()), ("attention-gradient", trained))
+    halves = (("attention-bf16", Attention(dtype="bf16")), ("attention-gradient-bf16", replace(trained, dtype="bf16")))
+    return [Case(name, a.text, 1 << 10, finite=True) for name, a in (*small, *halves)]
+
+
 def contractions() -> list[Case]:
-    cases = []
+    cases = attention()
     for dtype in ("f32", "f64", "bf16", "f16", "s32", "c64"):
         ulps = 0 if dtype == "s32" else 256
         cases.append(

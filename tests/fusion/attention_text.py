@@ -34,6 +34,27 @@ FORWARD = f"""
   wt = $T convert(w)
   o = $O dot(wt, v), {HEAD}, lhs_contracting_dims={{3}}, rhs_contracting_dims={{2}}
 """
+BACKWARD = f"""
+  dv = $V dot(wt, do), {HEAD}, lhs_contracting_dims={{2}}, rhs_contracting_dims={{2}}
+  dwt = $T dot(do, v), {HEAD}, lhs_contracting_dims={{3}}, rhs_contracting_dims={{3}}
+  dw = $S convert(dwt)
+  $weight
+  dpp = $S multiply(dp, p)
+  delta = $R reduce(dpp, zero), dimensions={{3}}, to_apply=add_f32
+  deltas = $S broadcast(delta), dimensions={{0,1,2}}
+  df = $S subtract(dp, deltas)
+  ds = $S multiply(df, p)
+  $score
+  ddt = $T convert(dd)
+  dq = $Q dot(ddt, k), {HEAD}, lhs_contracting_dims={{3}}, rhs_contracting_dims={{2}}
+  dk = $K dot(ddt, q), {HEAD}, lhs_contracting_dims={{2}}, rhs_contracting_dims={{2}}
+  ROOT r = ($O, $Q, $K, $V) tuple(o, dq, dk, dv)"""
+
+
+def backward(score: str = "dd = $S copy(ds)", weight: str = "dp = $S copy(dw)") -> str:
+    """The gradients as `after`, of `do`, which is a parameter: `score` makes dd, the gradient of d, of ds; `weight`
+    makes dp of dw."""
+    return Template(BACKWARD).safe_substitute(score=score, weight=weight)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pytest
 
 from tests import oracle
 from tests.close import assert_near
-from tests.fusion.attention_text import Attention
+from tests.fusion.attention_text import Attention, backward
 from tfxla_cluster.backends import gpu
 from tfxla_cluster.decision import YES, no
 from tfxla_cluster.fusion.attention import KIND
@@ -27,6 +27,9 @@ CAUSAL = """i = $I iota(), iota_dimension=2
   far = f32[] constant(-1e9)
   fars = $S broadcast(far), dimensions={}
   s = $S select(g, d, fars)"""
+CAUSAL_BACK = """nought = f32[] constant(0)
+  noughts = $S broadcast(nought), dimensions={}
+  dd = $S select(g, ds, noughts)"""
 DROPOUT = """scale = f32[] constant(1.25)
   scales = $S broadcast(scale), dimensions={}
   ws = $S multiply(p, scales)
@@ -44,6 +47,25 @@ FOUND = {
     "causal": Attention(score=CAUSAL),
     "dropout": Attention(weight=DROPOUT, extra={"keep": "$P"}),
     "heads last": Attention(after=HEADS_LAST),
+}
+SCALE = """eighth = f32[] constant(8)
+  eighths = $S broadcast(eighth), dimensions={}
+  x = $S divide(d, eighths)
+  m = $S broadcast(mask), dimensions={0,3}
+  s = $S add(x, m)"""
+DROPOUT_BACK = "ws2 = $S select(keep, dw, nils)\n  dp = $S multiply(ws2, scales)"
+DO = {"do": "$O"}
+# Forward and gradient in one computation.
+TRAINED = {
+    "gradient": Attention(extra=DO, after=backward()),
+    "gradient, bf16": Attention(dtype="bf16", extra=DO, after=backward()),
+    "gradient, scaled and masked": Attention(
+        score=SCALE, extra={**DO, "mask": "f32[$B,$M]"}, after=backward("dd = $S divide(ds, eighths)")
+    ),
+    "gradient, causal": Attention(score=CAUSAL, extra=DO, after=backward(CAUSAL_BACK)),
+    "gradient, dropout": Attention(
+        weight=DROPOUT, width=16, extra={**DO, "keep": "$P"}, after=backward(weight=DROPOUT_BACK)
+    ),
 }
 USED = """nil = f32[] constant(0)
   sum = $R reduce(p, nil), dimensions={3}, to_apply=add_f32
@@ -101,6 +123,40 @@ def test_attention_is_one_fusion(name: str) -> None:
     args = arguments(source)
     for one, other in zip(evaluate(module, args), evaluate(text.parse(source), args), strict=True):
         assert_near(one, other, 0)
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_a_gradient_is_two_more_fusions(name: str) -> None:
+    """One for that of the queries, one for those of keys and values; what else there is computes a value a row."""
+    source = TRAINED[name].text
+    module, decisions = planned(source)
+    assert [d["ok"] for d in decisions] == [True], decisions
+    fusions = custom(module)
+    assert [len(f.shape.elements) for f in fusions] == [3, 0, 2]
+    kernels = [i for i in module.entry.instrs if i.opcode in ("fusion", "dot", "reduce", "exponential", "multiply")]
+    assert all(i in fusions or i.shape.rank == 3 for i in kernels)
+    args = arguments(source)
+    for one, other in zip(evaluate(module, args), evaluate(text.parse(source), args), strict=True):
+        assert_near(one, other, 2e-2 if "bf16" in name else 2e-6)
+
+
+# What of a gradient leaves the scores where they are.
+NOT_TRAINED = {
+    "the gradient of a bias": (
+        backward().replace("ROOT r = ($O, $Q, $K, $V) tuple(o, dq, dk, dv)", "ROOT r = ($O, $S) tuple(o, ds)"),
+        "attention-used",
+    ),
+    "another factor": (backward(weight="dp = $S add(dw, dw)"), "attention-used"),
+    "another sum": (backward().replace("multiply(dp, p)", "multiply(dp, dp)"), "attention-used"),
+}
+
+
+@pytest.mark.parametrize("name", NOT_TRAINED)
+def test_what_is_no_gradient_says_why(name: str) -> None:
+    after, rule = NOT_TRAINED[name]
+    module, decisions = planned(Attention(extra=DO, after=after).text)
+    assert not custom(module)
+    assert [(d["ok"], d["rule"]) for d in decisions] == [(False, rule)]
 
 
 @pytest.mark.parametrize("name", REFUSED)

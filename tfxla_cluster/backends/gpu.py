@@ -12,6 +12,7 @@ from .. import trace
 from ..codegen.kernel.choice import DEFAULT, Candidates, Choice
 from ..codegen.kernel.code import Code, Listing, Params, Source
 from ..codegen.kernel.lower import gpu as lower
+from ..codegen.kernel.lower.gpu import attention
 from ..codegen.kernel.unit import Unit, UnitKernel
 from ..codegen.triton.source import render
 from ..codegen.triton.triton_source import LANGUAGES, Artefacts, TritonSource
@@ -54,7 +55,7 @@ class Gpu:
 
     @property
     def machine(self) -> Machine:
-        return Machine(COSTS, self.target.cores, _holds)
+        return Machine(COSTS, self.target.cores, _holds, attention.supports)
 
     def lower(self, instr: Instr, choice: Choice = DEFAULT) -> Unit:
         """UnsupportedError also where a kernel has no Triton form."""

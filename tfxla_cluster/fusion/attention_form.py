@@ -65,6 +65,10 @@ class Form:
     statistics: tuple[Access, ...]
     sides: tuple[Access, ...]
 
+    @property
+    def inner_accesses(self) -> list[Access]:
+        return [i.access for i in self.inner]
+
 
 def form_of(outputs: Sequence[Instr], inside: Sequence[Instr]) -> Form:
     """The form of a fusion of `inside`, in schedule order; UnsupportedError says why it has none."""

@@ -45,7 +45,7 @@ def softmax_of(quotient: Instr) -> Softmax | None:
         return None
     scores = shifted.operands[0]
     same = wide(total.operands[0]) is power and wide(top.operands[0]) is wide(scores)
-    if not same or not _folds(total, "add", 0.0) or not _folds(top, "maximum", -np.inf):
+    if not same or not folds(total, "add", 0.0) or not folds(top, "maximum", -np.inf):
         return None
     return Softmax(scores, top, total, quotient, top.attrs["dimensions"][0])
 
@@ -70,8 +70,8 @@ def _row(value: Instr) -> Instr | None:
     return reduce
 
 
-def _folds(reduce: Instr, opcode: str, initial: float) -> bool:
-    """Whether it combines with `opcode` from `initial` on."""
+def folds(reduce: Instr, opcode: str, initial: float) -> bool:
+    """Whether a reduce combines with `opcode` from `initial` on."""
     body, first = reduce.attrs["to_apply"], wide(reduce.operands[1])
     if body.root.opcode != opcode or set(body.root.operands) != set(body.params) or first.opcode != "constant":
         return False

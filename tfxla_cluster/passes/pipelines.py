@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..target import Target
 from . import (
     algebraic,
+    band_literals,
     barriers,
     batch_norm,
     call_inliner,
@@ -27,6 +28,7 @@ PASSES: dict[str, Pass] = {
     p.name: p
     for p in (
         algebraic.PASS,
+        band_literals.PASS,
         barriers.PASS,
         batch_norm.PASS,
         call_inliner.PASS,

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...ir.dim import Dim
 from ...ir.dtype import PRED, S64, DType
+from .attention_ir import Attention
 from .ir import (
     Across,
     Buffer,
@@ -260,6 +261,9 @@ class KernelBuilder:
 
     def product(self, product: Product) -> None:
         self._append(product)
+
+    def attention(self, attention: Attention) -> None:
+        self._append(attention)
 
     def region(self, dtypes: Sequence[DType], fill: Callable[..., Sequence[Var]]) -> Region:
         """The statements that `fill` appends, given arguments of `dtypes`; it returns the results."""

@@ -23,6 +23,8 @@ from ...ir.infer.elementwise import works_on
 from ...ir.node import Instr
 from ...ir.opcode import is_elementwise
 from ...ir.shape import array as array_shape
+from .attention_ir import Attention
+from .attention_meaning import attention
 from .checked_memory import Array, CheckedMemory, poison
 from .ir import (
     Across,
@@ -350,4 +352,5 @@ _RUN: dict[type, Callable[[_Interpreter, Any], None]] = {
     Descriptor: _Interpreter.descriptor,
     Dot: _Interpreter.dot,
     Product: _Interpreter.product,
+    Attention: attention,
 }

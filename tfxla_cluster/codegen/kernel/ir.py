@@ -67,7 +67,8 @@ class Size:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Op:
-    """`out = opcode(operands)`; attrs as the HLO instruction's (`direction` of compare, ...)."""
+    """`out = opcode(operands)`; attrs as the HLO instruction's (`direction` of compare, ...). `approximate`, of an
+    exponential of f32: right to 2^-20 of the result, and of the argument."""
 
     out: Var
     opcode: str
@@ -330,8 +331,34 @@ class TritonCall:
     places: tuple[tuple[str, str, int], ...]
 
 
+class Template:
+    """A statement that has a module of its own, and of which a target has one of its own (`attention_ir`)."""
+
+    __slots__ = ()
+
+    def regions(self) -> tuple[Region, ...]:
+        """All regions of the statement, in order; each has two axes of lanes."""
+        raise NotImplementedError
+
+
 Stmt = Union[
-    Const, Size, Op, Load, Store, For, Reduce, Tile, Across, Scan, If, While, Descriptor, Dot, Product, TritonCall
+    Template,
+    Const,
+    Size,
+    Op,
+    Load,
+    Store,
+    For,
+    Reduce,
+    Tile,
+    Across,
+    Scan,
+    If,
+    While,
+    Descriptor,
+    Dot,
+    Product,
+    TritonCall,
 ]
 
 

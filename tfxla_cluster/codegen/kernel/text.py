@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from .attention_ir import Attention, Span
 from .ir import (
     Across,
     Buffer,
@@ -23,6 +24,7 @@ from .ir import (
     Size,
     Stmt,
     Store,
+    Template,
     Tile,
     TritonCall,
     Var,
@@ -99,7 +101,7 @@ class _Printer:
             place = f"{_buffer(stmt.buffer)}[{self._var(stmt.offset)}] stride {self._var(stmt.stride)}"
             block = f"{self._vars((stmt.rows, stmt.cols))}, blocks of {stmt.block[0]} x {stmt.block[1]}"
             yield f"{self._define(stmt.out)} = matrix {place}, {block}"
-        elif isinstance(stmt, Tile | Across | Scan | Dot):
+        elif isinstance(stmt, Tile | Across | Scan | Dot | Template):
             yield from self._block(stmt)
         else:
             yield from self._structured(stmt)
@@ -130,8 +132,10 @@ class _Printer:
             yield from self._region(stmt.body)
             yield f"{self._defines(stmt.outs)} = last"
 
-    def _block(self, stmt: Tile | Across | Scan | Dot) -> Iterator[str]:
-        if isinstance(stmt, Scan):
+    def _block(self, stmt: Tile | Across | Scan | Dot | Template) -> Iterator[str]:
+        if isinstance(stmt, Attention):
+            yield from self._attention(stmt)
+        elif isinstance(stmt, Scan):
             yield f"scan {self._var(stmt.lane)}"
             yield from self._combine(stmt)
         elif isinstance(stmt, Tile):
@@ -146,9 +150,31 @@ class _Printer:
             yield f"{self._define(stmt.out)} = dot {stmt.depth} in {span}{how}"
             yield from self._region(stmt.a)
             yield from self._region(stmt.b)
-        else:
+        elif isinstance(stmt, Across):
             yield f"across {self._var(stmt.lane)} from {self._vars(stmt.init)} identity {_identity(stmt)}"
             yield from self._combine(stmt)
+
+    def _attention(self, stmt: Attention) -> Iterator[str]:
+        how = f"{stmt.precision}, {stmt.stages} stages{', by reference' * stmt.reference}"
+        yield f"attention from {self._var(stmt.start)}: {self._span(stmt.fixed)} over {self._span(stmt.looped)}, {how}"
+        if stmt.cut is not None:
+            side = "from" if stmt.cut.after else "before"
+            yield f"scores are {stmt.cut.far} {side} {self._var(stmt.cut.edge)}"
+        for scores in stmt.scores:
+            yield f"scores over {self._span(scores.depth)}"
+            yield from self._region(scores.fixed)
+            yield from self._region(scores.looped)
+        for name, region in (("softmax of", stmt.score), ("weights", stmt.weights), ("statistics", stmt.statistics)):
+            if region is not None:
+                yield name
+                yield from self._region(region)
+        for summed in stmt.sums:
+            yield f"sums of {self._span(summed.width)}"
+            yield from self._region(summed.values)
+            yield from self._region(summed.store)
+
+    def _span(self, span: Span) -> str:
+        return f"{self._var(span.stop)} by {span.width}{' full' if span.full else ''}"
 
     def _combine(self, stmt: Reduce | Across | Scan) -> Iterator[str]:
         yield f"combine {self._vars(stmt.values)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from .attention_ir import Attention
 from .ir import Across, Dot, For, If, Reduce, Scan, Stmt, Tile, While
 
 _NESTED: Mapping[type, Callable[[Any], tuple[tuple[Stmt, ...], ...]]] = {
@@ -16,6 +17,7 @@ _NESTED: Mapping[type, Callable[[Any], tuple[tuple[Stmt, ...], ...]]] = {
     Dot: lambda stmt: (stmt.a.body, stmt.b.body),
     If: lambda stmt: (stmt.then.body, stmt.orelse.body),
     While: lambda stmt: (stmt.cond.body, stmt.body.body),
+    Attention: lambda stmt: tuple(region.body for region in stmt.regions()),
 }
 
 
@@ -37,6 +39,8 @@ def lane_depth(body: Iterable[Stmt]) -> int:
     """How deep tiles and vector loops nest."""
     deepest = 0
     for stmt in body:
-        own = isinstance(stmt, Tile) or (isinstance(stmt, (For, Reduce)) and stmt.kind == "vector")
+        own = int(isinstance(stmt, Tile) or (isinstance(stmt, (For, Reduce)) and stmt.kind == "vector"))
+        if isinstance(stmt, Attention):
+            own = 2  # a block has rows, and what they are multiplied with or summed over
         deepest = max([deepest, *(own + lane_depth(inner) for inner in nested(stmt))])
     return deepest

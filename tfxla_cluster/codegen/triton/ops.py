@@ -18,6 +18,7 @@ from ..kernel.planes import part_of, split_support
 from .convert import bitcast, convert, reduce_precision, widened
 from .types import has_type, integer_type, narrow, type_name
 
+LOG2E = 1.4426950408889634
 _DIRECTIONS = {"EQ": "==", "NE": "!=", "LT": "<", "LE": "<=", "GT": ">", "GE": ">="}
 
 _AMOUNT = "{1}.to({u}, bitcast=True)"
@@ -169,6 +170,8 @@ def expression(op: Op, operands: list[str], positive: bool = False) -> str:
 
 
 def _from_table(op: Op, dtype: DType, operands: list[str]) -> str:
+    if op.attrs.get("approximate"):
+        return f"tl.exp2({operands[0]} * {LOG2E})"
     template = _TABLES[dtype.kind][op.opcode]
     if dtype.is_integer:
         info = ml_dtypes.iinfo(dtype.numpy)

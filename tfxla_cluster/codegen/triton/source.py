@@ -12,6 +12,7 @@ from typing import Any
 
 from ...errors import UnsupportedError
 from ...ir.dtype import S64
+from ..kernel.attention_ir import Attention
 from ..kernel.ir import (
     Across,
     Buffer,
@@ -37,6 +38,7 @@ from ..kernel.ir import (
 from ..kernel.planes import split_complex
 from ..kernel.walk import lane_depth, walk
 from . import user_kernel
+from .attention import CONTRACTED, emit_attention
 from .control import emit_if, emit_while
 from .dot import emit_descriptor, emit_dot, emit_parts, store_block
 from .helpers import with_helpers
@@ -94,6 +96,7 @@ class Emitter:
             len(kernel.sizes),
             tuple(sorted(s.slot for s in walk(kernel.body) if isinstance(s, Size) and s.multiple)),
             kernel.warps or max(1, min(16, self.lanes // LANES_OF_A_WARP)),
+            CONTRACTED if any(isinstance(s, Attention) for s in kernel.body) else (),
         )
 
     # --- plumbing ---
@@ -377,4 +380,5 @@ _EMIT: dict[type, Callable[[Emitter, Any], None]] = {
     While: emit_while,
     Descriptor: emit_descriptor,
     Dot: emit_dot,
+    Attention: emit_attention,
 }

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .....errors import UnsupportedError
+from .....fusion.attention import KIND as ATTENTION
 from .....fusion.hero import hero_of
 from .....ir.node import Instr
 from .....target import Target
+from ....kernel.lower.gpu.attention import lower_attention
 from ...choice import DEFAULT, Candidates, Choice, Knobs
 from ...unit import Unit
 from .. import fused, rng_bit_generator
@@ -30,7 +32,9 @@ def lower_single(instr: Instr, target: Target, knobs: Knobs) -> Unit:
 
 
 def lower_fusion(instr: Instr, target: Target, knobs: Knobs) -> Unit:
-    """A fusion of elementwise, move and reduce instructions, or around one contraction."""
+    """A fusion of elementwise, move and reduce instructions, around one contraction, or of attention."""
+    if instr.attrs["kind"] == ATTENTION:
+        return lower_attention(instr, target, knobs)
     hero = hero_of(instr.attrs["calls"])
     if hero is not None and hero.opcode == "dot":
         return lower_dot(instr, target, knobs)

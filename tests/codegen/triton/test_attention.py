@@ -1,0 +1,263 @@
+"""Attention kernels: in Triton's interpreter and in that of kernel IR, against the evaluator of the plain program."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.close import assert_near
+from tests.codegen.triton import gpu_module
+from tests.fusion.attention_text import Attention, backward
+from tests.fusion.test_attention import (
+    CAUSAL,
+    CAUSAL_BACK,
+    DO,
+    DROPOUT,
+    FOUND,
+    HEADS_LAST,
+    MASK,
+    TRAINED,
+    arguments,
+    custom,
+)
+from tfxla_cluster import compiler
+from tfxla_cluster.backends import gpu
+from tfxla_cluster.codegen.kernel import attention_ir, ir
+from tfxla_cluster.codegen.kernel.choice import Choice, Given
+from tfxla_cluster.codegen.kernel.lower.wide_emit import is_narrow
+from tfxla_cluster.codegen.kernel.unit import Unit, UnitKernel
+from tfxla_cluster.codegen.triton import workers
+from tfxla_cluster.codegen.triton.source import render
+from tfxla_cluster.fusion import planner
+from tfxla_cluster.ir import proto, text
+from tfxla_cluster.ir.evaluator import evaluate
+from tfxla_cluster.options import DEFAULT as OPTIONS
+from tfxla_cluster.target import Target
+
+pytestmark = pytest.mark.skipif(not workers.installed(), reason="Triton is not installed")
+BACKENDS = (gpu_module.Interpreted(), gpu_module.Checked())
+CLOSE = {"f32": 1e-5, "f16": 4e-3, "bf16": 3e-2}  # parts of the largest element
+HALF = """h = $T convert(d)
+  three = $t[] constant(3)
+  threes = $T broadcast(three), dimensions={}
+  scaled = $T multiply(h, threes)
+  m = $T broadcast(bias), dimensions={0,3}
+  b = $T add(scaled, m)
+  s = $S convert(b)"""
+ODD = Attention(batch=1, heads=2, queries=70, keys=150, depth=20, width=24)
+CASES = {
+    **FOUND,
+    **TRAINED,
+    **{
+        f"{name} over blocks": replace(a, queries=70, keys=100, depth=20, width=20)
+        for name, a in TRAINED.items()
+        if "and" in name or "dropout" in name
+    },
+    "blocks partly filled": ODD,
+    "whole blocks": Attention(batch=1, heads=1, queries=128, keys=128, depth=16, width=16),
+    "one query": replace(ODD, queries=1),
+    "mask over blocks": replace(ODD, score=MASK, extra={"mask": "f32[$B,$M]"}),
+    "causal over blocks": replace(ODD, queries=150, score=CAUSAL),
+    "dropout over blocks": replace(ODD, weight=DROPOUT, extra={"keep": "$P"}),
+    "bf16 over blocks": replace(ODD, dtype="bf16", score=MASK, extra={"mask": "f32[$B,$M]"}, after=HEADS_LAST),
+}
+CASES["heads last"] = replace(CASES["heads last"], keys=70)
+
+
+SEEN = """i = $I iota(), iota_dimension=2
+  n = s32[] constant({offset})
+  ns = $I broadcast(n), dimensions={{}}
+  i2 = $I add(i, ns)
+  j = $I iota(), iota_dimension=3
+  g = $P compare(i2, j), direction={direction}
+  far = f32[] constant({far})
+  fars = $S broadcast(far), dimensions={{}}
+  s = $S select(g, d, fars)"""
+LONG = Attention(batch=1, heads=1, queries=150, keys=210, depth=16, width=16)
+
+
+def masked(far: str, offset: int = 0, direction: str = "GE", gradient: bool = False) -> Attention:
+    score = SEEN.format(far=far, offset=offset, direction=direction)
+    extra = {"extra": DO, "after": backward(CAUSAL_BACK)} if gradient else {}
+    return replace(LONG, score=score, **extra)
+
+
+def run(source: str, args: list[np.ndarray], backend: gpu_module.Interpreted) -> list[np.ndarray]:
+    made = gpu_module.compiled(text.parse(source), backend)
+    assert custom(made.module), "no attention was found"
+    return made.executable.run(args)
+
+
+def compare(attention: Attention, args: list[np.ndarray]) -> None:
+    want = evaluate(text.parse(attention.text), args)
+    for backend in BACKENDS:
+        for one, other in zip(run(attention.text, args, backend), want, strict=True):
+            assert_near(one, other, CLOSE[attention.dtype])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_kernel(name: str) -> None:
+    compare(CASES[name], arguments(CASES[name].text))
+
+
+def hostile(name: str) -> list[np.ndarray]:
+    """Arguments of the masked case with rows of one sort."""
+    q, k, v, mask = arguments(CASES["mask over blocks"].text)
+    mask[:] = {"all far": -1e9, "all -inf": -np.inf, "lowest": np.finfo(np.float32).min}.get(name, 0.0)
+    if name == "first block -inf":
+        mask[:, :100] = -np.inf
+    if name == "first block far":
+        mask[:, :100] = -1e9
+    if name == "+inf":
+        q[0, 0, 3, 0], k[:, :, :, 0] = np.inf, np.abs(k[:, :, :, 0])
+    if name == "NaN score":
+        q[0, 0, 3, 0] = np.nan
+    if name == "NaN value":
+        v[0, 1, 140, 5] = np.nan
+    if name == "inf value":
+        v[0, 1, 140, 5] = np.inf
+    if name == "inf value, masked":
+        v[0, 1, 140, 5], mask[:, 140] = np.inf, -np.inf
+    if name == "spiky":
+        q *= 100.0
+    if name == "far above the first block":
+        mask[:, :100] = -200.0
+    return [q, k, v, mask]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "all far",
+        "all -inf",
+        "lowest",
+        "first block -inf",
+        "first block far",
+        "+inf",
+        "NaN score",
+        "NaN value",
+        "inf value",
+        "inf value, masked",
+        "spiky",
+        "far above the first block",
+    ],
+)
+def test_hostile_values(name: str) -> None:
+    compare(CASES["mask over blocks"], hostile(name))
+
+
+def units_of(attention: Attention) -> list[Unit]:
+    backend = gpu.described()
+    module = compiler.optimise(text.parse(attention.text), backend.target, OPTIONS)
+    return [backend.lower(f) for f in custom(planner.fuse(module, backend.machine, lambda record: None))]
+
+
+def _statement(unit: Unit) -> attention_ir.Attention:
+    (step,) = unit.steps
+    assert isinstance(step, UnitKernel)
+    (found,) = [s for s in step.kernel.body if isinstance(s, attention_ir.Attention)]
+    return found
+
+
+def test_compiles_to_matrix_instructions_and_keeps_no_score() -> None:
+    large = Attention(queries=512, keys=512, depth=64, width=64, dtype="bf16", score=MASK, extra={"mask": "f32[$B,$M]"})
+    (unit,) = units_of(large)
+    assert not unit.temps
+    (step,) = unit.steps
+    assert isinstance(step, UnitKernel)
+    (made,) = workers.compile_sources([render(step.kernel)], Target("gpu", "sm_90"), 1)
+    assert "wgmma.mma_async" in made.texts["ptx"]
+    assert made.shared_bytes < 228 * 1024
+
+
+@pytest.mark.parametrize(
+    ("far", "offset", "direction", "gradient"),
+    [
+        ("-1e9", 0, "GE", False),
+        ("-5", 60, "GT", False),
+        ("-inf", -70, "GE", False),
+        ("-5", 0, "LT", False),
+        ("-1e9", 0, "GE", True),
+        ("-5", 60, "GT", True),
+        ("-inf", -70, "GE", True),
+        ("-1e9", 0, "LT", True),
+    ],
+)
+def test_rows_that_a_diagonal_hides(far: str, offset: int, direction: str, gradient: bool) -> None:
+    """Left out where they add nothing; not where they do (-5), nor where a query sees no key (-70)."""
+    attention = masked(far, offset, direction, gradient)
+    assert all(_statement(u).cut is not None for u in units_of(attention))
+    compare(attention, arguments(attention.text))
+
+
+@pytest.mark.parametrize(("parameter", "value"), [(0, np.nan), (1, np.inf), (2, np.inf), (3, np.nan)])
+def test_a_hidden_row_that_is_not_finite_counts(parameter: int, value: float) -> None:
+    """Of all but an infinite gradient: its sum over a row may be infinite where the plain program has NaN."""
+    attention = masked("-1e9", gradient=True)
+    args = arguments(attention.text)
+    args[parameter][0, 0, 140, 3] = value
+    compare(attention, args)
+
+
+def test_scores_of_halves_are_never_rounded() -> None:
+    """What XLA calls excess precision: of the score's region all floats are f32."""
+    attention = Attention(dtype="bf16", score=HALF, extra={"bias": "$t[$B,$M]"})
+    (unit,) = units_of(attention)
+    stmt = _statement(unit)
+    assert stmt.score is not None
+    assert not [s for s in stmt.score.body if isinstance(s, ir.Op) and is_narrow(s.out.dtype)]
+    args = arguments(attention.text)
+    exact = evaluate(text.parse(replace(attention, dtype="f32").text), [a.astype(np.float32) for a in args])[0]
+    for backend in BACKENDS:
+        assert_near(run(attention.text, args, backend)[0], exact, 1e-2)
+
+
+@pytest.mark.parametrize("choice", [{"fixed": 64, "looped": 32}, {"looped": 128, "warps": 8, "stages": 3}], ids=str)
+def test_chosen_blocks_give_the_same(choice: dict[str, int]) -> None:
+    attention = CASES["mask over blocks"]
+    args = arguments(attention.text)
+    module = text.parse(attention.text)
+    made = compiler.compile_module(module, BACKENDS[0], choices=Given("fusion", Choice(choice)))
+    assert_near(made.executable.run(args)[0], evaluate(module, args)[0], 1e-5)
+
+
+def test_what_has_no_kernel_is_refused_with_the_reason() -> None:
+    """Fusion asks first: such programs keep their scores, and run."""
+    for attention, rule in (
+        (Attention(depth=300), "attention-width"),
+        (Attention(width=300), "attention-width"),
+        (Attention(keys=1), "attention-rows"),
+    ):
+        record: list[dict[str, Any]] = []
+        module = planner.fuse(text.parse(attention.text), gpu.described().machine, record.append)
+        assert not custom(module)
+        assert rule in {r["rule"] for r in record}
+
+
+PROGRAMS = sorted((Path(__file__).parents[2] / "data" / "attention").glob("*.hlo.pb"))
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.name)
+def test_training_steps_as_tensorflow_lowers_them(path: Path) -> None:
+    """All of the attention in them, forward and backward, is three kernels; the whole step computes the same."""
+    module = proto.read(path.read_bytes())
+    args = [
+        (np.random.default_rng(n).standard_normal(p.shape.dims) * 0.5).astype(p.shape.element_type.numpy)
+        if p.shape.element_type.is_float
+        else np.ones(p.shape.dims, p.shape.element_type.numpy)
+        for n, p in enumerate(module.entry.params)
+    ]
+    want = evaluate(module, args)
+    most = max(float(np.abs(w).max()) for w in want[1:] if w.dtype.kind != "i")
+    for backend in BACKENDS:
+        made = gpu_module.compiled(module, backend)
+        assert len(custom(made.module)) == 3
+        for one, other in zip(made.executable.run(args), want, strict=True):
+            if other.dtype.kind != "f" or np.abs(other).max() > 1e-5 * most:
+                assert_near(one, other, 3e-2 if "halves" in path.name else 1e-4)
+            else:  # a gradient that cancels to nothing, that of the keys' bias
+                assert np.abs(one).max() < 1e-5 * most

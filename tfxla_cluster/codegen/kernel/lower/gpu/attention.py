@@ -1,0 +1,239 @@
+"""Attention on a GPU: a program has a block of fixed rows and goes over the looped ones (`fusion.attention_form`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from .....decision import YES, Decision, no
+from .....errors import UnsupportedError
+from .....fusion.attention_form import Form, Inner, Outer, form_of
+from .....fusion.index import Access, Digit, Seq, flatten
+from .....fusion.program import Program, output_instrs
+from .....ir.dim import Dim, ceil_div, make, product, sample
+from .....ir.dtype import F32, S64, DType
+from .....ir.node import Instr
+from .....target import Target
+from ...attention_ir import Attention, Cut, Scores, Span, Weighted
+from ...builder import KernelBuilder
+from ...choice import Knobs
+from ...ir import Buffer, Region, Var
+from ...unit import Unit, UnitKernel, UnitRef
+from ..emit import Emitter
+from ..space import delinearize
+from .attention_cut import Diagonal, diagonal_of
+from .attention_scores import ScoreEmitter, weight_and_factor
+from .shapes import MULTIPLE, power
+
+LEAST = 16  # lanes of a block that a matrix unit multiplies
+WIDEST = 256  # lanes of a row of an operand, all of which a block holds
+_NO_LOOPS = Program((), (), (), (), (), (), (), (), (), (), ())
+_TYPES = ("f16", "bf16", "f32")
+
+
+def supports(form: Form) -> Decision:
+    """Whether there is a kernel of this form."""
+    for pair in [(i.fixed, i.looped) for i in form.inner] + [(o.operand,) for o in form.outer]:
+        found = {a.instr.shape.element_type.name for a in pair}
+        if len(found) > 1 or not found <= set(_TYPES):
+            return no(
+                "attention-type", f"{pair[0].instr.name}: no kernel for operands of {' and '.join(sorted(found))}"
+            )
+    for name, seq in [(i.access.instr.name, i.depth) for i in form.inner] + [
+        (o.output.instr.name, o.width) for o in form.outer
+    ]:
+        extent = _extent(seq)
+        if not isinstance(extent, int) or not 0 < extent <= WIDEST:
+            return no("attention-width", f"{name}: rows of {extent} elements are not 1 to {WIDEST}")
+    if not form.looped or 0 in (_extent(form.looped), _extent(form.fixed), _extent(form.batch)):
+        return no("attention-rows", "there is one row or none to go over")
+    return YES
+
+
+def lower_attention(instr: Instr, target: Target, knobs: Knobs) -> Unit:
+    """The kernel of a fusion that has a form; UnsupportedError where it has none or no kernel."""
+    comp = instr.attrs["calls"]
+    form = form_of(output_instrs(comp), [i for i in comp.instrs if i.opcode not in ("parameter", "tuple")])
+    decision = supports(form)
+    if not decision:
+        raise UnsupportedError(decision.reason)
+    return Unit((_Kernel(instr, form, knobs).build(),))
+
+
+class _Kernel:
+    def __init__(self, instr: Instr, form: Form, knobs: Knobs) -> None:
+        comp = instr.attrs["calls"]
+        self.form, self.params, self.outputs = form, comp.params, output_instrs(comp)
+        self.b = KernelBuilder(instr.name, MULTIPLE)
+        buffers = {p: self.b.input(p.shape.element_type) for p in self.params}
+        self.out = {o: self.b.output(o.shape.element_type) for o in self.outputs}
+        self.narrow = Emitter(self.b, _NO_LOOPS, buffers)
+        self.wide = ScoreEmitter(self.b, _NO_LOOPS, buffers)
+        widest = max(_extent_number(s) for s in (*(i.depth for i in form.inner), *(o.width for o in form.outer)))
+        small, sums = widest <= 64, len(form.outer)
+        self.fixed = knobs.take("fixed", _rows(form.fixed, 64 if sums > 1 else 128), (32, 64, 128))
+        self.looped = knobs.take("looped", _rows(form.looped, 64 if widest <= 128 else 32), (32, 64, 128))
+        self.warps = knobs.take("warps", 4, (8,))
+        self.diagonal = diagonal_of(form)
+        self.reference = bool(self._may_refer() and knobs.take("reference", 1, (0,)))
+        self.stages = knobs.take("stages", 3 if small else 2, (2, 3))
+
+    def _may_refer(self) -> bool:
+        """Whether the first block's maximum may serve for all: weights have the range of f32, no statistics leave, and
+        a mask does not hide the first block."""
+        form = self.form
+        halves = any(o.operand.instr.shape.element_type.name == "f16" for o in form.outer)
+        hidden = self.diagonal is not None and not self.diagonal.after
+        return form.softmax is not None and not form.statistics and not halves and not hidden
+
+    def build(self) -> UnitKernel:
+        b, form = self.b, self.form
+        blocks = ceil_div(_extent(form.fixed), self.fixed)
+        batch = b.quotient(b.task, b.size(blocks))
+        self._bind(form.batch, batch)
+        diagonal, block = self.diagonal, b.remainder(b.task, b.size(blocks))
+        if diagonal is not None and diagonal.after:  # the last rows have the most to do: they go first
+            block = b.op("subtract", b.op("subtract", b.size(blocks), b.index(1)), block)
+        start = b.mul(block, b.index(self.fixed))
+        softmax = form.softmax is not None
+        b.attention(
+            Attention(
+                start,
+                self._span(form.fixed, self.fixed),
+                self._span(form.looped, self.looped),
+                tuple(self._scores(i) for i in form.inner),
+                self._score() if softmax else None,
+                self._probability_weights() if softmax else self._weights(),
+                tuple(self._sum(o) for o in form.outer),
+                self._statistics() if form.statistics else None,
+                stages=self.stages,
+                cut=None if diagonal is None else self._cut(diagonal, start),
+                reference=self.reference,
+            )
+        )
+        kernel = b.finish(make("mul", blocks, _extent(form.batch)), self._cost(), self.warps)
+        inputs = tuple(UnitRef("operand", int(p.attrs["parameter_number"])) for p in self.params)
+        return UnitKernel(kernel, inputs, tuple(UnitRef("result", n) for n in range(len(self.outputs))))
+
+    def _cut(self, diagonal: Diagonal, start: Var) -> Cut:
+        b, form = self.b, self.form
+        width, zero = b.index(self.looped), b.index(0)
+        if diagonal.after:
+            first = b.add(start, b.index(self.fixed + diagonal.number + self.looped - 1))
+        else:
+            first = b.add(start, b.index(-diagonal.number))
+        edge = b.mul(b.quotient(b.op("maximum", first, zero), width), width)
+        checked = [(self._operand(o.operand, form.looped, o.width), self._whole(o.width)) for o in form.outer]
+        if form.softmax is None:
+            known = {o.operand.instr for o in form.outer}
+            checked += [
+                (self._operand(i.looped, form.looped, i.depth), self._whole(i.depth))
+                for i in form.inner
+                if i.looped.instr not in known
+            ]
+        return Cut(edge, diagonal.after, diagonal.far, tuple(checked))
+
+    def _cost(self) -> Dim:
+        widths = sum(
+            _extent_number(s) for s in (*(i.depth for i in self.form.inner), *(o.width for o in self.form.outer))
+        )
+        return make("mul", _extent(self.form.looped), self.fixed * widths)
+
+    # --- spans ---
+    def _span(self, seq: Seq, width: int) -> Span:
+        extent = _extent(seq)
+        full = isinstance(extent, int) and extent % width == 0
+        return Span(self.b.size(extent), width, full)
+
+    def _whole(self, seq: Seq) -> Span:
+        return self._span(seq, max(LEAST, power(_extent_number(seq))))
+
+    def _bind(self, seq: Seq, number: Var) -> None:
+        """Binds digits to the parts of their joint number."""
+        digits = [d for d in seq if isinstance(d, Digit)]
+        for digit, value in zip(digits, delinearize(self.b, number, [d.extent for d in digits])):
+            self.narrow.bind((digit,), value)
+            self.wide.bind((digit,), value)
+
+    # --- regions ---
+    def _scores(self, inner: Inner) -> Scores:
+        fixed = self._operand(inner.fixed, self.form.fixed, inner.depth)
+        return Scores(fixed, self._operand(inner.looped, self.form.looped, inner.depth), self._whole(inner.depth))
+
+    def _operand(self, access: Access, rows: Seq, columns: Seq) -> Region:
+        def fill(row: Var, column: Var) -> Sequence[Var]:
+            self._bind(rows, row)
+            self._bind(columns, column)
+            return [self.narrow.value(access)]
+
+        return self.b.region([S64, S64], fill)
+
+    def _score(self) -> Region:
+        assert self.form.score is not None
+        return self._elementwise(self.form.inner_accesses, [self.form.score])
+
+    def _probability_weights(self) -> Region:
+        assert self.form.probability is not None
+        return self._elementwise([self.form.probability], [self.form.outer[0].weight])
+
+    def _weights(self) -> Region:
+        return self._elementwise(self.form.inner_accesses, [weight_and_factor(o.weight)[0] for o in self.form.outer])
+
+    def _elementwise(self, given: Sequence[Access], wanted: Sequence[Access]) -> Region:
+        """(i, j, values of `given`) to those of `wanted`, all f32."""
+
+        def fill(i: Var, j: Var, *values: Var) -> Sequence[Var]:
+            self._bind(self.form.fixed, i)
+            self._bind(self.form.looped, j)
+            self.wide.replaced = {access: partial(_same, value) for access, value in zip(given, values)}
+            return [_converted(self.b, self.wide.value(a), F32) for a in wanted]
+
+        return self.b.region([S64, S64, *[F32] * len(given)], fill)
+
+    def _sum(self, outer: Outer) -> Weighted:
+        def store(i: Var, w: Var, total: Var) -> Sequence[Var]:
+            self._bind(self.form.fixed, i)
+            self._bind(outer.width, w)
+            factor = 1.0 if self.form.softmax is not None else weight_and_factor(outer.weight)[1]
+            self._store(outer.output, self.b.op("multiply", total, self.b.const(factor, F32)) if factor != 1 else total)
+            return ()
+
+        values = self._operand(outer.operand, self.form.looped, outer.width)
+        return Weighted(values, self._whole(outer.width), self.b.region([S64, S64, F32], store))
+
+    def _statistics(self) -> Region:
+        softmax = self.form.softmax
+        assert softmax is not None
+
+        def store(i: Var, top: Var, total: Var) -> Sequence[Var]:
+            self._bind(self.form.fixed, i)
+            for access in self.form.statistics:
+                self._store(access, top if access.instr is softmax.top else total)
+            return ()
+
+        return self.b.region([S64, F32, F32], store)
+
+    def _store(self, output: Access, value: Var) -> None:
+        buffer: Buffer = self.out[output.instr]
+        self.b.store(buffer, self.narrow.number(flatten(output.index)), _converted(self.b, value, buffer.dtype))
+
+
+def _same(value: Var) -> Var:
+    return value
+
+
+def _converted(b: KernelBuilder, value: Var, dtype: DType) -> Var:
+    return value if value.dtype == dtype else b.op("convert", value, dtype=dtype)
+
+
+def _extent(seq: Seq) -> Dim:
+    return product(d.extent for d in seq)
+
+
+def _extent_number(seq: Seq) -> int:
+    return sample(_extent(seq))
+
+
+def _rows(seq: Seq, most: int) -> int:
+    """Lanes for a block of rows: no more than there are."""
+    return max(LEAST, min(most, power(_extent_number(seq))))
