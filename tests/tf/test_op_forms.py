@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.eager import context
 
 import tfxla_cluster
 from tfxla_cluster import counters
 from tfxla_cluster.tf.rewrites import rewritten_functions
+from tfxla_cluster.tf2xla import sources
 
 CLUSTERS = {"tf_xla_auto_jit": "2", "tf_xla_cpu_global_jit": True, "tf_xla_min_cluster_size": 1}
 NAN, INF = float("nan"), float("inf")
@@ -138,3 +140,23 @@ def test_is_rewritten(name: str) -> None:
     name = function.function_def.signature.name
     with rewritten_functions.expanded(name) as new:
         assert new != name
+
+
+def test_what_is_lowered_has_no_stack_traces() -> None:
+    """Nor has what it calls: traces are behind a mutex that stock XLA may hold while it waits for Python."""
+
+    @tf.function
+    def inner(x: Any) -> Any:
+        return tf.tanh(x)
+
+    ctx = context.context()
+    concrete = tf.function(lambda x: inner(x) + 1.0).get_concrete_function(tf.TensorSpec([2]))
+    name = concrete.function_def.signature.name
+    assert sources.all_lines(name)
+    with rewritten_functions.expanded(name) as copy:
+        functions = list(sources.reachable(copy))
+        assert len(functions) == 2
+        for function in functions:
+            assert not sources.lines(function.signature.name)
+        assert not any("tanh" in str(ctx.get_graph_debug_info(f.signature.name)).lower() for f in functions)
+    assert not ctx.has_function(copy.encode())

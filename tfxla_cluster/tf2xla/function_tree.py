@@ -9,6 +9,7 @@ from typing import Any
 from tensorflow.python.eager import context
 
 from ..errors import LoweringError
+from . import sources
 from .function_calls import called, functions
 from .function_def import fresh_name, library
 
@@ -21,13 +22,13 @@ def rewritten(function: str, rewriting: Rewriting) -> Iterator[str]:
     """The name of a registered function like `function` with `rewriting` done in it and in those it calls.
 
     It is `function` itself where nothing changes, else a copy that lives as long as the block. A LoweringError raised
-    in the block names the functions that were copied.
+    in the block names the functions that were copied, and the user's line of the node there.
     """
     tree = _Tree(rewriting)
     try:
         yield tree.copy(function)
     except LoweringError as error:
-        raise tree.renamed(error) from error.__cause__
+        raise tree.renamed(error, function) from error.__cause__
     finally:
         for old, new in tree.made.items():
             if new != old:
@@ -74,12 +75,13 @@ class _Tree:
             context.context().add_function_def(made)
             self.made[definition.signature.name] = made.signature.name
 
-    def renamed(self, error: LoweringError) -> LoweringError:
-        """The error with the functions' own names in it."""
+    def renamed(self, error: LoweringError, root: str) -> LoweringError:
+        """The error with the functions' own names in it; copies have no stack traces, so lines are found by `root`."""
         message = error.message
         for old, new in self.made.items():
             message = message.replace(new, old)
-        return type(error)(message, error.remedy, error.where, error.op, error.node)
+        where = error.where or sources.line_of(root, error.node)
+        return type(error)(message, error.remedy, where, error.op, error.node)
 
 
 def _copy(definition: Any, changed: tuple[list[Any], Mapping[str, str]] | None, called: Mapping[str, str]) -> Any:

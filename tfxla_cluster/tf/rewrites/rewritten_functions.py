@@ -14,12 +14,14 @@ from .random_normal import NORMALS
 def expanded(function: str) -> AbstractContextManager[str]:
     """The name of a registered function that, compiled, gives what TensorFlow's kernels give for `function`.
 
-    As function_tree.rewritten.
+    As function_tree.rewritten, always a copy: it has no stack traces. Those of the original are under a mutex of
+    theirs, and who reads one for the first time waits for the GIL, which lowering holds: where stock XLA compiles the
+    same function on another thread, each would wait for the other for ever.
     """
     return function_tree.rewritten(function, _rewrite)
 
 
-def _rewrite(definition: Any) -> tuple[list[Any], Mapping[str, str]] | None:
+def _rewrite(definition: Any) -> tuple[list[Any], Mapping[str, str]]:
     nodes = random_ops.expand(definition.node_def, named=True, more=NORMALS)
-    nodes = op_forms.expand(nodes if nodes is not None else definition.node_def) or nodes
-    return None if nodes is None else (nodes, random_ops.renamed(definition.node_def))
+    given = nodes if nodes is not None else list(definition.node_def)
+    return op_forms.expand(given) or given, {} if nodes is None else random_ops.renamed(definition.node_def)
