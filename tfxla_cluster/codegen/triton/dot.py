@@ -45,7 +45,7 @@ def emit_dot(e: Writer, stmt: Dot) -> None:
         e.put(f"{total} = ({total} + tl.sum({product}, 1)).to({kind})")
     e.depth -= 1
     if thirds:
-        e.put(f"{total} = {total} + tl.where({small} == {small}, {small}, 0.0)")
+        e.put(f"{total} = {total} - tl.where({small} == {small}, {small}, 0.0)")
     e.names[stmt.out], e.axes[stmt.out] = total, frozenset([ROWS, COLS])
 
 

@@ -1,4 +1,4 @@
-"""Operands of a matrix product that are copied first, so that the depth is contiguous.
+"""Operands of a matrix product that are copied first, rounded to tf32, so that the depth is contiguous.
 
 The matrix units take f32 (as tf32) in that order alone: read in another one it goes through registers, at a fifth of
 the speed.
@@ -45,7 +45,7 @@ def packed(c: Contraction, packs: int) -> tuple[Contraction, tuple[UnitKernel, .
 
 
 def _copy(c: Contraction, name: str, size: Extents, temp: int) -> UnitKernel:
-    """Copies an operand to the temporary [batch, free, depth]; `size`: its rows are the free indices."""
+    """Copies an operand of f32 to the temporary [batch, free, depth]; `size`: its rows are the free indices."""
     p = Ports(f"{c.name}.{name}", MULTIPLE)
     b, side = p.b, c.lhs if name == "lhs" else c.rhs
     counts = [ceil_div(size.rows, _BLOCK[0]), ceil_div(size.cols, _BLOCK[1])]
@@ -53,6 +53,8 @@ def _copy(c: Contraction, name: str, size: Extents, temp: int) -> UnitKernel:
     g = tuple(delinearize(b, batch, c.batch))
     with tiles(b, size, (row, col), _BLOCK) as (i, k):
         value = side.value(p, g, tuple(delinearize(b, i, side.free)), tuple(delinearize(b, k, side.depth)))
+        # To nearest: the matrix units would drop bits, so that all products were a little too small.
+        value = b.op("reduce-precision", value, exponent_bits=8, mantissa_bits=10)
         b.store(p.write("temp", temp, c.dtype), _place(p, size, batch, i, k), value)
     return p.kernel(product((size.batch, *counts)), _BLOCK[0] * _BLOCK[1], _WARPS)
 

@@ -68,6 +68,9 @@ SHARED_BYTES = 227 * 1024  # that a program may have
 _MOST_SPLITS = 64
 _SPLIT_DEPTH = 512  # k that a program has at least
 _LEAST = 16  # lanes
+_SKINNY = 32  # rows or columns, at most, of a product with few of them
+_SKINNY_SIDE = 64  # lanes of its blocks
+_SKINNY_PROGRAMS = 2  # of a multiprocessor at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,12 +166,20 @@ class _Sizes:
     depth: int
     run: int = 0
 
+    @property
+    def skinny(self) -> bool:
+        """Whether reading the larger factor is all there is to do: it takes many small programs."""
+        return min(self.rows, self.cols) <= _SKINNY
+
     def programs(self, blocks: Blocks) -> int:
         return self.batch * -(-self.rows // blocks.rows) * -(-self.cols // blocks.cols) * blocks.splits
 
 
 def _fit(blocks: Blocks, sizes: _Sizes) -> Blocks:
     """No more lanes than the extents fill."""
+    if sizes.skinny:
+        side = min(blocks.rows, _SKINNY_SIDE), min(blocks.cols, _SKINNY_SIDE)
+        blocks = replace(blocks, rows=side[0], cols=side[1], warps=min(blocks.warps, 4), stages=4, parts=1)
     cols = min(blocks.cols, max(power(sizes.cols), _LEAST))
     part = sizes.run & -sizes.run  # the power of two in it
     return replace(
@@ -196,7 +207,7 @@ def _time(blocks: Blocks, sizes: _Sizes, cores: int) -> float:
     """
     depth = -(-sizes.depth // blocks.splits)
     reading = 1 + _READING * (1 / blocks.rows + 1 / blocks.cols)
-    waves = -(-sizes.programs(blocks) // cores)
+    waves = -(-sizes.programs(blocks) // (cores * (_SKINNY_PROGRAMS if sizes.skinny else 1)))
     sums = sizes.batch * sizes.rows * sizes.cols * blocks.splits if blocks.splits > 1 else 0
     return waves * (blocks.rows * blocks.cols * depth * reading + _START) + sums * _PARTIAL / cores
 
