@@ -122,6 +122,13 @@ def test_descriptors_only_where_rows_are_whole_units_of_memory(monkeypatch: pyte
             assert render(kernel).text.count("make_tensor_descriptor") == found
 
 
+def test_machines_without_descriptors_are_not_offered_them() -> None:
+    instr = text.parse(product("bf16", 4096, 4096, 4096)).entry.root
+    for arch, found in (("sm_80", {0}), ("sm_90", {0, 1, 2})):
+        target = replace(TARGET, arch=arch)
+        assert {c["descriptors"] for c in lowering.candidates(instr, target)} == found
+
+
 def test_batches_of_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
     source = """HloModule batches
 ENTRY e { x = f32[3,2,20,24] parameter(0)

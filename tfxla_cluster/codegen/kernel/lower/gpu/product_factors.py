@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from .....ir.dim import Dim, product
 from .....ir.dtype import F32, S64, DType
+from .....target import Target
 from ... import ir
 from ...builder import KernelBuilder
 from ...contraction import Contraction, Index, Side
@@ -171,8 +172,8 @@ def _unwidened(region: Region, total: DType) -> Region:
     return _unwidened(replace(region, body=body, results=source.operands), total)
 
 
-def how_multiplied(c: Contraction) -> Factors:
-    """What there is to choose blocks by."""
+def how_multiplied(c: Contraction, target: Target) -> Factors:
+    """What there is to choose blocks by on `target`."""
     p = Ports(c.name)
     zero = p.b.index(0)
     g = (zero,) * len(c.batch)
@@ -181,7 +182,12 @@ def how_multiplied(c: Contraction) -> Factors:
     dtype = regions[0].results[0].dtype
     exact = dtype == F32 and c.precision not in PRECISIONS
     packs = packable(c) if dtype == F32 and not exact else 0
-    return Factors(dtype, all(whole) and product(c.batch) == 1, exact, packs)
+    return Factors(dtype, all(whole) and product(c.batch) == 1 and _has_descriptors(target), exact, packs)
+
+
+def _has_descriptors(target: Target) -> bool:
+    """Whether a unit of the machine copies blocks of matrices."""
+    return int(target.arch.removeprefix("sm_")) >= 90
 
 
 def _is_matrix(p: Ports, side: Side, g: Index, factor: Region) -> bool:

@@ -50,7 +50,7 @@ def contraction_of(instr: Instr) -> Contraction:
 
 def lower_product(c: Contraction, target: Target, knobs: Knobs) -> Unit:
     """The kernels of any contraction: copies of operands, the product, the total of its parts."""
-    blocks = choose(c, how_multiplied(c), target, knobs)
+    blocks = choose(c, how_multiplied(c, target), target, knobs)
     c, steps, temps = packed(c, blocks.packs)
     if blocks.splits == 1:
         return Unit((*steps, _Kernel(c, blocks, target).build()), temps)
