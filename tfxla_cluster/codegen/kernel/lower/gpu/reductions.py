@@ -23,7 +23,7 @@ from ..staged import can_split
 from ..steps import single_step
 from .level import Level
 from .rows import program_rows, programs
-from .shapes import MULTIPLE, PROGRAM_COUNTS, PROGRAMS, SPLIT_WORK, ReductionShape, reduction_shape
+from .shapes import BUSY, MULTIPLE, PROGRAM_COUNTS, PROGRAMS, SPLIT_WORK, ReductionShape, narrow, reduction_shape
 from .staged import staged_unit
 
 
@@ -32,7 +32,8 @@ def lower_reduction(program: Program, name: str, knobs: Knobs) -> Unit:
     kept, reduced = row_groups(program)
     shape = reduction_shape(program, kept, reduced, knobs)
     if _splits(program, kept, shape):
-        return staged_unit(program, name, shape, knobs.take("programs", PROGRAMS, PROGRAM_COUNTS))
+        count = PROGRAMS * BUSY if shape.minor_kept and narrow(program) else PROGRAMS
+        return staged_unit(program, name, shape, knobs.take("programs", count, PROGRAM_COUNTS))
     e, outputs = open_kernel(program, name, MULTIPLE)
     with program_rows(e, kept, shape, e.b.task):
         if shape.resident and reduced:

@@ -33,6 +33,7 @@ PROGRAMS, PROGRAM_COUNTS = 132 * 8, (132 * 4, 132 * 16)  # that fill a GPU sever
 FEW = 132 * 2  # programs: fewer leave some of it idle
 LEAST_BLOCK = 256  # elements, where more programs are wanted
 SEVERAL = 8  # warps at most of a reduction with several accumulators, whose combiner is long
+BUSY = 2  # times the warps and programs of a column reduction of narrow elements: as many bytes are then under way
 SPLIT_WORK = 64 * 1024  # elements from which a reduction in two kernels pays
 
 
@@ -88,9 +89,15 @@ def reduction_shape(program: Program, kept: Sequence[Group], reduced: Sequence[G
     """Knobs: 'columns' and 'depth' of a block of a column reduction, 'rows' of a block that holds rows, 'block' of
     one that does not, 'warps'."""
     found = _block(program, kept, reduced, knobs)
+    busy = BUSY if found[2] and narrow(program) else 1
     several = any(len(reduce.operands) > 2 for level in program.levels for reduce in level)
-    warps = min(reduction_warps(found[0], found[1], found[3]), SEVERAL if several else WARPS[-1])
+    warps = min(reduction_warps(found[0], found[1], found[3]) * busy, SEVERAL if several else WARPS[-1])
     return ReductionShape(*found, knobs.take("warps", warps, WARPS))
+
+
+def narrow(program: Program) -> bool:
+    """Whether all it reads has elements of at most 2 bytes."""
+    return all(load.instr.shape.element_type.itemsize <= 2 for load in program.loads)
 
 
 def _block(
