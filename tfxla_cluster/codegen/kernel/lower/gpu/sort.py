@@ -21,7 +21,7 @@ from ..grid import Blocks
 from ..sort_line import Line, SortForm
 from .shapes import lanes
 
-ONE_RUN = 1024  # elements of a line up to which it is one run
+ONE_RUN = 256  # elements of a line up to which it is one run
 RUN = 128  # else
 SEVERAL = 1024  # elements of a program that sorts several short lines
 BLOCK = 512  # elements of a program that merges
