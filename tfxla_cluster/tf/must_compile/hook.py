@@ -335,22 +335,20 @@ class Hook:
         if not isinstance(failure, Exception):
             raise failure
         definition, reason = bridge.function_def(route.name), str(failure)
-        if isinstance(failure, TuningError):  # asked for: a kernel without a result is an error
-            raise tf.errors.InvalidArgumentError(None, None, reason) from failure
-        if isinstance(failure, LoweringError) or uncompiled.has_user_kernels(definition, bridge.library):
-            raise tf.errors.InvalidArgumentError(None, None, reason) from None  # stock XLA refuses it too
+        ours = isinstance(failure, TuningError) or uncompiled.has_user_kernels(definition, bridge.library)
+        if ours or isinstance(failure, LoweringError):  # what stock XLA cannot do, or was not asked to
+            raise tf.errors.InvalidArgumentError(None, None, reason) from None
         if flags.get("tfxla_must_compile_fallback") == "raise":
             raise tf.errors.InvalidArgumentError(None, None, refusal_text(route.name.decode(), reason)) from failure
         misfit = isinstance(failure, shape_check.BranchError)
         unsafe = uncompiled.is_unsafe_in_stock(definition, bridge.library, misfit)
+        plain_copy = uncompiled.copy(definition) if unsafe else None
         if misfit and unsafe:
-            route.leave_sizes(inputs, reason, uncompiled.copy(definition))
-        else:
-            route.fall_back(reason, uncompiled.copy(definition) if unsafe else None)
+            return route.leave_sizes(inputs, reason, plain_copy)
+        return route.fall_back(reason, plain_copy)
 
     def _free_dropped(self) -> None:
-        for _ in range(len(self.dropped)):
-            route = self.dropped.popleft()
+        for route in [self.dropped.popleft() for _ in range(len(self.dropped))]:
             if route.calls:
                 self.dropped.append(route)
             else:
