@@ -164,7 +164,7 @@ TESTS: dict[str, str] = {
     "tfxla_cluster.codegen.triton.types": "codegen/triton/test_gpu_cases.py codegen/triton/test_ops.py",
     "tfxla_cluster.codegen.triton.user_kernel": "codegen/triton/test_user_kernel.py tf/test_triton_call.py",
     "tfxla_cluster.codegen.triton.writer": "codegen/triton/test_products.py codegen/triton/test_source.py",
-    "tfxla_cluster.codegen.triton.workers": "codegen/triton/test_gpu_cases.py codegen/triton/test_ops.py",
+    "tfxla_cluster.codegen.triton.workers": "codegen/triton/test_workers.py codegen/triton/test_gpu_cases.py",
     "tfxla_cluster.compiler": "test_compiler_cases.py backends/test_gpu.py",
     "tfxla_cluster.config": "dump/test_targets.py test_bugs.py",
     "tfxla_cluster.counters": "tf/test_flags.py tf/test_must_compile.py",

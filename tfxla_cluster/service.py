@@ -277,7 +277,7 @@ def cache_key(module: Module, backend: Backend[NativeExecutable], options: Compi
         "llvmlite": version("llvmlite"),
         "tensorflow": tensorflow.__version__,
     }
-    if backend.target.backend == "gpu" and workers.installed():
+    if backend.target.backend == "gpu" and workers.usable():
         facts["triton"] = version("triton")
     facts |= _constexprs(module)
     return (*guard.facts(facts), *(guard.Guard("flag", name, str(value)) for name, value in options.key()))

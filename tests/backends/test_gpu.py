@@ -20,7 +20,7 @@ from tfxla_cluster.ir.dim import sample
 from tfxla_cluster.options import DEFAULT, DumpOptions
 from tfxla_cluster.runtime.plan import KernelStep, walk
 
-pytestmark = pytest.mark.skipif(not workers.installed(), reason="Triton is not installed")
+pytestmark = pytest.mark.skipif(not workers.usable(), reason="no usable Triton is installed")
 # A row of 700 numbers minus its maximum, whose exponentials are summed: one kernel, the row in registers.
 ROWS = """HloModule rows
 larger { a = f32[] parameter(0)

@@ -91,7 +91,7 @@ def test_a_damaged_entry_is_compiled_again(damage: str, tmp_path: Path, compiler
     assert compiler.asked == ["one", "one"]
 
 
-@pytest.mark.skipif(not workers.installed(), reason="Triton is not installed")
+@pytest.mark.skipif(not workers.usable(), reason="no usable Triton is installed")
 def test_sections_hold_all_of_what_triton_made() -> None:
     (made,) = workers.compile_sources([render(softmax())], SM90, 1)
     assert made.cubin[:4] == b"\x7fELF"

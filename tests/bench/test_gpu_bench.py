@@ -53,7 +53,7 @@ def test_gradient_of_layer_norm_is_that_of_its_forward_form() -> None:
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.skipif(not workers.installed(), reason="Triton is not installed")
+@pytest.mark.skipif(not workers.usable(), reason="no usable Triton is installed")
 def test_a_bundle_holds_the_module_and_its_code(tmp_path: Path) -> None:
     assert gpu_bundle.make(SMALL, tmp_path, "sm_90", CompileOptions()) == ""
     (case,) = gpu_bundle.cases(tmp_path, "sm_90")
@@ -68,7 +68,7 @@ def test_a_bundle_holds_the_module_and_its_code(tmp_path: Path) -> None:
     assert other.code is None
 
 
-@pytest.mark.skipif(not workers.installed(), reason="Triton is not installed")
+@pytest.mark.skipif(not workers.usable(), reason="no usable Triton is installed")
 def test_damaged_code_is_named(tmp_path: Path) -> None:
     gpu_bundle.make(SMALL, tmp_path, "sm_90", CompileOptions())
     code = tmp_path / "small.sm_90.code"

@@ -92,7 +92,7 @@ def kernel(case: Op) -> Kernel:
 
 
 def run_triton(kernel: Kernel, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray], sizes: object) -> None:
-    if not workers.installed():
+    if not workers.usable():
         pytest.skip("Triton is not installed")
     source = render(kernel)
     read, written = [*map(parts, inputs)], [*map(parts, outputs)]

@@ -26,7 +26,7 @@ LAUNCHES = 5  # enough for a CUDA graph to be made and used again
 
 def launched(module: Module, args: list[np.ndarray], least_graph: int) -> tuple[list[np.ndarray], dict[str, int]]:
     """The outputs of the last of LAUNCHES, and how graphs were used."""
-    if said := driver.available().reason or ("" if workers.installed() else "Triton is not installed"):
+    if said := driver.available().reason or ("" if workers.usable() else "Triton is not installed"):
         pytest.skip(said)
     launcher = compiler.compile_module(module, gpu.this_machine(), CompileOptions(least_graph=least_graph)).executable
     assert isinstance(launcher, Executable)

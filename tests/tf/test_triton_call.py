@@ -24,7 +24,7 @@ from tfxla_cluster.runtime.stepwise import Stepwise
 from tfxla_cluster.triton_calls import triton_call
 
 tl, triton_kernel = tfxla_cluster.tl, tfxla_cluster.triton_kernel
-pytestmark = pytest.mark.skipif(not workers.installed(), reason="Triton is not installed")
+pytestmark = pytest.mark.skipif(not workers.usable(), reason="no usable Triton is installed")
 
 
 @triton_kernel

@@ -69,5 +69,4 @@ def usable(device_type: str) -> Decision:
     from ..codegen.triton import workers
     from ..runtime.gpu.driver import available
 
-    installed = YES if workers.installed() else no("triton", "Triton is not installed (pip install 'triton>=3.9')")
-    return installed and available()
+    return workers.usable() and available()

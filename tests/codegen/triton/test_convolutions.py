@@ -16,7 +16,7 @@ from tfxla_cluster.codegen.triton import workers
 from tfxla_cluster.codegen.triton.source import render
 from tfxla_cluster.ir import text
 
-pytestmark = pytest.mark.skipif(not workers.installed(), reason="Triton is not installed")
+pytestmark = pytest.mark.skipif(not workers.usable(), reason="no usable Triton is installed")
 BACKENDS = (gpu_module.Interpreted(), gpu_module.Checked())
 LARGE = 2 * 40 * 40 * 8  # elements of an image that only one interpreter takes
 

@@ -34,7 +34,7 @@ from tfxla_cluster.ir.shape import array
 from tfxla_cluster.options import DEFAULT
 from tfxla_cluster.runtime import plan_builder
 
-pytestmark = pytest.mark.skipif(not workers.installed(), reason="Triton is not installed")
+pytestmark = pytest.mark.skipif(not workers.usable(), reason="no usable Triton is installed")
 ALL = [*CASES, *linear()]
 # Cases that are refused, by the first word of the reason: an opcode with no kernel, or a type with no form.
 REFUSED = {

@@ -11,7 +11,7 @@ from tfxla_cluster.codegen.triton import workers
 from tfxla_cluster.ir import text
 from tfxla_cluster.ir.evaluator import evaluate
 
-pytestmark = pytest.mark.skipif(not workers.installed(), reason="Triton is not installed")
+pytestmark = pytest.mark.skipif(not workers.usable(), reason="no usable Triton is installed")
 BACKENDS = (gpu_module.Interpreted(), gpu_module.Checked())
 OP = "f {{\n a = c64[] parameter(0)\n b = c64[] parameter(1)\n ROOT r = c64[] {0}(a, b)\n}}\n"
 LESS = (

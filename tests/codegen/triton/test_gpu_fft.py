@@ -13,7 +13,7 @@ from tfxla_cluster.errors import UnsupportedError
 from tfxla_cluster.ir import text
 from tfxla_cluster.ir.evaluator import evaluate
 
-pytestmark = pytest.mark.skipif(not workers.installed(), reason="Triton is not installed")
+pytestmark = pytest.mark.skipif(not workers.usable(), reason="no usable Triton is installed")
 BACKENDS = (gpu_module.Interpreted(), gpu_module.Checked())
 
 

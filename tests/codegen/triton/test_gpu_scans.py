@@ -15,7 +15,7 @@ from tfxla_cluster.ir import text
 from tfxla_cluster.ir.dtype import DTYPES
 from tfxla_cluster.ir.evaluator import evaluate
 
-pytestmark = pytest.mark.skipif(not workers.installed(), reason="Triton is not installed")
+pytestmark = pytest.mark.skipif(not workers.usable(), reason="no usable Triton is installed")
 BACKENDS = (gpu_module.Interpreted(), gpu_module.Checked())
 NEUTRAL = {"sum": (0.0,), "most": (-np.inf,), "any": (False,), "affine": (1, 0)}
 # name -> (operand types, combiner of left and right values); the last is not commutative.

@@ -16,7 +16,7 @@ from tfxla_cluster.ir.evaluator import evaluate
 from tfxla_cluster.ir.node import Module
 from tfxla_cluster.ir.shape import array
 
-pytestmark = pytest.mark.skipif(not workers.installed(), reason="Triton is not installed")
+pytestmark = pytest.mark.skipif(not workers.usable(), reason="no usable Triton is installed")
 BACKENDS = (gpu_module.Interpreted(), gpu_module.Checked())
 LESS = "lt {{\n  a = {0}[] parameter(0)\n  b = {0}[] parameter(1)\n  ROOT r = pred[] compare(a, b), direction={1}\n}}\n"
 # By the first operand, then the second, both falling.

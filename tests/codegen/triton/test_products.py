@@ -35,7 +35,7 @@ from tfxla_cluster.ir.evaluator import evaluate
 from tfxla_cluster.ir.node import Module
 from tfxla_cluster.ir.shape import array
 
-pytestmark = pytest.mark.skipif(not workers.installed(), reason="Triton is not installed")
+pytestmark = pytest.mark.skipif(not workers.usable(), reason="no usable Triton is installed")
 TARGET = gpu.described().target
 BACKENDS = tuple(kind(replace(TARGET, cores=2)) for kind in (gpu_module.Interpreted, gpu_module.Checked))
 SMALL = Blocks(16, 16, 16, 2, 2, group=2)

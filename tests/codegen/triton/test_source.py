@@ -18,7 +18,7 @@ from tfxla_cluster.ir.dim import sym
 from tfxla_cluster.ir.dtype import F32, PRED, S32
 from tfxla_cluster.target import Target
 
-pytestmark = pytest.mark.skipif(not workers.installed(), reason="Triton is not installed")
+pytestmark = pytest.mark.skipif(not workers.usable(), reason="no usable Triton is installed")
 SM90 = Target("gpu", "sm_90")
 WIDTH = 64  # lanes of vector loops
 ROWS, COLUMNS = sym("rows", 5), sym("columns", 37)

@@ -244,7 +244,7 @@ def test_the_cpu_refuses() -> None:
 
 # --- numbers ------------------------------------------------------------------------------------
 
-triton = pytest.mark.skipif(not workers.installed(), reason="Triton is not installed")
+triton = pytest.mark.skipif(not workers.usable(), reason="no usable Triton is installed")
 
 
 @triton

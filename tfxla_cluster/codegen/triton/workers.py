@@ -2,36 +2,47 @@
 
 from __future__ import annotations
 
-import importlib.util
+import re
 import sys
 import traceback
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 
+from ...decision import YES, Decision, no
 from ...errors import InternalError, UnsupportedError, UserKernelError
 from ...target import Target
 from .process_pool import Lost, ProcessPool, serve
 from .triton_source import Artefacts, Rejected, TritonSource
 
 POOL = ProcessPool(__name__)
+OLDEST = (3, 9)  # 3.6 silently compiles some products and attention to wrong numbers
+REMEDY = "pip install 'triton>=3.9'"
 
 
-def installed() -> bool:
-    """Whether Triton is there, without importing it."""
-    return importlib.util.find_spec("triton") is not None
+def usable() -> Decision:
+    """Is there a Triton whose code can be trusted? Asked without importing it."""
+    try:
+        found = version("triton")
+    except PackageNotFoundError:
+        return no("triton", f"Triton is not installed ({REMEDY})")
+    if tuple(map(int, re.findall(r"\d+", found)[:2])) < OLDEST:
+        return no("triton", f"Triton {found} is installed, and older ones than 3.9 make wrong code ({REMEDY})")
+    return YES
 
 
 def compile_sources(sources: Sequence[TritonSource], target: Target, count: int) -> list[Artefacts]:
     """What Triton makes of each source, in up to `count` processes at once.
 
-    UnsupportedError where Triton is not installed; UserKernelError where it rejects a user's; InternalError where it
-    fails otherwise: it does not with right source.
+    UnsupportedError where no usable Triton is installed; UserKernelError where it rejects a user's; InternalError
+    where it fails otherwise: it does not with right source.
     """
     if not sources:
         return []
-    if not installed():
-        raise UnsupportedError("Triton is not installed", "pip install 'triton>=3.9'")
+    decision = usable()
+    if not decision:
+        raise UnsupportedError(decision.reason)
     with ThreadPoolExecutor(min(count, len(sources))) as threads:
         return list(threads.map(partial(_ask, target.arch), sources))
 
