@@ -74,6 +74,7 @@ TESTS: dict[str, str] = {
     "tfxla_cluster.codegen.kernel.lower.gpu.level": "codegen/triton/test_gpu_cases.py backends/test_gpu.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.plain": "codegen/triton/test_gpu_choices.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.packed_operands": "codegen/triton/test_products.py",
+    "tfxla_cluster.codegen.kernel.lower.gpu.capability": "codegen/triton/test_products.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.product_factors": "codegen/triton/test_products.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.product_grid": "codegen/triton/test_products.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.split_products": "codegen/triton/test_products.py",

@@ -13,6 +13,7 @@ from ..codegen.kernel.choice import DEFAULT, Candidates, Choice
 from ..codegen.kernel.code import Code, Listing, Params, Source
 from ..codegen.kernel.lower import gpu as lower
 from ..codegen.kernel.lower.gpu import attention
+from ..codegen.kernel.lower.gpu.capability import shared_bytes
 from ..codegen.kernel.unit import Unit, UnitKernel
 from ..codegen.triton.source import render
 from ..codegen.triton.triton_source import LANGUAGES, Artefacts, TritonSource
@@ -69,11 +70,13 @@ class Gpu:
         return lower.candidates(instr, self.target)
 
     def compile(self, sources: Sequence[Source], options: CompileOptions, listing: Listing | None) -> Code:
-        """A cubin a kernel, in the order of `sources`."""
+        """A cubin a kernel, in the order of `sources`; UnsupportedError for one that no program of could run."""
         rendered = [render(source.kernel) for source in sources]
         if listing is not None:
             listing("triton.py", [(f"kernel {s.symbol}", r.text) for s, r in zip(sources, rendered)])
         made = compiled(rendered, self.target, options)
+        for source, one in zip(sources, made):
+            _check_fits(source.symbol, one, self.target)
         if listing is not None:
             for language in LANGUAGES:
                 listing(language, [(f"kernel {s.symbol}", m.texts[language]) for s, m in zip(sources, made)])
@@ -89,6 +92,14 @@ class Gpu:
             said = made.captured
             trace.record("graph", module=plan.name, ok=said.ok, rule=said.rule, reason=said.reason)
         return made
+
+
+def _check_fits(symbol: str, made: Artefacts, target: Target) -> None:
+    room = shared_bytes(target)
+    if made.shared_bytes > room:
+        raise UnsupportedError(
+            f"kernel {symbol} takes {made.shared_bytes} bytes of shared memory, and {target.arch} has {room} a program"
+        )
 
 
 def _holds(instrs: Sequence[Instr]) -> Decision:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.codegen.triton import gpu_module
 from tests.hlo_case import Array
+from tfxla_cluster import compiler
 from tfxla_cluster.backends import gpu
 from tfxla_cluster.codegen.kernel.builder import KernelBuilder
 from tfxla_cluster.codegen.kernel.choice import DEFAULT, Choice
@@ -20,6 +21,7 @@ from tfxla_cluster.codegen.kernel.ir import Dot
 from tfxla_cluster.codegen.kernel.key import key
 from tfxla_cluster.codegen.kernel.lower import gpu as lowering
 from tfxla_cluster.codegen.kernel.lower.gpu import products
+from tfxla_cluster.codegen.kernel.lower.gpu.capability import shared_bytes
 from tfxla_cluster.codegen.kernel.lower.gpu.product_blocks import Blocks
 from tfxla_cluster.codegen.kernel.unit import UnitKernel
 from tfxla_cluster.codegen.kernel.walk import walk
@@ -34,6 +36,7 @@ from tfxla_cluster.ir.dtype import DTYPES, F32, S64
 from tfxla_cluster.ir.evaluator import evaluate
 from tfxla_cluster.ir.node import Module
 from tfxla_cluster.ir.shape import array
+from tfxla_cluster.runtime.plan import KernelStep
 
 pytestmark = pytest.mark.skipif(not workers.usable(), reason="no usable Triton is installed")
 TARGET = gpu.described().target
@@ -338,6 +341,28 @@ def test_f32_is_multiplied_as_f32() -> None:
     source, made = generated(product("f32", 64, 64, 64, said=", operand_precision={highest,highest}"))
     assert "input_precision='ieee'" in source
     assert "tf32" not in made.texts["ptx"]
+
+
+SEVERAL_RESULTS = """HloModule m
+ENTRY e { a = bf16[8192,768] parameter(0)
+  b = bf16[768,3072] parameter(1)
+  x = f32[8192,3072] parameter(2)
+  dot = bf16[8192,3072] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  wide = f32[8192,3072] convert(dot)
+  more = f32[8192,3072] add(wide, x)
+  times = f32[8192,3072] multiply(wide, x)
+  ROOT r = (bf16[8192,3072], f32[8192,3072], f32[8192,3072]) tuple(dot, more, times) }
+"""
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_90"])
+def test_programs_have_room_in_shared_memory(arch: str) -> None:
+    """Blocks being read, and those of results on their way out: three results stand in the product's kernel."""
+    backend = gpu.described(arch)
+    made = compiler.compile_module(text.parse(SEVERAL_RESULTS), backend)
+    (step,) = [s for s in made.plan.steps if isinstance(s, KernelStep)]
+    assert len(step.outputs) == 3
+    assert 0 < dict(step.params)["shared_bytes"] <= shared_bytes(backend.target)
 
 
 def test_candidates_begin_with_the_default() -> None:

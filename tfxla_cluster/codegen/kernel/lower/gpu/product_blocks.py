@@ -12,6 +12,7 @@ from .....target import Target
 from ...choice import Knobs
 from ...contraction import Contraction
 from ...matrix_types import multiplies_as_matrix
+from .capability import shared_bytes
 from .shapes import power
 
 
@@ -64,7 +65,6 @@ _F32 = (
 _F64 = (Blocks(64, 64, 16, 4), Blocks(32, 32, 16, 4), Blocks(16, 16, 16, 2))
 _OTHER = (Blocks(32, 32, 8, 4, 1), Blocks(16, 16, 8, 4, 1))
 _BY_WIDTH = {8: _BYTE, 16: _NARROW, 32: _F32, 64: _F64}
-SHARED_BYTES = 227 * 1024  # that a program may have
 _MOST_SPLITS = 64
 _SPLIT_DEPTH = 512  # k that a program has at least
 _LEAST = 16  # lanes
@@ -93,10 +93,15 @@ def choose(c: Contraction, factors: Factors, target: Target, knobs: Knobs) -> Bl
     best = ranked[0]
     taken = {name: knobs.take(name, getattr(best, name), _offered(ranked, name, factors)) for name in _KNOBS}
     blocks = replace(best, **taken)
-    size = (blocks.rows + blocks.cols) * blocks.depth * blocks.stages * factors.dtype.itemsize
-    if size > SHARED_BYTES:
+    size = on_their_way(blocks, factors.dtype)
+    if size > shared_bytes(target):
         raise UnsupportedError(f"{c.name}: blocks of {blocks} take {size} bytes of shared memory")
     return blocks
+
+
+def on_their_way(blocks: Blocks, factor: DType) -> int:
+    """Bytes of shared memory of the blocks that are being read."""
+    return (blocks.rows + blocks.cols) * blocks.depth * blocks.stages * factor.itemsize
 
 
 def _offered(ranked: Sequence[Blocks], name: str, factors: Factors) -> list[int]:
@@ -124,7 +129,8 @@ def _ranked(c: Contraction, factors: Factors, target: Target) -> list[Blocks]:
     table = _BY_WIDTH[factor.bits] if multiplies_as_matrix(factor, c.dtype) else _OTHER
     sizes = _Sizes(*(sample(product(dims)) for dims in (c.batch, c.rows, c.cols, c.depth)))
     sizes = replace(sizes, run=run_of(c))
-    fitting = list(dict.fromkeys(_fit(b, sizes) for b in table))
+    room = shared_bytes(target)
+    fitting = [b for b in dict.fromkeys(_fit(b, sizes) for b in table) if on_their_way(b, factor) <= room]
     tried = [s for b in fitting for s in _splits(b, sizes, target.cores)]
     ranked = sorted(tried, key=lambda b: _time(b, sizes, target.cores))
     packs = factors.packs & ((sizes.cols >= _PACK_READS) | 2 * (sizes.rows >= _PACK_READS))

@@ -15,6 +15,7 @@ from ...contraction_ports import Ports
 from ...ir import Buffer, Op, Region, Var
 from ...matrix_types import multiplies_as_matrix
 from ..space import all_of, digits
+from .capability import has_descriptors
 from .packed_operands import packable
 from .product_blocks import Blocks, Factors, run_of
 from .product_grid import Extents
@@ -182,12 +183,7 @@ def how_multiplied(c: Contraction, target: Target) -> Factors:
     dtype = regions[0].results[0].dtype
     exact = dtype == F32 and c.precision not in PRECISIONS
     packs = packable(c) if dtype == F32 and not exact else 0
-    return Factors(dtype, all(whole) and product(c.batch) == 1 and _has_descriptors(target), exact, packs)
-
-
-def _has_descriptors(target: Target) -> bool:
-    """Whether a unit of the machine copies blocks of matrices."""
-    return int(target.arch.removeprefix("sm_")) >= 90
+    return Factors(dtype, all(whole) and product(c.batch) == 1 and has_descriptors(target), exact, packs)
 
 
 def _is_matrix(p: Ports, side: Side, g: Index, factor: Region) -> bool:

@@ -15,7 +15,7 @@ from .....target import Target
 from ...choice import Knobs
 from ...contraction import Contraction
 from ...contraction_ports import Ports
-from ...ir import Var
+from ...ir import Buffer, Var
 from ...unit import Unit, UnitKernel
 from .. import fused
 from ..contraction_fusion import parts_of
@@ -23,12 +23,15 @@ from ..dot import describe
 from ..grid import minimum
 from ..space import delinearize, digits
 from . import split_products
+from .capability import shared_bytes
 from .packed_operands import packed
-from .product_blocks import Blocks, choose
+from .product_blocks import Blocks, choose, on_their_way
 from .product_factors import Multiplier, how_multiplied, in_units
 from .product_grid import Extents, Grid, tiles
 from .shapes import MULTIPLE
 from .vector_products import is_vector_product, lower_vector_product
+
+_BARRIERS = 1024  # bytes at most, by which reads on their way are waited for
 
 
 def lower_dot(instr: Instr, target: Target, knobs: Knobs) -> Unit:
@@ -60,11 +63,12 @@ def lower_product(c: Contraction, target: Target, knobs: Knobs) -> Unit:
 
 
 class _Ports(Ports):
-    """Results that lie as the blocks do are stored by blocks; none are without `blocks`."""
+    """Results that lie as the blocks do are stored by blocks, which pass through `room` bytes of shared memory, one
+    result after the other; none are without `blocks`."""
 
-    def __init__(self, name: str, size: Extents, blocks: Blocks | None) -> None:
+    def __init__(self, name: str, size: Extents, blocks: Blocks | None, room: int) -> None:
         super().__init__(name, MULTIPLE)
-        self.size, self.blocks = size, blocks
+        self.size, self.blocks, self.room = size, blocks, room
         self.batch = self.b.index(0)
 
     def begin(self, batch: Var) -> None:
@@ -74,11 +78,15 @@ class _Ports(Ports):
     def put(self, index: int, offset: Var, value: Var, own: bool) -> None:
         b, size, buffer = self.b, self.size, self.write("result", index, value.dtype)
         matrix = None
-        if own and self.blocks is not None and in_units(common_factor((size.cols,)), buffer):
+        if own and self.blocks is not None and self._fits(buffer) and in_units(common_factor((size.cols,)), buffer):
             first = b.mul(self.batch, b.size(make("mul", size.rows, size.cols)))
             block = (self.blocks.rows, self.blocks.cols // self.blocks.parts)
             matrix = b.descriptor(buffer, first, (b.size(size.rows), b.size(size.cols)), b.size(size.cols), block)
         b.store(buffer, offset, value, matrix=matrix)
+
+    def _fits(self, buffer: Buffer) -> bool:
+        assert self.blocks is not None
+        return self.blocks.rows * self.blocks.cols * buffer.dtype.itemsize <= self.room
 
 
 class _Kernel:
@@ -87,7 +95,9 @@ class _Kernel:
     def __init__(self, c: Contraction, blocks: Blocks, target: Target) -> None:
         self.c, self.blocks, self.size = c, blocks, Extents.of(c)
         stored = blocks.descriptors > 1 and (self.size.batch == 1 or not blocks.persistent)
-        self.p = _Ports(c.name, self.size, blocks if stored else None)
+        factor = how_multiplied(c, target).dtype
+        room = shared_bytes(target) - on_their_way(blocks, factor) - _BARRIERS
+        self.p = _Ports(c.name, self.size, blocks if stored else None, room)
         self.multiplier = Multiplier(c, self.p, blocks)
         self.tiles = Grid(self.size.rows, self.size.cols, blocks)
         self.count = product((blocks.splits, self.size.batch, self.tiles.count))
