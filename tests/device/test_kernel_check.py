@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from tests.device.kernel_check import POISON, difference, run
-from tests.runtime.gpu_double import Kernel, double, image
+from tests.runtime.gpu_double import double
+from tests.runtime.gpu_double_parts import Kernel, image
 from tests.runtime.hand import vector
 from tfxla_cluster.runtime import plan_json
 from tfxla_cluster.runtime.plan import KernelStep, LaunchPlan, Ref

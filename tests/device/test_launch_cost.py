@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tests.device import launch_cost
-from tests.runtime.gpu_double import Kernel, double, image
+from tests.runtime.gpu_double import double
+from tests.runtime.gpu_double_parts import Kernel, image
 from tfxla_cluster.ir import text
 from tfxla_cluster.ir.evaluator import evaluate
 from tfxla_cluster.runtime import plan_json

@@ -12,127 +12,17 @@ import itertools
 import threading
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from tfxla_cluster.runtime.gpu.driver import Driver
 
+from .gpu_double_parts import ATTRIBUTES, SIGNATURES, Block, Failure, Kernel, Launched, Stream, U, Work, put
+
 POISON, FREED = 0x5A, 0xA5
 INVALID, OUT_OF_MEMORY, ILLEGAL_ADDRESS, CAPTURING, UPDATE_FAILURE, UNKNOWN = 1, 2, 700, 900, 910, 999
-V, INT, N, U = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t, ctypes.c_uint
-_ATTRIBUTES = {75: 9, 76: 0, 16: 132, 38: 50 << 20}
-_SIGNATURES = {
-    "cuInit": (INT,),
-    "cuGetErrorName": (INT, V),
-    "cuGetErrorString": (INT, V),
-    "cuDeviceGetCount": (V,),
-    "cuDeviceGet": (V, INT),
-    "cuDeviceGetAttribute": (V, INT, INT),
-    "cuDeviceGetDefaultMemPool": (V, INT),
-    "cuMemPoolSetAttribute": (V, INT, V),
-    "cuDevicePrimaryCtxRetain": (V, INT),
-    "cuCtxGetCurrent": (V,),
-    "cuCtxSetCurrent": (V,),
-    "cuCtxSynchronize": (),
-    "cuStreamCreate": (V, U),
-    "cuStreamDestroy_v2": (V,),
-    "cuStreamSynchronize": (V,),
-    "cuMemHostAlloc": (V, N, U),
-    "cuMemAlloc_v2": (V, N),
-    "cuMemAllocAsync": (V, N, V),
-    "cuMemAllocFromPoolAsync": (V, N, V, V),
-    "cuMemFree_v2": (V,),
-    "cuMemFreeAsync": (V, V),
-    "cuMemcpyDtoDAsync_v2": (V, V, N, V),
-    "cuMemcpyDtoHAsync_v2": (V, V, N, V),
-    "cuMemcpyHtoDAsync_v2": (V, V, N, V),
-    "cuMemsetD8_v2": (V, ctypes.c_ubyte, N),
-    "cuMemsetD8Async": (V, ctypes.c_ubyte, N, V),
-    "cuModuleLoadData": (V, V),
-    "cuModuleUnload": (V,),
-    "cuModuleGetFunction": (V, V, ctypes.c_char_p),
-    "cuFuncSetAttribute": (V, INT, INT),
-    "cuFuncLoad": (V,),
-    "cuLaunchKernel": (V, U, U, U, U, U, U, U, V, V, V),
-    "cuLaunchKernelEx": (V, V, V, V),
-    "cuStreamBeginCapture_v2": (V, INT),
-    "cuStreamEndCapture": (V, V),
-    "cuGraphInstantiateWithFlags": (V, V, ctypes.c_uint64),
-    "cuGraphExecUpdate_v2": (V, V, V),
-    "cuGraphExecDestroy": (V,),
-    "cuGraphDestroy": (V,),
-    "cuGraphLaunch": (V, V),
-    "cuEventCreate": (V, U),
-    "cuEventDestroy_v2": (V,),
-    "cuEventRecord": (V, V),
-    "cuEventSynchronize": (V,),
-    "cuEventElapsedTime": (V, V, V),
-}
-
-Run = Callable[[Sequence[np.ndarray], Sequence[int], int], None]
-
-
-class Failure(Exception):
-    """A CUresult that is not 0."""
-
-    def __init__(self, code: int) -> None:
-        self.code = code
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """`run(arrays, sizes, tasks)` changes the arrays, each of which reaches from a pointer's place to the end of the
-    memory it lies in; `dtypes` of the pointers, `sizes`: how many i64 follow them."""
-
-    dtypes: tuple[np.dtype, ...]
-    sizes: int
-    run: Run
-
-
-@dataclass(frozen=True)
-class Launched:
-    """What a launch asked for."""
-
-    name: str
-    blocks: int
-    threads: int
-    shared: int
-    sizes: tuple[int, ...]
-    scratch: int
-    attributes: tuple[tuple[int, ...], ...] = ()
-    grid: tuple[int, ...] = (1, 1)  # along the second and third axis
-
-
-@dataclass
-class _Block:
-    memory: np.ndarray
-    device: int
-
-    @property
-    def start(self) -> int:
-        return self.memory.ctypes.data
-
-
-Work = Callable[[], None]
-
-
-@dataclass
-class _Stream:
-    device: int
-    waiting: list[Work] = field(default_factory=list)
-    captured: list[Work] | None = None
-
-
-def image(name: str) -> bytes:
-    """The double's cubin of the kernel `name`."""
-    return b"\x7fELF\0.nv.constant0." + name.encode() + b"\0"
-
-
-def put(address: int, value: int, kind: type = ctypes.c_int64) -> None:
-    kind.from_address(address).value = value
 
 
 class Library:
@@ -148,7 +38,7 @@ class Library:
         self.failing: dict[str, tuple[int, int]] = {}
         self.fails_once: set[str] = set()
         self.errors: list[str] = []
-        self.blocks: dict[int, _Block] = {}
+        self.blocks: dict[int, Block] = {}
         self.loaded: set[int] = set()
         self.ready: set[int] = set()
         self._handles: dict[int, object] = {}
@@ -156,7 +46,7 @@ class Library:
         self._current = threading.local()
         self._lock = threading.RLock()
         self._texts = {"cuGetErrorName": b"CUDA_ERROR_OF_THE_DOUBLE", "cuGetErrorString": b"the double says so"}
-        for name, kinds in _SIGNATURES.items():
+        for name, kinds in SIGNATURES.items():
             setattr(self, name, ctypes.CFUNCTYPE(ctypes.c_int, *kinds)(self._guarded(name)))
 
     def _guarded(self, name: str) -> Callable[..., int]:
@@ -208,7 +98,7 @@ class Library:
         put(place, ordinal, ctypes.c_int)
 
     def _cuDeviceGetAttribute(self, place: int, number: int, device: int) -> None:
-        put(place, _ATTRIBUTES[number], ctypes.c_int)
+        put(place, ATTRIBUTES[number], ctypes.c_int)
 
     def _cuDeviceGetDefaultMemPool(self, place: int, device: int) -> None:
         put(place, 1)
@@ -241,12 +131,12 @@ class Library:
 
     def _cuCtxSynchronize(self) -> None:
         for stream in self._handles.values():
-            if isinstance(stream, _Stream) and stream.device == self.device():
+            if isinstance(stream, Stream) and stream.device == self.device():
                 self._drain(stream)
 
     # --- streams ---
     def _cuStreamCreate(self, place: int, flags: int) -> None:
-        put(place, self.handle(_Stream(self.device())))
+        put(place, self.handle(Stream(self.device())))
 
     def _cuStreamDestroy(self, stream: int) -> None:
         del self._handles[stream]
@@ -255,9 +145,9 @@ class Library:
         self.device()
         self._drain(self._stream(stream))
 
-    def _stream(self, number: int) -> _Stream:
+    def _stream(self, number: int) -> Stream:
         stream = self._handles[number]
-        assert isinstance(stream, _Stream)
+        assert isinstance(stream, Stream)
         return stream
 
     def _queue(self, stream: int, work: Work) -> None:
@@ -266,7 +156,7 @@ class Library:
             raise Failure(INVALID)
         (found.waiting if found.captured is None else found.captured).append(work)
 
-    def _drain(self, stream: _Stream) -> None:
+    def _drain(self, stream: Stream) -> None:
         if stream.captured is not None:
             raise Failure(CAPTURING)
         waiting, stream.waiting = stream.waiting, []
@@ -321,7 +211,7 @@ class Library:
             raise Failure(OUT_OF_MEMORY)
         raw = np.full(count + 256, POISON, np.uint8)
         start = -raw.ctypes.data % 256
-        block = _Block(raw[start : start + count], device)
+        block = Block(raw[start : start + count], device)
         self.blocks[block.start] = block
         return block.start
 

@@ -2,112 +2,23 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
-import threading
-from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
 
-from tfxla_cluster.codegen.kernel.code import Code
-from tfxla_cluster.errors import InternalError, TfxlaError, UnsupportedError
+from tfxla_cluster.errors import TfxlaError, UnsupportedError
 from tfxla_cluster.ir import dim as dims
-from tfxla_cluster.ir.dim import Dim
 from tfxla_cluster.ir.dtype import S32, from_numpy
 from tfxla_cluster.ir.shape import array
 from tfxla_cluster.runtime import plan_json, random_state
-from tfxla_cluster.runtime.gpu import driver as drivers
 from tfxla_cluster.runtime.gpu.driver import Driver
-from tfxla_cluster.runtime.gpu.executable import Executable, status_error
-from tfxla_cluster.runtime.gpu.loaded import entry_of
-from tfxla_cluster.runtime.plan import (
-    BranchStep,
-    CopyStep,
-    KernelStep,
-    LaunchPlan,
-    LibraryStep,
-    LoopStep,
-    Ref,
-    SizeSource,
-    SizeStep,
-    Step,
-    TfOpStep,
-)
+from tfxla_cluster.runtime.gpu.executable import Executable
+from tfxla_cluster.runtime.plan import BranchStep, CopyStep, LaunchPlan, LibraryStep, LoopStep, Ref, SizeSource
 
-from .gpu_double import POISON, Kernel, Library, double, image
+from .gpu_double import Library
+from .gpu_plans import CODE, F, called, placed, produced_plan, random, step, sum_plan, sum_steps
 from .hand import vector
-
-F, S, B = np.dtype(np.float32), np.dtype(np.int32), np.dtype(np.bool_)
-Arrays = Sequence[np.ndarray]
-
-
-def _add(a: Arrays, sizes: Sequence[int], tasks: int) -> None:
-    n = sizes[0] * tasks
-    a[2][:n] = a[0][:n] + a[1][:n]
-
-
-def _multiply(a: Arrays, sizes: Sequence[int], tasks: int) -> None:
-    n = sizes[0] * tasks
-    a[2][:n] = a[0][:n] * a[1][:n]
-
-
-def _twice(a: Arrays, sizes: Sequence[int], tasks: int) -> None:
-    n = sizes[0] * tasks
-    a[1][:n] = a[0][:n] * 2
-
-
-def _count_down(a: Arrays, sizes: Sequence[int], tasks: int) -> None:
-    a[1][0], a[2][0] = a[0][0] - 1, a[0][0] > 0
-
-
-def _positive_count(a: Arrays, sizes: Sequence[int], tasks: int) -> None:
-    found = a[0][: sizes[0]][a[0][: sizes[0]] > 0]
-    a[1][: len(found)], a[2][0] = found, len(found)
-
-
-KERNELS = {
-    "add": Kernel((F, F, F), 1, _add),
-    "mul": Kernel((F, F, F), 1, _multiply),
-    "twice": Kernel((F, F), 1, _twice),
-    "count_down": Kernel((S, S, B), 0, _count_down),
-    "positive_count": Kernel((F, F, S), 1, _positive_count),
-}
-CODE = Code(tuple(image(name) for name in KERNELS))
-
-
-@pytest.fixture
-def machine() -> Iterator[tuple[Driver, Library]]:
-    driver, library = double(2)
-    library.kernels |= KERNELS
-    yield driver, library
-    assert not library.errors, library.errors[0]
-
-
-def step(
-    symbol: str, inputs: list[Ref], outputs: list[Ref], sizes: tuple[Dim, ...], tasks: Dim = 1, **params: int
-) -> KernelStep:
-    given = {"object": list(KERNELS).index(symbol), "num_warps": 4, "shared_bytes": 0} | params
-    return KernelStep(symbol, tuple(inputs), tuple(outputs), sizes, tasks, instr=symbol, params=tuple(given.items()))
-
-
-def sum_steps(per_task: Dim, tasks: Dim, temp: Ref, **params: int) -> tuple[Step, ...]:
-    """out = (a + b) * b, with a temporary."""
-    a, b = Ref("input", 0), Ref("input", 1)
-    return (
-        step("add", [a, b], [temp], (per_task,), tasks, **params),
-        step("mul", [temp, b], [Ref("output", 0)], (per_task,), tasks, **params),
-    )
-
-
-def sum_plan(per_task: int, tasks: int, **params: int) -> LaunchPlan:
-    shape = vector(per_task * tasks)
-    steps = sum_steps(per_task, tasks, Ref("temp", 0, 64), **params)
-    return LaunchPlan("sum", (shape, shape), (shape,), (), steps, (), per_task * tasks * 4 + 64)
-
-
-def random(n: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).normal(size=n).astype(np.float32)
 
 
 @pytest.mark.parametrize(("per_task", "tasks"), [(5, 0), (1, 1), (7, 3), (1001, 5)])
@@ -219,19 +130,6 @@ def test_counted_loops_do_not_wait(machine: tuple[Driver, Library], outer: int, 
         np.testing.assert_array_equal(prepared.results()[0], want)
 
 
-def produced_plan() -> LaunchPlan:
-    """The positive elements, then twice each of them: the second kernel's size is known after the first."""
-    n, k = dims.sym("n", 8), dims.bounded("k", 64)
-    packed, number = Ref("temp", 0, 0), Ref("temp", 0, 256)
-    steps = (
-        step("positive_count", [Ref("input", 0)], [packed, number], (n,)),
-        SizeStep("k", number),
-        step("twice", [packed], [Ref("output", 0)], (1,), k),
-    )
-    sizes = (SizeSource("n", 0, 0), SizeSource("k", bound=64))
-    return LaunchPlan("p", (vector(n),), (vector(k),), sizes, steps, (), 320)
-
-
 def test_a_size_that_an_instruction_produces(machine: tuple[Driver, Library]) -> None:
     executable = Executable(produced_plan(), CODE, driver=machine[0])
     for size in (0, 1, 8, 64):
@@ -285,33 +183,6 @@ def test_each_device_runs_in_its_own_context(machine: tuple[Driver, Library]) ->
         Executable(sum_plan(5, 2), CODE, 2, driver=driver)
 
 
-def called(executable: Executable, library: Library, inputs: list[int], outputs: list[int], room: int) -> int:
-    """The entry as a native op calls it: its own stream and memory, at most `room` requests."""
-    requests: list[int] = []
-    place = ctypes.c_int64()
-    library.context = 1
-    assert library.cuStreamCreate(ctypes.byref(place), 0) == 0  # type: ignore[attr-defined]
-
-    @ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
-    def allocate(owner: int, count: int) -> int | None:
-        assert owner == 77
-        requests.append(count)
-        return library.allocate(count, 0) if len(requests) <= room else None
-
-    launch = (ctypes.c_int64 * 4)(place.value, ctypes.cast(allocate, ctypes.c_void_p).value or 0, 77, 0)
-    entry = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 5)(executable.entry)
-    tables = ((ctypes.c_uint64 * max(len(t), 1))(*t) for t in (inputs, outputs, [0]))
-    status = entry(executable.record, *tables, launch)
-    assert library.cuStreamSynchronize(place.value) == 0  # type: ignore[attr-defined]
-    return int(status)
-
-
-def placed(library: Library, data: np.ndarray, offset: int = 0) -> int:
-    address = library.allocate(data.nbytes + offset, 0)
-    library.at(address, 0)[offset:] = data.view(np.uint8)
-    return address + offset
-
-
 def test_the_entry_takes_the_callers_stream_and_memory(machine: tuple[Driver, Library]) -> None:
     driver, library = machine
     executable = Executable(sum_plan(5, 2), CODE, driver=driver)
@@ -332,148 +203,3 @@ def test_inputs_that_lie_between_multiples_of_16(machine: tuple[Driver, Library]
     assert called(executable, library, places, [out], 2) == 0
     np.testing.assert_array_equal(library.at(out, 0).view(F), (a + b) * b)
     assert called(executable, library, places, [out], 1) == -2
-
-
-def test_no_memory_for_temporaries(machine: tuple[Driver, Library]) -> None:
-    driver, library = machine
-    executable = Executable(sum_plan(5, 2), CODE, driver=driver)
-    data = random(10)
-    out = library.allocate(40, 0)
-    status = called(executable, library, [placed(library, data)] * 2, [out], 0)
-    assert isinstance(status_error(status, "sum"), MemoryError)
-    assert (library.at(out, 0) == POISON).all()
-    library.memory = 0
-    with pytest.raises(MemoryError):
-        executable.run([data, data])
-    library.memory = 1 << 30
-    np.testing.assert_array_equal(executable.run([data, data])[0], 2 * data * data)
-
-
-def test_no_memory_between_launches(machine: tuple[Driver, Library]) -> None:
-    driver, library = machine
-    executable = Executable(sum_plan(5, 2), CODE, driver=driver)
-    data = random(10)
-    with executable.prepare([data, data]) as prepared:
-        library.failing["cuMemAllocAsync"] = (0, 2)
-        with pytest.raises(MemoryError, match="sum"):
-            prepared.launch()
-        library.failing.clear()
-        prepared.launch()
-        np.testing.assert_array_equal(prepared.results()[0], 2 * data * data)
-
-
-def test_a_failure_of_the_driver_is_told(machine: tuple[Driver, Library]) -> None:
-    driver, library = machine
-    executable = Executable(sum_plan(5, 2), CODE, driver=driver)
-    data = random(10)
-    library.failing["cuLaunchKernel"] = (2, 719)
-    with pytest.raises(TfxlaError, match=r"sum on the GPU: CUDA error 719, CUDA_ERROR_OF_THE_DOUBLE: the double"):
-        executable.run([data, data])
-    library.failing["cuLaunchKernel"] = (0, 2)
-    with pytest.raises(MemoryError):
-        executable.run([data, data])
-    library.failing.clear()
-    np.testing.assert_array_equal(executable.run([data, data])[0], 2 * data * data)
-
-
-def test_global_scratch_is_shared_and_grows(machine: tuple[Driver, Library]) -> None:
-    driver, library = machine
-    a, b, out = Ref("input", 0), Ref("input", 1), Ref("output", 0)
-    steps = (
-        step("add", [a, b], [out], (4,), 1, global_scratch_bytes=100),
-        step("mul", [a, b], [out], (2,), 2, global_scratch_bytes=30),
-        step("add", [a, b], [out], (1,), 4, global_scratch_bytes=100),
-        step("twice", [a], [out], (4,), 1),
-    )
-    plan = LaunchPlan("g", (vector(4),) * 2, (vector(4),), (), steps, (), 0)
-    executable = Executable(plan, CODE, driver=driver)
-    np.testing.assert_array_equal(executable.run([random(4)] * 2)[0], random(4) * 2)
-    one, two, three, four = (made.scratch for made in library.launches)
-    assert one == two != three
-    assert four == 0
-    assert one % 128 == three % 128 == 0
-
-
-def test_attributes_of_a_launch(machine: tuple[Driver, Library]) -> None:
-    driver, library = machine
-    plan = sum_plan(5, 3, num_ctas=2, launch_pdl=1, cooperative=1, shared_bytes=50_000, grid_y=3, grid_z=2)
-    a = random(15)
-    np.testing.assert_array_equal(Executable(plan, CODE, driver=driver).run([a, a])[0], 2 * a * a)
-    made = library.launches[0]
-    assert (made.blocks, made.grid, made.shared) == (6, (3, 2), 50_000)
-    assert made.attributes == ((4, 2, 1, 1), (5, 1, 0, 0), (2, 1, 0, 0), (6, 1, 0, 0))
-    assert ("add", 8, 50_000) in library.attributes_set
-
-
-def test_a_grid_that_is_too_large(machine: tuple[Driver, Library]) -> None:
-    n = dims.sym("n", 3)
-    first = step("add", [Ref("input", 0)] * 2, [Ref("output", 0)], (1,), n * 2**30)
-    plan = LaunchPlan("g", (vector(n),), (vector(n),), (SizeSource("n", 0, 0),), (first,), (), 0)
-    executable = Executable(plan, CODE, driver=machine[0])
-    for size in (2, 1000):
-        with pytest.raises(UnsupportedError, match="blocks"):
-            executable.run([random(size)])
-
-
-def test_a_retired_record_says_so(machine: tuple[Driver, Library]) -> None:
-    executable = Executable(sum_plan(1, 3), CODE, driver=machine[0])
-    executable.close()
-    with pytest.raises(InternalError, match="retired"):
-        executable.run([random(3), random(3)])
-
-
-def test_timings(machine: tuple[Driver, Library]) -> None:
-    executable = Executable(sum_plan(4, 10), CODE, timings=True, driver=machine[0])
-    for _ in range(2):
-        executable.run([random(40), random(40)])
-    assert executable.timings() == [("add", 2, 1_000_000), ("mul", 2, 1_000_000)]
-
-
-def test_what_cannot_run_is_refused(machine: tuple[Driver, Library]) -> None:
-    plan = LaunchPlan("t", (), (), (), (TfOpStep("CollectiveReduceV2", (), (), ()),), (), 0)
-    with pytest.raises(UnsupportedError, match="CollectiveReduceV2"):
-        Executable(plan, CODE, driver=machine[0])
-    plan = LaunchPlan("m", (), (), (), (KernelStep("nowhere", (), (), (), 1),), (), 0)
-    with pytest.raises(InternalError, match="nowhere"):
-        Executable(plan, CODE, driver=machine[0])
-    with pytest.raises(InternalError, match="2 kernels"):
-        entry_of(image("a") + image("b"))
-
-
-def test_many_threads_on_two_devices(machine: tuple[Driver, Library]) -> None:
-    driver, _ = machine
-    executables = [Executable(produced_plan(), CODE, number, driver=driver) for number in (0, 1)]
-    wrong: list[int] = []
-
-    def work(number: int) -> None:
-        for round_ in range(20):
-            a = random(number + round_, round_)
-            if not np.array_equal(executables[(number + round_) % 2].run([a])[0], 2 * a[a > 0]):
-                wrong.append(number)
-
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
-
-
-def test_whether_a_gpu_is_there(machine: tuple[Driver, Library]) -> None:
-    assert drivers.available(1, lambda: machine[0])
-    said = drivers.available(5, lambda: machine[0])
-    assert not said
-    assert (said.rule, "no GPU 5" in said.reason) == ("gpu-driver", True)
-    device = machine[0].device(1)
-    assert (device.arch, device.multiprocessors) == ("sm_90", 132)
-
-
-def test_a_machine_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drivers, "_LIBRARY", "libcuda-that-is-not-there.so")
-    drivers.driver.cache_clear()
-    assert "no CUDA driver" in drivers.available().reason
-    library = Library()
-    library.failing["cuInit"] = (0, 100)
-    monkeypatch.setattr(ctypes, "CDLL", lambda name: library)
-    assert "CUDA error 100" in drivers.available().reason
-    drivers.driver.cache_clear()

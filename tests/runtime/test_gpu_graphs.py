@@ -22,10 +22,8 @@ from tfxla_cluster.runtime.gpu.prepared import Prepared
 from tfxla_cluster.runtime.plan import CopyStep, LaunchPlan, LibraryStep, LoopStep, Ref, SizeSource
 
 from .gpu_double import Library
+from .gpu_plans import CODE, produced_plan, random, step, sum_plan, sum_steps
 from .hand import vector
-from .test_gpu_execute import CODE, machine, produced_plan, random, step, sum_plan, sum_steps
-
-__all__ = ["machine"]
 
 
 def launched(prepared: Prepared, inputs: list[np.ndarray], times: int = 1) -> None:

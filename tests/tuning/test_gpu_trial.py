@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from tests.runtime import test_gpu_execute as gpu
-from tests.runtime.gpu_double import Kernel, Library, double
+from tests.runtime import gpu_plans as gpu
+from tests.runtime.gpu_double import Library, double
+from tests.runtime.gpu_double_parts import Kernel
 from tfxla_cluster.errors import TfxlaError
 from tfxla_cluster.runtime.gpu.driver import Driver
 from tfxla_cluster.runtime.gpu.executable import Executable

@@ -14,7 +14,8 @@ from tests.codegen.triton import gpu_module, interpreter
 from tests.codegen.triton.test_gpu_cases import ALL, REFUSED, drawn
 from tests.fuzz.test_fuzz import check
 from tests.hlo_case import Case, assert_close
-from tests.runtime.gpu_double import Kernel, Library, double, image
+from tests.runtime.gpu_double import Library, double
+from tests.runtime.gpu_double_parts import Kernel, image
 from tfxla_cluster import compiler
 from tfxla_cluster.backends import gpu
 from tfxla_cluster.codegen.kernel.code import Code, Listing, Source

@@ -24,7 +24,7 @@ MISSING = {"complex", "imag", "stochastic-convert"}
 
 
 @pytest.mark.parametrize("opcode", ELEMENTWISE)
-@pytest.mark.parametrize("name", DTYPES)
+@pytest.mark.parametrize("name", [n for n, d in DTYPES.items() if d.kind != "complex"])  # those are taken apart before
 def test_support_and_emitter_agree(opcode: str, name: str) -> None:
     dtype = DTYPES[name]
     out = PRED if opcode in ("compare", "is-finite") else dtype
