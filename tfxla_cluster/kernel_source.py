@@ -120,6 +120,7 @@ def _of_function(fn: Callable[..., Any]) -> KernelSource:
     parts, places = _used(fn, node)
     parts[f"def {node.name}"] = f"@triton.jit\n{text}"
     whole = "\n\n".join([HEAD, *parts.values()]) + "\n"
+    _check_one_meaning(node.name, whole)
     return KernelSource(node.name, whole, *_parameters(node), (*places, place))
 
 
@@ -175,6 +176,21 @@ def _used(fn: Callable[..., Any], node: ast.FunctionDef) -> tuple[dict[str, str]
                 )
             parts[name] = f"{name} = tl.constexpr({text})"
     return parts, tuple(places)
+
+
+def _check_one_meaning(kernel: str, text: str) -> None:
+    """Kernels of several modules stand in one text: UserKernelError where a name means two things in it."""
+    meanings: dict[str, str] = {}
+    for statement in ast.parse(text).body:
+        if isinstance(statement, ast.FunctionDef):
+            names = [statement.name]
+        elif isinstance(statement, ast.Assign):
+            names = [n.id for target in statement.targets for n in ast.walk(target) if isinstance(n, ast.Name)]
+        else:
+            continue
+        for name in names:
+            if meanings.setdefault(name, ast.unparse(statement)) != ast.unparse(statement):
+                raise UserKernelError(f"kernel {kernel} and those it uses have two meanings of '{name}'", "Rename one")
 
 
 def _globals(fn: Callable[..., Any], node: ast.FunctionDef) -> Iterator[tuple[str, Any]]:

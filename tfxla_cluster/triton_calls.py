@@ -92,8 +92,8 @@ def _bound(source: KernelSource, args: Sequence[Any], outputs: int, constexprs: 
         wanted = [name for name in free if name not in source.optional]
         raise _misfit(
             source,
-            f"takes {', '.join(wanted) or 'nothing'} besides its constexprs; it was given {len(args)} arguments "
-            f"and {outputs} outputs",
+            f"takes {', '.join(wanted) or 'nothing'}; it was given {len(args)} arguments and {outputs} outputs, "
+            "in this order. Constexprs are given by name",
         )
     texts, pointers = [], 0
     for arg in args:
@@ -143,13 +143,15 @@ def _aliases(
     aliases: Mapping[int, int],
 ) -> tuple[tuple[int, int], ...]:
     """(operand, result) pairs: `numbers` says which args are operands."""
-    found = []
+    found: list[tuple[int, int]] = []
     for arg, output in sorted(aliases.items()):
         if arg not in numbers or output not in range(len(outputs)):
             raise _misfit(source, f"has no tensor {arg} or no output {output} to be one buffer")
         operand, spec = tensors[numbers.index(arg)], outputs[output]
         if operand.dtype != spec.dtype or not operand.shape.is_compatible_with(spec.shape):
             raise _misfit(source, f"cannot write output {output}, {spec}, over argument {arg}, {operand.shape}")
+        if output in (taken for _, taken in found):
+            raise _misfit(source, f"has two arguments that are to be one buffer with output {output}")
         found.append((numbers.index(arg), output))
     return tuple(found)
 

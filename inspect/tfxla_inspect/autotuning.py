@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,27 @@ class Kernel:
     name: str
     fingerprint: str
     device: str
+
+
+def run(paths: Sequence[str], every: bool, program: Path | None, merge: str | None, say: Callable[[str], None]) -> int:
+    """Tell `say` of the files at `paths` (with `every` each measured form), hold them against the dump `program`, and
+    write all of them to `merge`; 1 where a kernel of the program has no result.
+
+    Raises InputFileError and OutputError.
+    """
+    merged = Results()
+    for path, results in read(paths):
+        say("\n".join([path, *summary(results), *table(results, every), ""]))
+        merged |= results
+    missed = False
+    if program is not None:
+        lines = against(merged, kernels(program))
+        missed = any(line.startswith("missing: ") for line in lines)
+        say("\n".join(lines))
+    if merge:
+        files.write(merge, merged)
+        say(f"{merge}: {len(merged)} results")
+    return int(missed)
 
 
 def table(results: Results, every: bool) -> list[str]:

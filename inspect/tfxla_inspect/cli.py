@@ -11,10 +11,8 @@ from typing import Any
 
 from tfxla_cluster import output_file
 from tfxla_cluster.errors import TfxlaError
-from tfxla_cluster.tuning.persisted import files
-from tfxla_cluster.tuning.persisted.results import Results
 
-from . import __version__, autotuning, pack, report
+from . import __version__, pack, report
 
 _EPILOG = """\
 exit codes: 0 written; 2 wrong command line; 3 DIR is missing, empty, unreadable or no dump;
@@ -92,21 +90,9 @@ def _add_autotune(commands: Any) -> None:
 
 
 def _autotune(arguments: argparse.Namespace) -> int:
-    found = autotuning.read(arguments.files)
-    merged = Results()
-    for path, results in found:
-        print("\n".join([path, *autotuning.summary(results), *autotuning.table(results, arguments.candidates), ""]))
-        merged |= results
-    missed = False
-    if arguments.program is not None:
-        program = autotuning.kernels(arguments.program)
-        lines = autotuning.against(merged, program)
-        missed = any(line.startswith("missing: ") for line in lines)
-        print("\n".join(lines))
-    if arguments.merge:
-        files.write(arguments.merge, merged)
-        print(f"{arguments.merge}: {len(merged)} results")
-    return 1 if missed else 0
+    from . import autotuning  # needs protobuf, which reports do without
+
+    return autotuning.run(arguments.files, arguments.candidates, arguments.program, arguments.merge, print)
 
 
 def _report(arguments: argparse.Namespace) -> int:

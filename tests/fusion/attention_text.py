@@ -19,7 +19,7 @@ COMBINERS = "".join(
 HEAD = "lhs_batch_dims={0,1}, rhs_batch_dims={0,1}"
 FORWARD = f"""
   low = f32[] constant(-inf)
-  zero = f32[] constant(-0)
+  zero = f32[] constant(-0.0)
   dt = $T dot(q, k), {HEAD}, lhs_contracting_dims={{3}}, rhs_contracting_dims={{3}}
   d = $S convert(dt)
   $score

@@ -172,7 +172,7 @@ def misfits() -> dict[str, tuple[dict, str]]:
     return {
         "few": (
             {**good, "args": (x, x)},
-            r"takes x, y, factor, n, out besides its constexprs; it was given 2 arguments",
+            r"takes x, y, factor, n, out; it was given 2 arguments and 1 outputs, .*Constexprs are given by name",
         ),
         "many": ({**good, "args": (x,) * 5}, r"takes x, y, .*given 5 arguments"),
         "constexpr": ({**good, "WIDTH": 3}, r"has no parameter 'WIDTH'"),
@@ -181,6 +181,7 @@ def misfits() -> dict[str, tuple[dict, str]]:
         "negative": ({**good, "grid": lambda meta: meta["BLOCK"] - 9}, r"the grid -1"),
         "large": ({**good, "grid": (1, 65536)}, r"the grid \(1, 65536\): at most"),
         "shape": ({**good, "out_shape": tf.TensorSpec([None])}, r"not known while tracing"),
+        "twice": ({**good, "input_output_aliases": {0: 0, 1: 0}}, r"two arguments that are to be one buffer"),
         "alias": ({**good, "input_output_aliases": {2: 0}}, r"no tensor 2"),
         "alias_type": (
             {**good, "out_shape": tf.TensorSpec([9]), "input_output_aliases": {0: 0}},

@@ -99,6 +99,23 @@ def test_nan_has_a_place() -> None:
         np.testing.assert_array_equal(found, np.sort(x))
 
 
+def test_a_comparator_that_asks_for_nan() -> None:
+    """It sees them as the largest numbers, whatever their sign, and of equal ones the first stays first."""
+    comparator = """lt {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  an = pred[] compare(a, a), direction=NE
+  top = f32[] constant(inf)
+  ka = f32[] select(an, top, a)
+  bn = pred[] compare(b, b), direction=NE
+  kb = f32[] select(bn, top, b)
+  ROOT r = pred[] compare(ka, kb), direction=LT
+}"""
+    x = np.array([3, -np.nan, 1, np.nan, 2, -0.0, 0.0, np.inf], np.float32)
+    body = "x = f32[8] parameter(0)\n ROOT r = f32[8] sort(x), dimensions={0}, is_stable=true, to_apply=lt"
+    check(text.parse(f"HloModule m\n\n{comparator}\nENTRY e {{\n{body}\n}}\n"), [x])
+
+
 @pytest.mark.parametrize(
     ("dtype", "dims", "k"),
     [("f32", (5,), 5), ("bf16", (100,), 3), ("s8", (3, 41), 7), ("u32", (2, 2, 9), 1), ("f64", (4, 20), 20)],

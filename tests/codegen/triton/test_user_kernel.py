@@ -126,6 +126,19 @@ def run(module: Module, args: Sequence[np.ndarray]) -> list[np.ndarray]:
 # --- text ---------------------------------------------------------------------------------------
 
 
+def test_a_name_that_means_two_things(tmp_path: Path) -> None:
+    """Kernels of several modules stand in one text, where the last meaning of a name would count for all."""
+    other = tmp_path / "other.py"
+    other.write_text("import triton\n\nSCALE = 2.0\n\n@triton.jit\ndef halved(x):\n    return x / SCALE\n")
+    halved = triton_kernel(f"{other}:halved")
+
+    def both(x, out):
+        tl.store(out, halved(scaled(tl.load(x))))
+
+    with pytest.raises(UserKernelError, match="two meanings of 'SCALE'"):
+        triton_kernel(both)
+
+
 def test_text_of_a_kernel() -> None:
     source = add.source
     assert source.parameters == ("x", "y", "n", "out", "BLOCK", "KIND")

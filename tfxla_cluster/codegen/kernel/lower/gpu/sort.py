@@ -51,15 +51,16 @@ def runs(length: Dim) -> tuple[Dim, int]:
 
 
 def ordered_comparator(comp: Computation) -> Computation:
-    """`comp` with its comparisons of floats in the total order but for the sign of zero.
+    """`comp` where the larger of two floats is that in the total order but for the sign of zero.
 
-    What it says of numbers is the same; NaN has a place, without which no element would know its own.
+    What it says of numbers is the same; NaN has a place, without which no element would know its own. A comparator that
+    asks whether a number is NaN (a != a) is still told.
     """
     made: dict[Instr, Instr] = {}
     found: list[Instr] = []
     for instr in comp.instrs:
         operands = tuple(made[o] for o in instr.operands)
-        if instr.opcode == "compare" and operands[0].shape.element_type.is_float and not _is_total(instr):
+        if _orders_floats(instr):
             operands = tuple(_unsigned_zero(o, f"{instr.name}.{n}", found) for n, o in enumerate(operands))
             new = instr.replace(operands=operands).with_attrs(type="TOTALORDER")
         else:
@@ -69,8 +70,10 @@ def ordered_comparator(comp: Computation) -> Computation:
     return Computation(comp.name, tuple(found), made[comp.root])
 
 
-def _is_total(compare: Instr) -> bool:
-    return bool(compare.attrs.get("type") == "TOTALORDER")
+def _orders_floats(instr: Instr) -> bool:
+    if instr.opcode != "compare" or instr.attrs["direction"] in ("EQ", "NE"):
+        return False
+    return instr.operands[0].shape.element_type.is_float and instr.attrs.get("type") != "TOTALORDER"
 
 
 def _unsigned_zero(value: Instr, name: str, found: list[Instr]) -> Instr:
