@@ -126,6 +126,23 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+_KILLED_AT_WORK = f"""
+import os, signal, threading, time
+from tfxla_cluster.codegen.triton.process_pool import ProcessPool
+pool = ProcessPool({MODULE!r})
+pid, _ = pool.ask("first")
+threading.Thread(target=pool.ask, args=(600.0,), daemon=True).start()
+time.sleep(0.5)
+print(pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_process_at_work_ends_too() -> None:
+    done = subprocess.run([sys.executable, "-c", _KILLED_AT_WORK], capture_output=True, text=True, check=False)
+    assert ends(int(done.stdout))
+
+
 def test_a_forked_child_starts_its_own() -> None:
     done = subprocess.run([sys.executable, "-c", _FORKED], capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["0", "True"], done.stderr

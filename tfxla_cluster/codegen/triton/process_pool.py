@@ -10,8 +10,11 @@ import atexit
 import os
 import pickle
 import select
+import signal
 import subprocess
 import sys
+import threading
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -21,7 +24,7 @@ from ...locks import ForkSafeLock
 
 IDLE_S = 120.0  # a process holds some 300 MB, and starting one takes about a second
 _LENGTH = 8  # bytes, before each message
-_POLL_S = 2.0  # how often an idle process looks whether its parent is still there
+_POLL_S = 2.0  # how often a process looks whether its parent is still there
 _pools: weakref.WeakSet[ProcessPool] = weakref.WeakSet()
 
 
@@ -143,9 +146,17 @@ def serve(answer: Callable[[Any], object], arguments: Sequence[str]) -> None:
     parent, idle_s = int(arguments[0]), float(arguments[1])
     asked, answers = os.dup(0), os.dup(1)
     os.dup2(2, 1)
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     with suppress(EOFError, BrokenPipeError):
         while _wait(asked, parent, idle_s):
             _send(answers, answer(_receive(asked)))
+
+
+def _end_with(parent: int) -> None:
+    """Ends this process and what it started, a session of their own, soon after its parent: a job can take minutes."""
+    while os.getppid() == parent:
+        time.sleep(_POLL_S)
+    os.killpg(0, signal.SIGKILL)
 
 
 def _wait(pipe: int, parent: int, idle_s: float) -> bool:
