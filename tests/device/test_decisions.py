@@ -37,6 +37,13 @@ PLACES = (
 )
 
 
+def forget_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until the test is over the devices are asked for anew; what was known of them then comes back whole."""
+    for name in ("machine", "has_others"):
+        monkeypatch.setattr(devices._Known, name, getattr(devices._Known, name))
+    monkeypatch.setattr(devices._Known, "devices", None)
+
+
 @pytest.fixture(params=[("GPU",), ("GPU", "NPU")])
 def with_gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> devices.Machine:
     """A process that has devices without a backend."""
@@ -89,10 +96,10 @@ def test_own_task_of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_this_machine_is_what_tensorflow_lists(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices._Known, "devices", None)
+    forget_devices(monkeypatch)
     monkeypatch.setattr(devices, "local_types", lambda: ["CPU", "NPU", "XLA_CPU", "CPU"])
     assert devices.machine() == devices.Machine(("NPU",), ("localhost", 0))
-    monkeypatch.setattr(devices._Known, "devices", None)
+    forget_devices(monkeypatch)
     monkeypatch.setattr(devices, "local_types", lambda: ["CPU"])
     assert not devices.has_missing()
 
@@ -182,7 +189,7 @@ def offered(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, list[int]]]:
 
     monkeypatch.setattr(devices._Offers, "ways", {"GPU": ready})
     monkeypatch.setattr(devices._Offers, "decisions", {})
-    monkeypatch.setattr(devices._Known, "devices", None)
+    forget_devices(monkeypatch)
     monkeypatch.setattr(devices, "local_types", lambda: ["CPU", "GPU", "GPU"])
     devices._decide.cache_clear()
     yield asked

@@ -18,6 +18,7 @@ from tfxla_cluster.ir import text
 
 pytestmark = pytest.mark.skipif(not workers.usable(), reason="no usable Triton is installed")
 BACKENDS = (gpu_module.Interpreted(), gpu_module.Checked())
+TF32 = 1e-3  # of products whose operand is read so often that it is copied first, and rounded
 LARGE = 2 * 40 * 40 * 8  # elements of an image that only one interpreter takes
 
 
@@ -45,7 +46,7 @@ def drawn(hlo: str) -> list[Array]:
 @pytest.mark.parametrize("case", [*FORWARD, *GRADIENTS, *GROUPS], ids=str)
 def test_case(case) -> None:
     hlo = source(*case)
-    check(hlo, drawn(hlo), 1e-5)
+    check(hlo, drawn(hlo), TF32 if case[0] == (2, 40, 40, 8) else 1e-5)
 
 
 # Enough features that blocks of the depth stay within one point of the window.
@@ -73,7 +74,7 @@ def test_a_window_copied_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tf32: the depth of the copy is taken apart as that of the image, so that blocks stay in runs."""
     monkeypatch.setattr(product_blocks, "_PACK_READS", 0)
     hlo = source(*RUNS[0])
-    check(hlo, drawn(hlo), 1e-5)
+    check(hlo, drawn(hlo), TF32)
     copy, product = gpu_module.compiled(text.parse(hlo), BACKENDS[0]).code.kernels.values()
     assert "tl.dot" not in render(copy).text
     assert "% 32 + tl.arange" in render(product).text
