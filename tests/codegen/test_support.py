@@ -93,7 +93,7 @@ def kernel(case: Op) -> Kernel:
 
 def run_triton(kernel: Kernel, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray], sizes: object) -> None:
     if not workers.usable():
-        pytest.skip("Triton is not installed")
+        pytest.skip("no usable Triton is installed")
     source = render(kernel)
     read, written = [*map(parts, inputs)], [*map(parts, outputs)]
     written[0][...] = triton_interpreter.run(source, read, written, [], 1)[0]

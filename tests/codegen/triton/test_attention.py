@@ -38,7 +38,7 @@ from tfxla_cluster.ir.evaluator import evaluate
 from tfxla_cluster.options import DEFAULT as OPTIONS
 from tfxla_cluster.target import Target
 
-pytestmark = pytest.mark.skipif(not workers.usable(), reason="Triton is not installed")
+pytestmark = pytest.mark.skipif(not workers.usable(), reason="no usable Triton is installed")
 BACKENDS = (gpu_module.Interpreted(), gpu_module.Checked())
 CLOSE = {"f32": 1e-5, "f16": 4e-3, "bf16": 3e-2}  # parts of the largest element
 HALF = """h = $T convert(d)
