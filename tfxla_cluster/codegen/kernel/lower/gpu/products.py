@@ -53,11 +53,13 @@ def contraction_of(instr: Instr) -> Contraction:
 
 def lower_product(c: Contraction, target: Target, knobs: Knobs) -> Unit:
     """The kernels of any contraction: copies of operands, the product, the total of its parts."""
-    blocks = choose(c, how_multiplied(c, target), target, knobs)
+    factors = how_multiplied(c, target)
+    blocks = choose(c, factors, target, knobs)
+    room = shared_bytes(target) - on_their_way(blocks, factors.dtype) - _BARRIERS
     c, steps, temps = packed(c, blocks.packs)
     if blocks.splits == 1:
-        return Unit((*steps, _Kernel(c, blocks, target).build()), temps)
-    parts = _Kernel(split_products.partial(c, len(temps)), blocks, target).build()
+        return Unit((*steps, _Kernel(c, blocks, target, room).build()), temps)
+    parts = _Kernel(split_products.partial(c, len(temps)), blocks, target, room).build()
     held = product((blocks.splits, *c.batch, *c.rows, *c.cols, c.dtype.itemsize))
     return Unit((*steps, parts, split_products.total(c, blocks.splits, len(temps))), (*temps, held))
 
@@ -92,11 +94,9 @@ class _Ports(Ports):
 class _Kernel:
     """The kernel that multiplies: a program makes one block, or in turn those that are `cores` apart."""
 
-    def __init__(self, c: Contraction, blocks: Blocks, target: Target) -> None:
+    def __init__(self, c: Contraction, blocks: Blocks, target: Target, room: int) -> None:
         self.c, self.blocks, self.size = c, blocks, Extents.of(c)
         stored = blocks.descriptors > 1 and (self.size.batch == 1 or not blocks.persistent)
-        factor = how_multiplied(c, target).dtype
-        room = shared_bytes(target) - on_their_way(blocks, factor) - _BARRIERS
         self.p = _Ports(c.name, self.size, blocks if stored else None, room)
         self.multiplier = Multiplier(c, self.p, blocks)
         self.tiles = Grid(self.size.rows, self.size.cols, blocks)
