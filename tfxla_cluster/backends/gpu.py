@@ -70,7 +70,8 @@ class Gpu:
         return lower.candidates(instr, self.target)
 
     def compile(self, sources: Sequence[Source], options: CompileOptions, listing: Listing | None) -> Code:
-        """A cubin a kernel, in the order of `sources`; UnsupportedError for one that no program of could run."""
+        """A cubin a kernel, in the order of `sources`; UnsupportedError for one that takes more memory than
+        a program has."""
         rendered = [render(source.kernel) for source in sources]
         if listing is not None:
             listing("triton.py", [(f"kernel {s.symbol}", r.text) for s, r in zip(sources, rendered)])
