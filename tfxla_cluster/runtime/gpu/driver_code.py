@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..cpu.record_layout import STATUS_NO_MEMORY, table
-from ..cpu.words import Function, Value, Word
+from ..launcher.record_layout import STATUS_NO_MEMORY, table
+from ..launcher.words import Function, Value, Word
 from .record_layout import CUDA_OUT_OF_MEMORY, DRIVER_CALLS, LAUNCH, STATUS_CUDA
 
 _LOW_HALF = (1 << 32) - 1

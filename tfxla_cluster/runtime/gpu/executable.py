@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import weakref
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,11 +13,11 @@ from ...errors import InternalError, TfxlaError, UnsupportedError
 from ...ir.dim import Dim, make
 from ...ir.shape import Shape
 from .. import random_state
-from ..cpu import executable as cpu_executable
 from ..cpu import native as cpu_native
-from ..cpu import records
-from ..cpu.encode import encode
-from ..cpu.record_layout import RECORD
+from ..launcher import opened, records
+from ..launcher.encode import encode
+from ..launcher.opened import Opened
+from ..launcher.record_layout import RECORD
 from ..plan import KernelStep, LaunchPlan, walk
 from . import driver as drivers
 from . import loaded, native
@@ -28,15 +27,13 @@ from .prepared import Prepared
 from .record_layout import GPU_RECORD, STATUS_CUDA, STATUS_TOO_LARGE
 
 
-class Executable:
-    """Runs `plan` on the GPU `device`. `record` is what `entry` takes; it stays a valid address for ever.
+class Executable(Opened["_Body"]):
+    """Runs `plan` on the GPU `device`.
 
     `entry` is the address of `int32 gpu_execute(void* record, void** inputs, void** outputs, int64* sizes,
     int64* launch)`: inputs and outputs are device pointers, `launch` is laid out as record_layout.LAUNCH. Any number of
     threads may call it, with no GIL; it returns before the device is done. Returns 0 or what `status_error` explains.
     `sizes` holds one number for each of plan.sizes; those that an instruction produces are written back to it.
-
-    Dropping the object, or `close()`, retires the record: calls that began finish, later ones return STATUS_CLOSED.
 
     `captured`: whether executions are CUDA graphs, which plans of at least `least_graph` kernels and copies are that
     need nothing from the host.
@@ -53,20 +50,13 @@ class Executable:
         driver: Driver | None = None,
         least_graph: int = 0,
     ) -> None:
-        self.plan = plan
         self._driver = driver or drivers.driver()
         self.device = self._driver.device(device)
         self.captured = no("graph-timed", "its steps are timed") if timings else can_capture(plan, least_graph)
         body = _Body(plan, code, self.device, timings, bool(self.captured))
-        self.entry = native.launcher().execute
-        self._call = _ENTRY_TYPE(self.entry)
-        self.record = records.new(body)
-        self._body = weakref.ref(body)
-        self._finalizer = weakref.finalize(self, records.retire, self.record)
-        self._finalizer.atexit = False
-
-    def close(self) -> None:
-        self._finalizer()
+        launcher = native.launcher()
+        self._call = _ENTRY_TYPE(launcher.execute)
+        super().__init__(plan, body, launcher.execute, launcher.retire)
 
     def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Run on NumPy arrays, by memory and stream of its own; UsageError where one does not fit, MemoryError,
@@ -90,13 +80,6 @@ class Executable:
         body = self._body()
         return {} if body is None or body.graphs is None else body.graphs.counts()
 
-    def timings(self) -> list[tuple[str, int, int]]:
-        """(instruction or symbol, executions, nanoseconds) of each timed step; empty when not timed."""
-        body = self._body()
-        if body is None or body.timings is None:
-            return []
-        return [(name, calls, ns) for name, (calls, ns) in zip(body.encoded.timed, body.timings.tolist())]
-
 
 def status_error(status: int, name: str, driver: Driver | None = None) -> Exception:
     """The exception for a status that is not 0; `driver` gives the text of a CUDA error, this process's otherwise."""
@@ -105,7 +88,7 @@ def status_error(status: int, name: str, driver: Driver | None = None) -> Except
         return TfxlaError(f"{name} on the GPU: {text}")
     if status == STATUS_TOO_LARGE:
         return UnsupportedError(f"a kernel of {name} needs more blocks than a GPU takes at once")
-    return cpu_executable.status_error(status, name)
+    return opened.status_error(status, name)
 
 
 class _Body:
@@ -119,7 +102,8 @@ class _Body:
         self._constants = loaded.constants(device, plan.constants)
         self._constant_table = np.array([c.address for c in self._constants] or [0], np.int64)
         self._input_bytes = np.array(self.encoded.extra or [0], np.int64)
-        self.timings = np.zeros((max(1, len(self.encoded.timed)), 2), np.int64) if timings else None
+        self.timed = self.encoded.timed
+        self.timings = np.zeros((max(1, len(self.timed)), 2), np.int64) if timings else None
 
     def _address(self, symbol: str) -> int:
         kernel = self._kernels.get(symbol)

@@ -1,6 +1,6 @@
 """The interpreter of launch plans for GPUs, as LLVM IR: `gpu_execute(record, inputs, outputs, sizes, launch)`.
 
-It walks the words that `runtime.cpu.encode` writes; kernels, copies and memory are calls of the driver on the
+It walks the words that `runtime.launcher.encode` writes; kernels, copies and memory are calls of the driver on the
 caller's stream. The host waits for the device only where a step must know what it computed: branches, loops, sizes.
 Any number of threads may run one record at once, on streams of their own.
 """
@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from ..cpu.record_layout import RECORD, STATUS_NO_MEMORY, STATUS_OK, STEPS
-from ..cpu.step_walk import StepWalk, emit_evaluate, enter, fill_values, write_sizes
-from ..cpu.words import I64, PTR, Function, Value, Word
+from ..launcher.record_layout import RECORD, STATUS_NO_MEMORY, STATUS_OK, STEPS
+from ..launcher.step_walk import StepWalk, emit_evaluate, emit_retire, enter, fill_values, write_sizes
+from ..launcher.words import I64, PTR, Function, Value, Word
 from .driver_code import STATE, allocate, call, check, give_back, take
 from .graph_code import NO_GRAPH, emit_graph
 from .record_layout import (
@@ -34,6 +34,7 @@ def build(triple: str) -> ir.Module:
     module = ir.Module("tfxla_gpu")
     module.triple = triple
     _emit_workspace(module)
+    emit_retire(module)
     _Interpreter(module)
     return module
 

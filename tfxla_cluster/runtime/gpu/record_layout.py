@@ -1,8 +1,8 @@
-"""Word layouts of the GPU's launcher, behind those of `runtime.cpu.record_layout`: offsets in 8-byte words."""
+"""Word layouts of the GPU's launcher, behind those of `runtime.launcher.record_layout`: offsets in 8-byte words."""
 
 from __future__ import annotations
 
-from ..cpu.record_layout import RECORD, table
+from ..launcher.record_layout import RECORD, table
 
 # What the record of a GPU's executable has behind RECORD:
 #   driver: table of addresses of DRIVER_CALLS; context: the device's; host_slots: HOST_SLOTS words, each the address

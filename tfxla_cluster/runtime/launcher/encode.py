@@ -1,4 +1,4 @@
-"""Launch plan -> the words that the interpreter reads (layout.py)."""
+"""Launch plan -> the words that the interpreter reads (record_layout.py)."""
 
 from __future__ import annotations
 
