@@ -151,6 +151,7 @@ TESTS: dict[str, str] = {
     "tfxla_cluster.passes.band_literals": "passes/test_golden.py",
     "tfxla_cluster.passes.barriers": "passes/test_golden.py passes/test_pipeline.py",
     "tfxla_cluster.passes.base": "passes/test_pipeline.py passes/test_golden.py",
+    "tfxla_cluster.passes.batch_contraction": "passes/test_golden.py test_compiler_cases.py",
     "tfxla_cluster.passes.batch_norm": "passes/test_golden.py passes/test_pipeline.py",
     "tfxla_cluster.passes.call_inliner": "passes/test_golden.py passes/test_pipeline.py",
     "tfxla_cluster.passes.constant_folding": "passes/test_golden.py passes/test_pipeline.py",
