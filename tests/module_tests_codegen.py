@@ -14,6 +14,7 @@ CODEGEN: dict[str, str] = {
     "tfxla_cluster.codegen.kernel.complex_ops": "codegen/test_support.py codegen/triton/test_gpu_cases.py",
     "tfxla_cluster.codegen.kernel.contraction": "backends/test_gpu.py backends/test_seam.py",
     "tfxla_cluster.codegen.kernel.contraction_ports": "codegen/contraction/test_dot.py backends/test_gpu.py",
+    "tfxla_cluster.codegen.kernel.fitting": "codegen/kernel/test_fitting.py",
     "tfxla_cluster.codegen.kernel.interpreter": "codegen/kernel/test_interpreter.py",
     "tfxla_cluster.codegen.kernel.ir": "codegen/kernel/test_interpreter.py codegen/contraction/test_convolution.py",
     "tfxla_cluster.codegen.kernel.key": "codegen/llvm/test_compile.py codegen/triton/test_source.py",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -18,7 +18,7 @@ from ..codegen.kernel.unit import Unit, UnitKernel
 from ..codegen.triton.source import render
 from ..codegen.triton.triton_source import LANGUAGES, Artefacts, TritonSource
 from ..decision import YES, Decision
-from ..errors import UnsupportedError
+from ..errors import TooLargeError, UnsupportedError
 from ..fusion.machine import Costs, Machine
 from ..ir.node import Instr
 from ..options import CompileOptions
@@ -70,14 +70,13 @@ class Gpu:
         return lower.candidates(instr, self.target)
 
     def compile(self, sources: Sequence[Source], options: CompileOptions, listing: Listing | None) -> Code:
-        """A cubin a kernel, in the order of `sources`; UnsupportedError for one that takes more memory than
-        a program has."""
+        """A cubin a kernel, in the order of `sources`; TooLargeError names those that take more shared memory than a
+        program has."""
         rendered = [render(source.kernel) for source in sources]
         if listing is not None:
             listing("triton.py", [(f"kernel {s.symbol}", r.text) for s, r in zip(sources, rendered)])
         made = compiled(rendered, self.target, options)
-        for source, one in zip(sources, made):
-            _check_fits(source.symbol, one, self.target)
+        _check_fits({source.symbol: one.shared_bytes for source, one in zip(sources, made)}, self.target)
         if listing is not None:
             for language in LANGUAGES:
                 listing(language, [(f"kernel {s.symbol}", m.texts[language]) for s, m in zip(sources, made)])
@@ -95,12 +94,13 @@ class Gpu:
         return made
 
 
-def _check_fits(symbol: str, made: Artefacts, target: Target) -> None:
+def _check_fits(taken: Mapping[str, int], target: Target) -> None:
+    """`taken`: bytes of shared memory by symbol."""
     room = shared_bytes(target)
-    if made.shared_bytes > room:
-        raise UnsupportedError(
-            f"kernel {symbol} takes {made.shared_bytes} bytes of shared memory, and {target.arch} has {room} a program"
-        )
+    large = {symbol: count for symbol, count in taken.items() if count > room}
+    if large:
+        said = ", ".join(f"kernel {symbol} takes {count}" for symbol, count in large.items())
+        raise TooLargeError(f"{said} bytes of shared memory, and {target.arch} has {room} a program", frozenset(large))
 
 
 def _holds(instrs: Sequence[Instr]) -> Decision:
