@@ -126,6 +126,12 @@ def hostile(name: str) -> list[np.ndarray]:
         q *= 100.0
     if name == "far above the first block":
         mask[:, :100] = -200.0
+    if name == "first block -inf, others low":
+        mask[:, :100], mask[:, 100:] = -np.inf, -200.0
+    if name == "near the largest":
+        mask[:, 120] = 3e38
+    if name == "near the lowest":
+        mask[:], mask[:, 120] = -3.2e38, -3e38
     return [q, k, v, mask]
 
 
@@ -144,6 +150,9 @@ def hostile(name: str) -> list[np.ndarray]:
         "inf value, masked",
         "spiky",
         "far above the first block",
+        "first block -inf, others low",
+        "near the largest",
+        "near the lowest",
     ],
 )
 def test_hostile_values(name: str) -> None:

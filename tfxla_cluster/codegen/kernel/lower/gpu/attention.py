@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from .....decision import YES, Decision, no
@@ -22,7 +22,7 @@ from ...unit import Unit, UnitKernel, UnitRef
 from ..emit import Emitter
 from ..space import delinearize
 from .attention_cut import Diagonal, diagonal_of
-from .attention_scores import ScoreEmitter, weight_and_factor
+from .attention_scores import LOG2E, ScoreEmitter, weight_and_factor
 from .shapes import MULTIPLE, power
 
 LEAST = 16  # lanes of a block that a matrix unit multiplies
@@ -103,6 +103,7 @@ class _Kernel:
                 self._span(form.looped, self.looped),
                 tuple(self._scores(i) for i in form.inner),
                 self._score() if softmax else None,
+                self._binary_score() if softmax else None,
                 self._probability_weights() if softmax else self._weights(),
                 tuple(self._sum(o) for o in form.outer),
                 self._statistics() if form.statistics else None,
@@ -172,6 +173,11 @@ class _Kernel:
         assert self.form.score is not None
         return self._elementwise(self.form.inner_accesses, [self.form.score])
 
+    def _binary_score(self) -> Region:
+        score = self.form.score
+        assert score is not None
+        return self._elementwise(self.form.inner_accesses, [score], partial(self.wide.times, factor=LOG2E))
+
     def _probability_weights(self) -> Region:
         assert self.form.probability is not None
         return self._elementwise([self.form.probability], [self.form.outer[0].weight])
@@ -179,14 +185,17 @@ class _Kernel:
     def _weights(self) -> Region:
         return self._elementwise(self.form.inner_accesses, [weight_and_factor(o.weight)[0] for o in self.form.outer])
 
-    def _elementwise(self, given: Sequence[Access], wanted: Sequence[Access]) -> Region:
-        """(i, j, values of `given`) to those of `wanted`, all f32."""
+    def _elementwise(
+        self, given: Sequence[Access], wanted: Sequence[Access], emit: Callable[[Access], Var] | None = None
+    ) -> Region:
+        """(i, j, values of `given`) to those of `wanted`, all f32; or to what `emit` makes of these."""
+        emit = emit or self.wide.value
 
         def fill(i: Var, j: Var, *values: Var) -> Sequence[Var]:
             self._bind(self.form.fixed, i)
             self._bind(self.form.looped, j)
             self.wide.replaced = {access: partial(_same, value) for access, value in zip(given, values)}
-            return [_converted(self.b, self.wide.value(a), F32) for a in wanted]
+            return [_converted(self.b, emit(a), F32) for a in wanted]
 
         return self.b.region([S64, S64, *[F32] * len(given)], fill)
 
