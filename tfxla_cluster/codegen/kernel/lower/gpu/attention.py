@@ -7,7 +7,7 @@ from functools import partial
 
 from .....decision import YES, Decision, no
 from .....errors import UnsupportedError
-from .....fusion.attention_form import Form, Inner, Outer, form_of
+from .....fusion.attention_form import Form, Inner, Outer, chain_after, form_of
 from .....fusion.index import Access, Digit, Seq, flatten
 from .....fusion.program import Program, output_instrs
 from .....ir.dim import Dim, ceil_div, make, product, sample
@@ -19,10 +19,12 @@ from ...builder import KernelBuilder
 from ...choice import Knobs
 from ...ir import Buffer, Region, Var
 from ...unit import Unit, UnitKernel, UnitRef
+from ..dot import precision
 from ..emit import Emitter
 from ..space import delinearize
 from .attention_cut import Diagonal, diagonal_of
 from .attention_scores import LOG2E, ScoreEmitter, weight_and_factor
+from .product_factors import PRECISIONS
 from .shapes import MULTIPLE, power
 
 LEAST = 16  # lanes of a block that a matrix unit multiplies
@@ -45,9 +47,17 @@ def supports(form: Form) -> Decision:
         extent = _extent(seq)
         if not isinstance(extent, int) or not 0 < extent <= WIDEST:
             return no("attention-width", f"{name}: rows of {extent} elements are not 1 to {WIDEST}")
+    if len(_precisions(form)) > 1:
+        return no("attention-precision", f"the products multiply f32 as {' and '.join(sorted(_precisions(form)))}")
     if not form.looped or 0 in (_extent(form.looped), _extent(form.fixed), _extent(form.batch)):
         return no("attention-rows", "there is one row or none to go over")
     return YES
+
+
+def _precisions(form: Form) -> set[str]:
+    """As what the products of f32 multiply it; narrower operands are the same in all."""
+    dots = [i.access.instr for i in form.inner] + [chain_after(o.output.instr)[0] for o in form.outer]
+    return {PRECISIONS.get(precision(d), "ieee") for d in dots if d.operands[0].shape.element_type == F32} or {"ieee"}
 
 
 def lower_attention(instr: Instr, target: Target, knobs: Knobs) -> Unit:
@@ -107,6 +117,7 @@ class _Kernel:
                 self._probability_weights() if softmax else self._weights(),
                 tuple(self._sum(o) for o in form.outer),
                 self._statistics() if form.statistics else None,
+                precision=_precisions(form).pop(),
                 stages=self.stages,
                 cut=None if diagonal is None else self._cut(diagonal, start),
                 reference=self.reference,
