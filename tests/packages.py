@@ -34,6 +34,7 @@ TF_BELOW = {"tf.compiler_port", "tf.devices", "tf.graph", "tf.native_op", "tf.re
 ALLOWED = {
     "ir": set(),
     "passes": {"ir"},
+    "dynamic": {"ir", "passes"},
     "fusion": {"ir"},
     "runtime.plan": {"ir"},
     "codegen.kernel": {"ir"},

@@ -26,7 +26,7 @@ def band(i: Instr) -> Instr | None:
         or literal.size != literal.shape[-2] * literal.shape[-1]
     ):
         return None
-    found = _diagonal(_bits(literal).reshape(literal.shape[-2:]))
+    found = diagonal(literal.reshape(literal.shape[-2:]))
     if found is None:
         return None
     numbers = array(DTYPES["s32"], shape.dims)
@@ -46,8 +46,9 @@ def _bits(literal: np.ndarray) -> np.ndarray:
     return raw.view(f"u{raw.itemsize}") if raw.itemsize in (1, 2, 4, 8) else raw
 
 
-def _diagonal(bits: np.ndarray) -> int | None:
-    """The n with the lower left value exactly where row + n >= column; None where there is none."""
+def diagonal(literal: np.ndarray) -> int | None:
+    """The n with a matrix's lower left value exactly where row + n >= column; None where there is none."""
+    bits = _bits(literal)
     rows, columns = bits.shape
     inside = bits == bits[-1, 0]
     if bits[-1, 0] == bits[0, -1] or not (bits[~inside] == bits[0, -1]).all():

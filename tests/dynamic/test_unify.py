@@ -1,0 +1,318 @@
+"""One module from modules of several sizes: what is fitted, what is not and why, and that no wrong one is proven."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tests.fuzz import symbolic
+from tests.fuzz.modules import nested_program, program
+from tfxla_cluster import compiler
+from tfxla_cluster.backends import cpu
+from tfxla_cluster.dynamic import prove, rows, unify
+from tfxla_cluster.dynamic.misfit import Misfit
+from tfxla_cluster.dynamic.rows import Rows
+from tfxla_cluster.dynamic.unify import Generic
+from tfxla_cluster.errors import VerifierError
+from tfxla_cluster.ir.builder import Builder, scalar_computation
+from tfxla_cluster.ir.dtype import F32, S32
+from tfxla_cluster.ir.evaluator import evaluate
+from tfxla_cluster.ir.node import ConvDims, Instr, Module, WindowDim
+from tfxla_cluster.ir.shape import array, tuple_of
+from tfxla_cluster.ir.size_values import instantiate, named_sizes
+from tfxla_cluster.ir.verifier import verify
+
+IMAGE = ConvDims(0, 3, (1, 2), 2, 3, (0, 1), 0, 3, (1, 2))
+Body = Callable[..., list[Instr]]
+
+
+def lowered(body: Body, *sizes: int) -> Rows:
+    """`body(builder, *sizes)` as a module, as the bridge lowers it at these sizes."""
+    b = Builder("m")
+    return rows.of_module(b.module(*body(b, *sizes)))
+
+
+def unified(body: Body, *sizes: Sequence[int]) -> Generic:
+    """The generic module of those at some sizes; it has to be one."""
+    found = unify.unify([lowered(body, *own) for own in sizes])
+    assert isinstance(found, Generic), str(found)
+    return found
+
+
+def misfit(body: Body, *sizes: Sequence[int], static: frozenset[int] = frozenset()) -> str:
+    """Why there is none."""
+    found = unify.unify([lowered(body, *own) for own in sizes], static)
+    assert isinstance(found, Misfit)
+    return str(found)
+
+
+def floats(b: Builder, *dims: int) -> Instr:
+    return b.parameter(array(F32, dims))
+
+
+def drawn(module: Module, seed: int) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return [rng.integers(-4, 5, p.shape.sample_dims).astype(p.shape.element_type.numpy) for p in module.entry.params]
+
+
+def check_at(body: Body, generic: Generic, *sizes: int) -> None:
+    """Proven at sizes, and there as the module of these sizes, bit for bit: by the evaluator and compiled."""
+    own = lowered(body, *sizes)
+    proof = prove.prove(generic, own)
+    assert proof, proof.reason
+    env = prove.sizes_of(generic, own)
+    assert isinstance(env, Mapping)
+    verify(instantiate(generic.module, env))
+    args = drawn(own.module, 7)
+    wanted = evaluate(own.module, args)
+    executable = compiler.compile_module(generic.module, cpu.this_machine()).executable
+    for results in (evaluate(instantiate(generic.module, env), args), executable.run(args)):
+        for got, want in zip(results, wanted, strict=True):
+            assert (got.dtype, got.shape) == (want.dtype, want.shape)
+            assert got.tobytes() == want.tobytes(), f"{sizes}: {got} for {want}"
+
+
+# --- what is fitted ---
+
+
+def _moves(b: Builder, n: int, m: int) -> list[Instr]:
+    x = floats(b, n, m)
+    flat = b.reshape(x, [n * m])
+    again = b.reshape(flat, [m, n])
+    head, tail = b.slice(x, [(1, n, 1), (0, m, 1)]), b.slice(x, [(0, 1, 1), (0, m, 1)])
+    padded = b.pad(x, b.constant(0.0), [(1, n), (0, 0)])
+    return [again, b.concatenate([head, tail], 0), padded, b.transpose(x, [1, 0]), b.iota(array(S32, (m, n)), 1)]
+
+
+def _tied(b: Builder, n: int, m: int) -> list[Instr]:
+    """The third argument has the first two's sizes multiplied, the second those of the first."""
+    x, y, z = floats(b, n, m), floats(b, n, m), floats(b, n * m * 2)
+    both = b.concatenate([b.reshape(b.add(x, y), [n * m])] * 2, 0)
+    return [b.add(both, z)]
+
+
+def _literals(b: Builder, n: int, m: int) -> list[Instr]:
+    """What TensorFlow folds: counts, means, Bessel's correction, scales, shapes, ranges and masks."""
+    x, count = floats(b, n, m), n * m
+    values = [
+        b.constant(np.float32(1 / n)),
+        b.constant(np.float32(0.1) * np.float32(1)),
+        b.constant(np.float32(count / (count - 1))),
+        b.constant(np.float32(1 / np.sqrt(m))),
+        b.constant(np.float64(n) / 3),
+        b.constant(np.float32(2.5 * n).astype(ml_dtypes.bfloat16)),
+        b.constant(n - 1),
+        b.constant(np.array([n, 7, count], np.int32)),
+        b.constant(np.array([[3, -n]], np.int64)),
+        b.constant(np.arange(n, dtype=np.int32) * 3 - 1),
+        b.constant(np.tril(np.ones((m, m), np.float32))),
+        b.constant(np.triu(np.full((1, n, n), True), 1)),
+        b.constant(np.full((n, 2), 0.5 / m, np.float32)),
+        b.constant(np.zeros((m,), np.float32)),
+    ]
+    return [x, *values]
+
+
+def _control(b: Builder, n: int, m: int) -> list[Instr]:
+    """A loop that counts to a size over arrays, and branches."""
+    x = floats(b, n, m)
+    state = tuple_of(array(S32), array(F32, (n, m)))
+    body, condition = Builder("body"), Builder("condition")
+    inner = body.parameter(state)
+    step = body.add(body.get_tuple_element(inner, 0), body.constant(1))
+    filled = body.add(body.get_tuple_element(inner, 1), body.broadcast(body.constant(np.float32(n)), [n, m]))
+    asked = condition.parameter(state)
+    limit = condition.compare(condition.get_tuple_element(asked, 0), condition.constant(m), "LT")
+    loop = b.while_(b.tuple(b.constant(0), x), condition.build(limit), body.build(step, filled))
+    result = b.get_tuple_element(loop, 1)
+    branches = []
+    for name, opcode in (("yes", "negate"), ("no", "abs")):
+        branch = Builder(name)
+        branches.append(branch.build(branch.add_op(opcode, branch.parameter(array(F32, (n, m))))))
+    chosen = b.conditional(b.compare(b.constant(0), b.get_tuple_element(loop, 0), "LT"), branches, [result, x])
+    total = b.reduce([chosen], [b.constant(0.0)], [0], scalar_computation("add", "f32"))
+    return [total, b.get_tuple_element(loop, 0)]
+
+
+def _products(b: Builder, n: int, m: int) -> list[Instr]:
+    """A convolution with stride 2 over an image whose height varies, a batched product, a gather."""
+    x, weights = floats(b, n, m, 6, 3), floats(b, 3, 3, 3, 2)
+    window = (WindowDim(3, 1, 1, 1), WindowDim(3, 2, 0, 0))
+    image = b.convolution(x, weights, window=window, dim_labels=IMAGE)
+    pairs = b.dot(x, x, [2, 3], [2, 3], [0], [0])
+    return [image, pairs]
+
+
+FITTED = {"moves": _moves, "tied": _tied, "literals": _literals, "control": _control, "products": _products}
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_one_module(name: str) -> None:
+    body = FITTED[name]
+    generic = unified(body, (32, 10), (48, 14))
+    assert len(named_sizes(generic.module)) == 2
+    for sizes in ((32, 10), (5, 2), (2, 31), (23, 29)):
+        check_at(body, generic, *sizes)
+
+
+def test_one_size_alone_stays_alone() -> None:
+    generic = unified(_moves, (32, 10), (48, 10))
+    assert [size.low for size in named_sizes(generic.module).values()] == [2]
+    assert not prove.prove(generic, lowered(_moves, 48, 11))
+
+
+def test_three_modules_tell_sizes_apart() -> None:
+    """Two that changed together are one size; a third module parts them."""
+    two = unified(_moves, (32, 32), (48, 48))
+    assert len(named_sizes(two.module)) == 1
+    assert "s0 is 48 and 32" in prove.prove(two, lowered(_moves, 48, 32)).reason
+    three = unified(_moves, (32, 32), (48, 48), (48, 32))
+    check_at(_moves, three, 7, 11)
+
+
+def test_ranges_are_narrowed_where_that_is_needed() -> None:
+    def body(b: Builder, n: int) -> list[Instr]:
+        return [b.slice(floats(b, n), [(5, n, 1)])]
+
+    generic = unified(body, (8,), (12,))
+    assert [size.low for size in named_sizes(generic.module).values()] == [8]
+    check_at(body, generic, 9)
+    assert "must be 8 to" in prove.prove(generic, lowered(body, 6)).reason
+
+
+def test_dead_constants_do_not_matter() -> None:
+    def body(b: Builder, n: int) -> list[Instr]:
+        if n > 4:
+            b.constant(3)
+        return [b.negate(floats(b, n))]
+
+    check_at(body, unified(body, (3,), (8,)), 4)
+
+
+# --- what is not ---
+
+
+def _python_branch(b: Builder, n: int) -> list[Instr]:
+    x = floats(b, n)
+    return [b.negate(x) if n == 33 else b.abs(x)]
+
+
+def _table(b: Builder, n: int) -> list[Instr]:
+    table = np.random.default_rng(0).standard_normal(100)[:n].astype(np.float32)
+    return [b.add(floats(b, n), b.constant(table))]
+
+
+def _odd(b: Builder, n: int) -> list[Instr]:
+    """Padding of an odd size; the window differs."""
+    window = [WindowDim(2, 2, 0, n % 2)]
+    return [b.reduce_window([floats(b, n)], [b.constant(0.0)], window, scalar_computation("add", "f32"))]
+
+
+def _variable(b: Builder, n: int) -> list[Instr]:
+    return [b.add(floats(b, n), floats(b, n))]
+
+
+def _constant(b: Builder, n: int) -> list[Instr]:
+    return [b.multiply(floats(b, 4), b.broadcast(b.constant(float(n)), [4]))]
+
+
+MISFITS: dict[str, tuple[Body, Sequence[int], str]] = {
+    "python": (_python_branch, (32, 33), "%negate (negate): the programs part here: %abs"),
+    "table": (_table, (4, 6), "%constant (constant): a literal varies that follows no size: [ 0.1257"),
+    "window": (_odd, (4, 5), "%reduce-window (reduce-window): window differs: (WindowDim(size=2, stride=2, pad_low=0"),
+    "one": (_variable, (1, 5), "sizes below 2 have modules of their own"),
+    "none": (_variable, (0, 5), "sizes below 2 have modules of their own"),
+    "same": (_variable, (5, 5), "no size of an argument differs"),
+    "constant": (_constant, (4, 5), "no size of an argument differs"),
+}
+
+
+@pytest.mark.parametrize("name", MISFITS)
+def test_why_there_is_none(name: str) -> None:
+    body, sizes, reason = MISFITS[name]
+    assert reason in misfit(body, *((size,) for size in sizes))
+
+
+def test_variables_have_numbers() -> None:
+    assert "%p1 (parameter): the size of a variable differs" in misfit(_variable, (4,), (5,), static=frozenset({1}))
+
+
+def test_residue_classes_have_modules_of_their_own() -> None:
+    """Windows hold numbers: sizes of one class have the same."""
+    for first in (8, 9):
+        generic = unified(_odd, (first,), (first + 8,))
+        check_at(_odd, generic, first + 4)
+        assert not prove.prove(generic, lowered(_odd, first + 5))
+
+
+# --- no wrong one is proven ---
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda b, n: [b.multiply(floats(b, n), b.broadcast(b.constant(np.float32(min(n, 40))), [n]))],
+        lambda b, n: [b.slice(floats(b, n), [(0, min(n, 40) - 1, 1)])],
+        lambda b, n: [floats(b, n), b.iota(array(S32, (min(n, 40),)))],
+        lambda b, n: [b.add(floats(b, n), b.constant(np.full(n, min(n, 40), np.float32)))],
+        lambda b, n: [b.negate(floats(b, n)) if n < 40 else b.abs(floats(b, n))],
+        lambda b, n: [b.reverse(floats(b, n, 2), [0 if n < 40 else 1])],
+    ],
+    ids=["literal", "slice", "shape", "array", "opcode", "attribute"],
+)  # fmt: skip
+def test_what_holds_at_two_sizes_only_is_not_proven(wrong: Body) -> None:
+    generic = unified(wrong, (32,), (36,))
+    for size in (3, 39):
+        check_at(wrong, generic, size)
+    assert prove.prove(generic, lowered(wrong, 60)).rule == "dynamic-proof"
+
+
+def test_a_proof_looks_at_aliases_and_parameters() -> None:
+    generic = unified(_variable, (4,), (6,))
+    more = lowered(lambda b, n: [*_variable(b, n), floats(b, n)], 5)
+    assert not prove.prove(generic, more)
+
+
+# --- drawn programs ---
+
+
+@pytest.mark.parametrize("make", [lambda number: program(number, 4), nested_program], ids=["flat", "nested"])
+def test_drawn_programs(make: Callable[[int], Any]) -> None:
+    """Of a module with sizes, instances at two environments give a module that is it at others."""
+    fitted = 0
+    for number in range(80):
+        made = symbolic.draw(make(number), number)
+        if made is None or not _is_right(made.module):
+            continue
+        rng = random.Random(number)
+        low = {name: max(2, size.low) for name, size in named_sizes(made.module).items()}
+        environments = [{name: least + rng.randint(0, 30) for name, least in low.items()} for _ in range(4)]
+        modules = [rows.of_module(instantiate(made.module, env)) for env in environments]
+        generic = unify.unify(modules[:2])
+        if isinstance(generic, Misfit):
+            continue
+        fitted += 1
+        for env, module in zip(environments, modules):
+            if not prove.prove(generic, module):
+                continue
+            sizes = prove.sizes_of(generic, module)
+            assert isinstance(sizes, dict)
+            args = symbolic.arguments(rng, module.module, made.program)
+            for got, want in zip(
+                evaluate(instantiate(generic.module, sizes), args), evaluate(module.module, args), strict=True
+            ):
+                assert got.tobytes() == want.tobytes(), f"{number} at {env}"
+    assert fitted > 20
+
+
+def _is_right(module: Module) -> bool:
+    try:
+        verify(module)
+    except VerifierError:
+        return False
+    return True

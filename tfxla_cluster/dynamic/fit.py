@@ -1,0 +1,138 @@
+"""Which expression over sizes a number is that varies from module to module: candidates, the likeliest first.
+
+A vector is one number of the program as each module has it. Any candidate is right at all of them; that it is at
+another size is for `prove` to say, so a wrong one costs a compilation and never a result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations, combinations_with_replacement
+
+from ..ir.dim import Dim, DimExpr, evaluate, has_produced, make, product, sym
+from ..ir.polynomial import same
+
+Vector = tuple[int, ...]
+LEAST = 2
+"""Sizes 0 and 1 are never generic: broadcasting and elided instructions make other modules of them."""
+MOST = 2**31 - 1  # of one dimension: what an s32, as TensorFlow hands sizes to programs, can say
+_DEGREE = 3  # of products of sizes
+_DIVISORS = (2, 3, 4, 5, 6, 7, 8, 16, 32)
+
+
+class Sizes:
+    """The sizes of some modules: vectors and the expressions that stand for them."""
+
+    def __init__(self, vectors: Sequence[Vector], least: Sequence[int] = ()) -> None:
+        """A size for each of the vectors, which differ; `least` each of them may be, LEAST where nothing is said."""
+        self.count = len(vectors[0])
+        self.symbols: list[tuple[DimExpr, Vector]] = []
+        self.known: dict[Vector, list[Dim]] = {}
+        self.shapes: dict[tuple[Dim, ...], None] = {}
+        for number, (vector, low) in enumerate(zip(vectors, least or [LEAST] * len(vectors))):
+            size = sym(f"s{number}", vector[-1], low, MOST)
+            self.symbols.append((size, vector))
+            self.learn(size, vector)
+
+    def environments(self) -> list[dict[str, int]]:
+        """The sizes of each module by name."""
+        return [{size.name: vector[k] for size, vector in self.symbols} for k in range(self.count)]
+
+    def learn(self, dim: Dim, vector: Vector) -> None:
+        """An expression that the program has: what comes later with these numbers is likely the same."""
+        known = self.known.setdefault(vector, [])
+        if not any(same(dim, other) for other in known):
+            known.append(dim)
+
+    def learn_shape(self, dims: tuple[Dim, ...]) -> None:
+        """A shape that the program has: how many elements it has, in some of its dimensions, may be a number of it."""
+        if any(isinstance(d, DimExpr) for d in dims) and not any(map(has_produced, dims)):
+            self.shapes.setdefault(dims)
+
+    def counts(self) -> list[Dim]:
+        """Sizes, and products of the dimensions of shapes, that vary."""
+        found: list[Dim] = []
+        seen: set[Vector] = set()
+        environments = self.environments()
+        for dims in [(size,) for size, _ in self.symbols] + list(self.shapes):
+            for length in range(1, len(dims) + 1):
+                for chosen in combinations(dims, length):
+                    dim = product(chosen)
+                    vector = tuple(evaluate(dim, env) for env in environments)
+                    if vector not in seen and len(set(vector)) > 1:
+                        seen.add(vector)
+                        found.append(dim)
+        return found
+
+    def candidates(self, vector: Vector, near: Sequence[Dim] = ()) -> Iterator[Dim]:
+        """Expressions with these values; `near`: those that stand beside the number, which it most likely is."""
+        if len(set(vector)) == 1:
+            yield vector[0]
+            return
+        found: list[Dim] = []
+        for dim in self._all(vector, near):
+            if not any(same(dim, other) for other in found):
+                found.append(dim)
+                yield dim
+
+    def _all(self, vector: Vector, near: Sequence[Dim]) -> Iterator[Dim]:
+        environments = self.environments()
+        named = [dim for dim in near if isinstance(dim, DimExpr) and not has_produced(dim)]
+        beside = [(dim, tuple(evaluate(dim, env) for env in environments)) for dim in named]
+        yield from (dim for dim, values in beside if values == vector)
+        yield from self.known.get(vector, ())
+        bases = [*beside, *self.symbols, *self.products()]
+        for way in (_multiple, _shifted, _linear, _divided):
+            for dim, values in bases:
+                made = way(dim, values, vector)
+                if made is not None:
+                    yield made
+
+    def has_multiple(self, vector: Vector) -> bool:
+        """Is it a number of times a size, or a product of some?"""
+        return any(_multiple(dim, values, vector) is not None for dim, values in [*self.symbols, *self.products()])
+
+    def products(self) -> Iterator[tuple[Dim, Vector]]:
+        """Products of two or three sizes."""
+        for degree in range(2, _DEGREE + 1):
+            for chosen in combinations_with_replacement(self.symbols, degree):
+                values = [1] * self.count
+                for _, vector in chosen:
+                    values = [a * b for a, b in zip(values, vector)]
+                yield product(size for size, _ in chosen), tuple(values)
+
+
+def _multiple(dim: Dim, values: Vector, wanted: Vector) -> Dim | None:
+    """c * dim"""
+    if values[0] == 0:
+        return None
+    factor = wanted[0] // values[0]
+    return make("mul", dim, factor) if factor and all(w == factor * v for v, w in zip(values, wanted)) else None
+
+
+def _shifted(dim: Dim, values: Vector, wanted: Vector) -> Dim | None:
+    """dim + c"""
+    shift = wanted[0] - values[0]
+    return make("add", dim, shift) if all(w == v + shift for v, w in zip(values, wanted)) else None
+
+
+def _linear(dim: Dim, values: Vector, wanted: Vector) -> Dim | None:
+    """a * dim + b"""
+    pair = next(((k, m) for k in range(len(values)) for m in range(k) if values[k] != values[m]), None)
+    if pair is None:
+        return None
+    k, m = pair
+    slope, rest = divmod(wanted[k] - wanted[m], values[k] - values[m])
+    shift = wanted[k] - slope * values[k]
+    if rest or not slope or any(w != slope * v + shift for v, w in zip(values, wanted)):
+        return None
+    return make("add", make("mul", dim, slope), shift)
+
+
+def _divided(dim: Dim, values: Vector, wanted: Vector) -> Dim | None:
+    """(dim + b) // c"""
+    for divisor in _DIVISORS:
+        for shift in range(divisor):
+            if all(w == (v + shift) // divisor for v, w in zip(values, wanted)):
+                return make("floordiv", make("add", dim, shift), divisor)
+    return None
