@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -28,10 +29,13 @@ def dump_for_gpu(
     the user's program. Failing costs only them: it is said and recorded.
     """
     arch = sink.options.gpu_target
+    if arch and not sink:
+        trace.once("gpu:no dump", f"--tfxla_gpu_target={arch} makes code for a dump only: give --xla_dump_to=DIR too")
     dump = sink.module(f"{name}.{arch}") if arch else None
     if not dump:
         return
     module_files.sources(dump, module, lines)
+    started = time.perf_counter()
     try:
         write(module, gpu.described(arch), options, dump)
     except (UnsupportedError, UserKernelError) as error:
@@ -39,6 +43,8 @@ def dump_for_gpu(
         trace.record("fallback", what=f"{name} for {arch}", reason=str(error), to="kernel source alone")
     except Exception as error:  # noqa: BLE001 - said, and costs the program nothing
         bugs.failed(f"generating {name} for {arch}", error)
+    took = round((time.perf_counter() - started) * 1e3, 3)
+    trace.record("cross_compile", id=dump.number, module=name, arch=arch, ms=took)
 
 
 def write(module: Module, backend: Backend[Launcher], options: CompileOptions, dump: ModuleDump) -> None:

@@ -66,7 +66,9 @@ class TooLargeError(UnsupportedError):
 
 
 class TuningError(TfxlaError):
-    """A kernel must have a result of tuning and has none."""
+    """Results of tuning that are asked for, a file or a kernel's, are not there."""
+
+    exit_code = 3
 
 
 class LoweringError(TfxlaError):

@@ -197,7 +197,7 @@ def _plain(value: Any) -> Any:
 
 
 def _short(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, default=_plain)
+    text = " ".join((value if isinstance(value, str) else json.dumps(value, default=_plain)).split())
     return text if len(text) <= 300 else text[:297] + "..."
 
 

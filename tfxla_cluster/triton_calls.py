@@ -25,6 +25,7 @@ _SCALARS: dict[type, str] = {np.dtype(name).type: f"tl.{name}" for name in _NUMB
 _SCALARS |= {np.bool_: "tl.int1", bool: "tl.int1", float: "tl.float32"}
 _WORDS = {"bool": "int1", "float8_e4m3fn": "float8e4nv", "float8_e5m2": "float8e5"}  # Triton's own of dtypes
 _INT32 = range(-(2**31), 2**31)
+_POWERS = {"num_warps": (1, 2, 4, 8, 16, 32), "num_ctas": (1, 2, 4, 8, 16)}  # a block has 1024 threads, a cluster 16
 
 
 def triton_call(
@@ -55,9 +56,10 @@ def triton_call(
     """
     try:
         source = triton_kernel(kernel).source
-        outputs = [tf.TensorSpec(spec.shape, spec.dtype) for spec in tf.nest.flatten(out_shape)]
+        outputs = [_output(source, spec) for spec in tf.nest.flatten(out_shape)]
         numbers = [n for n, arg in enumerate(args) if _scalar(arg) is None]
-        tensors = [tf.convert_to_tensor(args[n]) for n in numbers]
+        tensors = [_tensor(source, n, args[n]) for n in numbers]
+        _check_options(source, num_warps=num_warps, num_stages=num_stages, num_ctas=num_ctas)
         call = KernelCall(
             user_kernels.register(source),
             source.function,
@@ -67,7 +69,7 @@ def triton_call(
             num_warps,
             num_stages,
             num_ctas,
-            enable_fp_fusion,
+            bool(enable_fp_fusion),
             _aliases(source, numbers, tensors, outputs, input_output_aliases or {}),
         )
         _check_known(source, outputs)
@@ -79,6 +81,33 @@ def triton_call(
 
 
 # --- what is launched -------------------------------------------------------------------------
+
+
+def _output(source: KernelSource, spec: Any) -> tf.TensorSpec:
+    try:
+        return tf.TensorSpec(spec.shape, spec.dtype)
+    except (AttributeError, TypeError, ValueError):
+        raise _misfit(
+            source,
+            f"is asked for the output {spec!r}. out_shape is tf.TensorSpec(shape, dtype), or a structure of those",
+        ) from None
+
+
+def _tensor(source: KernelSource, number: int, arg: Any) -> tf.Tensor:
+    if isinstance(arg, tf.RaggedTensor | tf.SparseTensor):
+        raise _misfit(source, f"is given a {type(arg).__name__} as argument {number}: pass the tensors it is made of")
+    try:
+        return tf.convert_to_tensor(arg)
+    except (TypeError, ValueError) as error:
+        raise _misfit(source, f"is given no tensor as argument {number}: {error}") from None
+
+
+def _check_options(source: KernelSource, **options: Any) -> None:
+    for name, value in options.items():
+        known = _POWERS.get(name)
+        if isinstance(value, bool) or not isinstance(value, int) or (value not in known if known else value < 1):
+            wanted = f"one of {', '.join(map(str, known))}" if known else "an integer from 1"
+            raise _misfit(source, f"is given {name}={value!r}, which has to be {wanted}")
 
 
 def _bound(source: KernelSource, args: Sequence[Any], outputs: int, constexprs: Mapping[str, Any]) -> dict[str, str]:
@@ -125,7 +154,10 @@ def _constexprs(source: KernelSource, constexprs: Mapping[str, Any]) -> dict[str
 
 
 def _programs(source: KernelSource, grid: Any, constexprs: Mapping[str, Any]) -> tuple[int, int, int]:
-    found = grid(constexprs) if callable(grid) else grid
+    try:
+        found = grid(constexprs) if callable(grid) else grid
+    except KeyError as error:
+        raise _misfit(source, f"has a grid function that asks for {error}, which is no constexpr of the call") from None
     axes = tuple(found) if isinstance(found, Sequence) else (found,)
     if not 1 <= len(axes) <= 3 or not all(isinstance(n, int | np.integer) and n >= 0 for n in axes):
         raise _misfit(source, f"is given the grid {found}, not one to three numbers of programs")
@@ -144,7 +176,9 @@ def _aliases(
 ) -> tuple[tuple[int, int], ...]:
     """(operand, result) pairs: `numbers` says which args are operands."""
     found: list[tuple[int, int]] = []
-    for arg, output in sorted(aliases.items()):
+    if not isinstance(aliases, Mapping):
+        raise _misfit(source, f"is given input_output_aliases={aliases!r}, not a mapping from arguments to outputs")
+    for arg, output in sorted(aliases.items(), key=str):
         if arg not in numbers or output not in range(len(outputs)):
             raise _misfit(source, f"has no tensor {arg} or no output {output} to be one buffer")
         operand, spec = tensors[numbers.index(arg)], outputs[output]

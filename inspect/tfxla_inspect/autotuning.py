@@ -17,7 +17,7 @@ from tfxla_cluster.tuning.persisted.results import VERSION, Entry, Key, Results,
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel of a dumped program that could be tuned: its name, the digest of its fusion, the device."""
+    """A kernel of a dumped program that could be tuned: module and instruction, digest of its fusion, device."""
 
     name: str
     fingerprint: str
@@ -89,7 +89,9 @@ def kernels(directory: Path) -> list[Kernel]:
     for path in sorted(directory.glob("*.kernels.json")):
         device = _device(path.with_name(path.name.replace(".kernels.json", ".timings.json")))
         found += [
-            Kernel(str(row.get("instr", "")), str(row["fingerprint"]), device)
+            Kernel(
+                f"{path.name.removesuffix('.kernels.json')}: {row.get('instr', '')}", str(row["fingerprint"]), device
+            )
             for row in _rows(path)
             if row.get("fingerprint") and row.get("tuning_reason") != "it has one form"
         ]

@@ -56,6 +56,12 @@ class Module:
     executions: list[Record] = field(default_factory=list)
     timings: dict[str, Any] = field(default_factory=dict)
     sources: dict[str, Any] = field(default_factory=dict)
+    crossed: Record = field(default_factory=dict)
+
+    @property
+    def elsewhere(self) -> str:
+        """The machine ('sm_90') that it was only compiled for, and never run here; '' for one that was to run."""
+        return word(self.crossed, "arch")
 
     @property
     def compiled(self) -> Record:
@@ -82,6 +88,8 @@ class Module:
 
     @property
     def title(self) -> str:
+        if self.elsewhere:
+            return f"{word(self.crossed, 'module')} for {self.elsewhere}"
         return self.cluster or self.function or self.files.name or f"module {self.files.id}"
 
     @property
@@ -95,7 +103,7 @@ class Module:
         """Compile time in all, None where unknown."""
         known = amount(self.timings, "total_ms")
         if known is None:
-            known = amount(self.compiled, "ms", "total_ms")
+            known = amount(self.compiled or self.crossed, "ms", "total_ms")
         return known if known is not None else sum(self.phases.values()) or None
 
 
@@ -147,7 +155,9 @@ def load(directory: Directory, reader: Reader) -> Dump:
 
 
 def _modules(directory: Directory, records: dict[str, list[Record]], reader: Reader) -> list[Module]:
-    compiles, executions = _by_id(records.get("compile", [])), _by_id(records.get("execution", []))
+    compiles, executions, crossed = (
+        _by_id(records.get(kind, [])) for kind in ("compile", "execution", "cross_compile")
+    )
     modules, seen = [], set()
     for files in directory.modules:
         page = f"m{files.id}"
@@ -162,6 +172,7 @@ def _modules(directory: Directory, records: dict[str, list[Record]], reader: Rea
                 executions.get(files.id, []),
                 reader.json(files.one("timings"), dict),
                 reader.json(files.one("sources"), dict),
+                next(iter(crossed.get(files.id, [])), {}),
             )
         )
     return sorted(modules, key=lambda m: (-(m.milliseconds or 0), -m.files.bytes, m.files.id))

@@ -17,6 +17,7 @@ from .scan import KINDS
 from .site import UNKNOWN, Page, route
 
 MOST_STEPS = 50
+_MOST_REFUSED = 10  # instructions without a kernel, in the summary
 _TITLES = {kind.name: kind.title for kind in KINDS}
 
 
@@ -66,7 +67,9 @@ class ModulePages:
             ("Module", self.after.name or self.before.name or self.files.name or "unknown"),
             ("Number in file names", self.files.id),
             ("Function", self.dump.function_of(module) or "unknown"),
-            ("Cluster", link(graph, module.cluster) if graph else module.cluster or "none: a whole function"),
+            ("Made for", f"{module.elsewhere}: code only, nothing of it ran" if module.elsewhere else ""),
+            ("Without a kernel", self._lacking()),
+            ("Cluster", link(graph, module.cluster) if graph else module.cluster or self._no_cluster()),
             (
                 "Instructions",
                 f"{self.before.count:,} as lowered, {self.after.count:,} after passes and fusion, "
@@ -74,7 +77,7 @@ class ModulePages:
             ),
             ("Kernels", ", of them native: ".join(filter(None, (word(compiled, "kernels"), word(compiled, "native"))))),
             ("Compile time", milliseconds(module.milliseconds) or UNKNOWN),
-            ("Why compiled", word(compiled, "reason") or "unknown"),
+            ("Why compiled", "--tfxla_gpu_target" if module.elsewhere else word(compiled, "reason") or "unknown"),
             ("Files", f"{len(self.files.files):,}, {size(self.files.bytes)}"),
         ]
         parts: list[object] = [
@@ -96,6 +99,18 @@ class ModulePages:
             ]
         parts += [*self._executions(), *self._key_part(), el("h3", "Instructions before and after"), self._opcodes()]
         return join(parts)
+
+    def _no_cluster(self) -> str:
+        if self.module.elsewhere:
+            return f"as module {word(self.module.crossed, 'module')}"
+        return "none: a whole function"
+
+    def _lacking(self) -> str:
+        """The instructions that the machine it was made for has no kernel for, and why; '' where there is none."""
+        refused = [r for r in self._decided() if word(r, "rule") == "no-kernel"]
+        shown = [f"{word(r, 'a')} ({word(r, 'reason')})" for r in refused[:_MOST_REFUSED]]
+        more = f"and {len(refused) - _MOST_REFUSED} more: see 'Fusion decisions'" if refused[_MOST_REFUSED:] else ""
+        return "; ".join(filter(None, (*shown, more)))
 
     def _executions(self) -> list[object]:
         """Where the time of its executions went, by step of the plan, the longest first."""
@@ -167,10 +182,10 @@ class ModulePages:
             self.page.missing(tab, title, "The dump holds no such text (killed before, or --xla_dump_hlo_as_text off).")
 
     def _decisions(self) -> None:
-        found = rows(self.reader.json(self.files.one("decisions"), list))
-        found = found or [r for r in self.dump.of("fusion") if r.get("id") == self.files.id]
+        found = self._decided()
         if not found:
-            self.page.missing("fusion", "Fusion decisions", f"Fusion decisions are {UNKNOWN}.")
+            why = "There was nothing to fuse." if self.module.elsewhere else f"Fusion decisions are {UNKNOWN}."
+            self.page.missing("fusion", "Fusion decisions", why)
             return
         columns = [("Producer", "", 3), ("Consumer", "", 3), ("Fused", "", 1), ("Rule", "", 2), ("Reason", "", 6)]
         self.page.table(
@@ -189,6 +204,10 @@ class ModulePages:
             ),
         )
 
+    def _decided(self) -> list[dict[str, Any]]:
+        found = rows(self.reader.json(self.files.one("decisions"), list))
+        return found or [r for r in self.dump.of("fusion") if r.get("id") == self.files.id]
+
     def _plan(self) -> None:
         plan = self.reader.json(self.files.one("plan"), dict)
         thunks = self.reader.text(self.files.one("thunks"))
@@ -206,7 +225,8 @@ class ModulePages:
         elif thunks:
             self.page.text("plan", "Thunk sequence", thunks, "none")
         else:
-            self.page.missing("plan", "Launch plan", f"The launch plan is {UNKNOWN}.")
+            lacking = f"No launch plan: {self._lacking()}" if self.module.elsewhere else ""
+            self.page.missing("plan", "Launch plan", lacking or f"The launch plan is {UNKNOWN}.")
 
     def _buffers(self) -> None:
         found = buffers.parse(self.reader.text(self.files.one("buffers")))

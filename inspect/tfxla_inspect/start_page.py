@@ -89,9 +89,14 @@ def _section(title: str, content: Html | None) -> Html | None:
 
 
 def _verdict(dump: Dump, graphs: Sequence[GraphRow], modules: Sequence[ModuleRow]) -> Html:
+    here, elsewhere = _by_machine(modules)
     if modules:
-        kernels = sum(row.kernels for row in modules)
-        text = f"{plural(len(modules), 'module')} compiled, {plural(kernels, 'kernel')} generated."
+        kernels = sum(row.kernels for row in here)
+        text = f"{plural(len(here), 'module')} compiled, {plural(kernels, 'kernel')} generated."
+        if elsewhere:
+            more = sum(row.kernels for row in elsewhere)
+            machines = ", ".join(dict.fromkeys(row.module.elsewhere for row in elsewhere))
+            text += f" Code only, for {machines}: {plural(len(elsewhere), 'module')}, {plural(more, 'kernel')}."
         inside, computing = sum(g.clustered for g in graphs), sum(g.computing for g in graphs)
         if computing:
             text += (
@@ -106,6 +111,12 @@ def _verdict(dump: Dump, graphs: Sequence[GraphRow], modules: Sequence[ModuleRow
             text += f" {plural(bugs, 'internal error')} of tfxla_cluster: please report this directory."
         return el("p", text, class_="verdict bad" if failed else "verdict")
     return el("p", "No module was compiled. " + _why_nothing(dump, graphs), class_="verdict bad")
+
+
+def _by_machine(modules: Sequence[ModuleRow]) -> tuple[list[ModuleRow], list[ModuleRow]]:
+    """Those made to run here, and those made for a machine that is not here."""
+    here = [row for row in modules if not row.module.elsewhere]
+    return here, [row for row in modules if row.module.elsewhere]
 
 
 # Both are needed to cluster what is not marked.
@@ -136,6 +147,7 @@ def _why_nothing(dump: Dump, graphs: Sequence[GraphRow]) -> str:
 
 
 def _tiles(dump: Dump, graphs: Sequence[GraphRow], modules: Sequence[ModuleRow]) -> Html:
+    here, elsewhere = _by_machine(modules)
     total = sum(row.module.milliseconds or 0 for row in modules)
     run, native = (
         sum(n for r in modules if isinstance(n := r.module.compiled.get(field), int)) for field in ("kernels", "native")
@@ -143,8 +155,9 @@ def _tiles(dump: Dump, graphs: Sequence[GraphRow], modules: Sequence[ModuleRow])
     shown = (
         (number(len(dump.of("function")) or len(graphs)), "functions" if dump.of("function") else "graphs"),
         (number(sum(g.clusters for g in graphs)), "clusters"),
-        (number(len(modules)), "modules"),
-        (number(sum(r.kernels for r in modules)), "kernels generated"),
+        (number(len(here)), "modules"),
+        (number(sum(r.kernels for r in here)), "kernels generated"),
+        (number(sum(r.kernels for r in elsewhere)), "kernels for a GPU not here") if elsewhere else ("", ""),
         (number(run), "kernels run by plans") if run else ("", ""),
         (number(native), "of them native") if run else ("", ""),
         (milliseconds(total), "compile time") if total else ("", ""),

@@ -157,6 +157,13 @@ def test_flags_follow(module: str, tmp_path: Path, capsys: pytest.CaptureFixture
     assert run(module, "--json", *words) == 0
     assert report(capsys)["ok"]
     suffixes = {p.name.partition(".small.")[2] for p in (tmp_path / "dump").iterdir()}
+    (crossed,) = (
+        json.loads(line)
+        for p in (tmp_path / "dump").glob("trace.*")
+        for line in p.read_text().splitlines()
+        if "cross_compile" in line
+    )
+    assert (crossed["kind"], crossed["arch"], crossed["module"]) == ("cross_compile", "sm_90", "small")
     assert suffixes >= {"cpu_after_optimizations.txt", "launch_plan.json", "sm_90.triton.py"}
     assert flags.get("xla_dump_to") == ""
 
@@ -168,3 +175,13 @@ def test_flags_follow(module: str, tmp_path: Path, capsys: pytest.CaptureFixture
 def test_a_wrong_flag(word: str, said: str, module: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(module, word) == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_target_without_a_dump_is_said(module: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(module, "--tfxla_gpu_target=sm_90") == 0
+    assert "--tfxla_gpu_target=sm_90 makes code for a dump only: give --xla_dump_to=DIR too" in capsys.readouterr().err
+
+
+def test_a_missing_file_of_results(module: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(module, f"--xla_gpu_load_autotune_results_from={tmp_path / 'none.txt'}") == 3
+    assert "none.txt: there is no such file of autotuning results" in capsys.readouterr().err

@@ -76,8 +76,8 @@ def test_against_a_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     code, out, _ = run(capsys, path, "--program", folder)
     assert code == 1
     assert "0 of 3 kernels have a result" in out
-    assert "missing: t (there is one of CUDA: 9.0, Cores: 132)" in out
-    assert f"missing: w (there is one of version {VERSION + 1})" in out
+    assert ": t (there is one of CUDA: 9.0, Cores: 132)" in out
+    assert f": w (there is one of version {VERSION + 1})" in out
     assert "no longer used (the program has no such kernel): tmp_0 = f32[1] gone()" in out
     assert "made on another device: " in out
     assert f"made by another version (this is {VERSION}): " in out

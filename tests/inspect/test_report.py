@@ -312,3 +312,26 @@ def test_a_gzip_bomb_is_cut(tmp_path):
     reader = Reader(limit=1000)
     assert len(reader.text(scan(tmp_path).modules[0].files[0])) == 1000
     assert "only its first" in reader.problems[0][1]
+
+
+# --- code for a machine that is not here ---
+
+
+def test_code_for_another_machine_is_told_apart(tmp_path) -> None:
+    """Eight kernels of the sample ran; the same module for sm_90 has one kernel and lacks one."""
+    sample.write(tmp_path)
+    for suffix, text in (
+        ("before_optimizations.txt", sample.BEFORE),
+        ("kernels.json", json.dumps([{"symbol": "k", "instr": "sum"}])),
+        ("fusion_decisions.json", json.dumps([{"a": "odd", "ok": False, "rule": "no-kernel", "reason": "no s4"}])),
+    ):
+        (tmp_path / f"module_0007.m.sm_90.{suffix}").write_text(text)
+    crossed = {"kind": "cross_compile", "id": 7, "module": "m", "arch": "sm_90", "ms": 12.0}
+    (tmp_path / "trace.5.jsonl").write_text(json.dumps(crossed) + "\n")
+    before, found = report.build(sample.write(tmp_path / "alone")), report.build(tmp_path)
+    said = re.search(r"[\d,]+ modules? compiled, [\d,]+ kernels? generated\.", html.unescape(start(before)))[0]
+    assert f"{said} Code only, for sm_90: 1 module, 1 kernel." in html.unescape(start(found))
+    summary = html.unescape(tab(found, "m7", "summary"))
+    for words in ("sm_90: code only, nothing of it ran", "odd (no s4)", "as module m", "12.0 ms"):
+        assert words in summary
+    assert "stock XLA" not in summary

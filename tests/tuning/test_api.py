@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.tuning.test_persisted import entry
-from tfxla_cluster.errors import InputFileError
+from tfxla_cluster.errors import InputFileError, UsageError
+from tfxla_cluster.tuning import session
 from tfxla_cluster.tuning.api import AutotuningResult
 from tfxla_cluster.tuning.persisted.results import of
 
@@ -49,6 +50,12 @@ print(json.dumps({
     "loaded": loaded == both, "tuning": [k["tuning"] for k in kernels], "repr": repr(loaded),
 }))
 """
+
+
+@pytest.mark.parametrize("timeout", [None, "9", True, -1, float("nan"), float("inf")])
+def test_no_time(timeout: object) -> None:
+    with pytest.raises(UsageError, match=r"as its seconds\. Give a number from 0"), session.budget(timeout):  # type: ignore[arg-type]
+        pass
 
 
 def test_a_function_is_tuned_kept_and_put_on(tmp_path: Path) -> None:

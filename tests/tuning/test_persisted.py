@@ -16,10 +16,12 @@ import pytest
 
 from tfxla_cluster.codegen.kernel.choice import Choice
 from tfxla_cluster.errors import InputFileError, OutputError, UsageError
+from tfxla_cluster.options import TuningOptions
 from tfxla_cluster.tuning.persisted import files, results
 from tfxla_cluster.tuning.persisted.directory import Directory, file_name
 from tfxla_cluster.tuning.persisted.messages import message
 from tfxla_cluster.tuning.persisted.results import Entry, Key, Measured, Results
+from tfxla_cluster.tuning.tables import Tables
 
 ROOT = Path(__file__).resolve().parents[2]
 # As XLA wrote it: an older and a newer form, with an extended message in an Any.
@@ -278,6 +280,17 @@ def test_a_broken_file_is_a_miss_with_a_reason(tmp_path: Path) -> None:
     found, reason = Directory(str(tmp_path)).get(made.key)
     assert found is None
     assert "is unusable" in reason
+
+
+def test_a_broken_file_of_a_directory_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    key = entry("a").key
+    options = TuningOptions(directory=str(tmp_path))
+    assert Tables().find(key, options).reason == "not in the directory"
+    assert capsys.readouterr().err == ""
+    (tmp_path / file_name(key)).write_text("result {")
+    for _ in range(2):
+        assert "is unusable" in Tables().find(key, options).reason
+    assert capsys.readouterr().err.count(f"{file_name(key)} is unusable") == 1
 
 
 def test_file_names_are_xlas() -> None:

@@ -150,6 +150,15 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
             "key": "Key text of the cache.",
         },
     ),
+    "cross_compile": RecordKind(
+        "Kernels were made for a machine that is not here (--tfxla_gpu_target); nothing of them ran.",
+        {
+            "id": "Module number in file names.",
+            "module": "Name of the module that was compiled for this machine.",
+            "arch": "What for: 'sm_90'.",
+            "ms": "Wall milliseconds.",
+        },
+    ),
     "recompile": RecordKind(
         "A function is compiled again.",
         {

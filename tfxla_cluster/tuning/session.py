@@ -13,7 +13,7 @@ from typing import Any
 from .. import __version__, bugs, flags, trace
 from ..backends.backend import Backend, Launcher
 from ..codegen.kernel.choice import DEFAULT, UNTUNED, Choice, Choices, Chosen
-from ..errors import TfxlaError, TuningError, UnsupportedError
+from ..errors import TfxlaError, TuningError, UnsupportedError, UsageError
 from ..ir.node import Instr
 from ..locks import ForkSafeLock
 from ..options import CompileOptions, TuningOptions
@@ -160,7 +160,9 @@ def tune(
 
 @contextmanager
 def budget(seconds: float) -> Iterator[None]:
-    """So many seconds for the tuning in a `with` block, whatever was used before."""
+    """So many seconds for the tuning in a `with` block, whatever was used before; UsageError where that is no time."""
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
+        raise UsageError(f"autotuning is given {seconds!r} as its seconds", "Give a number from 0 (0: no limit)")
     with flags.patch(tfxla_autotune_budget_s=math.ceil(seconds)):
         used, _SPENT.used = _SPENT.used, 0.0
         try:

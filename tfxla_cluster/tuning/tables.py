@@ -11,7 +11,7 @@ from ..errors import InputFileError, OutputError, TuningError, UsageError
 from ..locks import ForkSafeLock
 from ..options import TuningOptions
 from .persisted import files
-from .persisted.directory import Directory
+from .persisted.directory import NOT_THERE, Directory
 from .persisted.results import Entry, Key, Results
 
 
@@ -58,6 +58,8 @@ class Tables:
                 return _usable(loaded[key], "file", options.load)
             if options.directory:
                 entry, reason = Directory(options.directory, options.directory_read_only).get(key)
+                if entry is None and reason != NOT_THERE:
+                    _not_used(reason)
                 return Found(None, "", reason) if entry is None else _usable(entry, "file", options.directory)
         return Found(None, "", _why_not(key, loaded, options))
 
@@ -72,9 +74,7 @@ class Tables:
                 raise TuningError(error.message, error.remedy) from error
             trace.record("autotune", event="loaded", reason=f"{len(found)} results from {options.load}")
             for problem in found.problems:
-                said = f"{options.load}: {problem}"
-                trace.once(f"autotune:{said}", f"autotuning results: {said}; it is not used")
-                trace.record("autotune", event="problem", reason=said)
+                _not_used(f"{options.load}: {problem}")
         return self._files[options.load]
 
     def add(self, entry: Entry, options: TuningOptions) -> None:
@@ -168,6 +168,11 @@ def _why_not(key: Key, loaded: Results, options: TuningOptions) -> str:
     if same:
         return f"the result in {options.load} was made on another device ({same[0].device})"
     return f"not in {options.load}" if options.load else "it was not tuned"
+
+
+def _not_used(problem: str) -> None:
+    if trace.once(f"autotune:{problem}", f"autotuning results: {problem}; it is not used"):
+        trace.record("autotune", event="problem", reason=problem)
 
 
 def _or_say(write: Callable[[], None]) -> None:

@@ -111,13 +111,16 @@ class _Reader:
         return Instr(p.name, opcode, shape, operands, attrs, sources, metadata, control)
 
 
+_NO_FILE = "dummy_file_name"  # TensorFlow's bridge writes it for an op that has no stack trace
+
+
 def _metadata(m: Any, module: Any) -> Metadata:
     file, line = m.source_file, m.source_line
     index = module.stack_frame_index
     if not file and 0 < m.stack_frame_id <= len(index.stack_frames):
         location = index.file_locations[index.stack_frames[m.stack_frame_id - 1].file_location_id - 1]
         file, line = index.file_names[location.file_name_id - 1], location.line
-    return Metadata(m.op_type, m.op_name, file, line)
+    return Metadata(m.op_type, m.op_name) if file == _NO_FILE else Metadata(m.op_type, m.op_name, file, line)
 
 
 def _attributes(p: Any, operands: tuple[Instr, ...]) -> dict[str, Any]:

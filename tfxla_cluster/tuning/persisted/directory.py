@@ -20,6 +20,9 @@ def file_name(key: Key) -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).decode().rstrip("=") + ".textproto"
 
 
+NOT_THERE = "not in the directory"
+
+
 class Directory:
     """`url`: a directory or fsspec URL. `read_only`: never write."""
 
@@ -33,7 +36,7 @@ class Directory:
         try:
             data = self._fs.cat_file(path)
         except FileNotFoundError:
-            return None, "not in the directory"
+            return None, NOT_THERE
         except Exception as error:  # noqa: BLE001 - fsspec backends differ
             return None, f"{path} cannot be read ({error})"
         result = message("xla.AutotuneResult")()
