@@ -22,9 +22,10 @@ from tfxla_cluster.target import Target
 
 ROOT = Path(__file__).resolve().parents[1]
 TREES = {path: ast.parse(path.read_text()) for path in sorted((ROOT / "tfxla_cluster").rglob("*.py"))}
-# Fields that a record has only after a failure or on a GPU, in one of the tests named beside.
+# Fields that a record has only after a failure, on or for a GPU, in one of the tests named beside.
 ON_FAILURE = {
     "autotune": {"reason"},  # tests/tuning/test_session.py
+    "cross_compile": set(RECORD_KINDS["cross_compile"].fields),  # tests/cli/test_exec.py
     "error": set(RECORD_KINDS["error"].fields),  # tests/test_internal_errors.py
     "graph": set(RECORD_KINDS["graph"].fields),  # tests/runtime/test_gpu_graphs.py
     "store": set(RECORD_KINDS["store"].fields),  # tests/runtime/test_store.py

@@ -14,6 +14,7 @@ import pytest
 from tfxla_cluster import flags
 from tfxla_cluster.cli import common
 from tfxla_cluster.cli import exec as exec_
+from tfxla_cluster.dump.schema import RECORD_KINDS
 from tfxla_cluster.ir import proto, text
 
 MODULE = """HloModule small
@@ -164,6 +165,7 @@ def test_flags_follow(module: str, tmp_path: Path, capsys: pytest.CaptureFixture
         if "cross_compile" in line
     )
     assert (crossed["kind"], crossed["arch"], crossed["module"]) == ("cross_compile", "sm_90", "small")
+    assert crossed.keys() >= RECORD_KINDS["cross_compile"].fields.keys()
     assert suffixes >= {"cpu_after_optimizations.txt", "launch_plan.json", "sm_90.triton.py"}
     assert flags.get("xla_dump_to") == ""
 
