@@ -7,6 +7,35 @@ from dataclasses import replace
 from tests.fusion.attention_text import Attention, backward
 from tests.hlo_case import EXACT, Case, combiner, module
 
+# gelu and two factors of its gradient, between two products forward and one backward.
+GELU_GRADIENT = """HloModule m
+ENTRY e { x = bf16[13,7] parameter(0)
+  w = bf16[7,10] parameter(1)
+  b = bf16[10] parameter(2)
+  v = bf16[10,7] parameter(3)
+  half = bf16[] constant(0.5)
+  halves = bf16[13,10] broadcast(half), dimensions={}
+  one = bf16[] constant(1)
+  ones = bf16[13,10] broadcast(one), dimensions={}
+  bias = bf16[13,10] broadcast(b), dimensions={1}
+  d = bf16[13,10] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  a = bf16[13,10] add(d, bias)
+  cube = bf16[13,10] multiply(a, a)
+  t = bf16[13,10] tanh(cube)
+  up = bf16[13,10] add(ones, t)
+  part = bf16[13,10] multiply(halves, a)
+  y = bf16[13,10] multiply(part, up)
+  square = bf16[13,10] multiply(t, t)
+  slope = bf16[13,10] subtract(ones, square)
+  out = bf16[13,7] dot(y, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  back = bf16[13,10] dot(out, v), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  p = bf16[13,10] multiply(back, up)
+  q = bf16[13,10] multiply(back, part)
+  r = bf16[13,10] multiply(q, slope)
+  s = bf16[13,10] add(p, r)
+  ROOT z = (bf16[13,7], bf16[13,10]) tuple(out, s) }
+"""
+
 
 def attention() -> list[Case]:
     """Forward, and with the gradients of queries, keys and values."""
@@ -17,7 +46,7 @@ def attention() -> list[Case]:
 
 
 def contractions() -> list[Case]:
-    cases = attention()
+    cases = [*attention(), Case("gelu-gradient", GELU_GRADIENT, 1 << 10, finite=True)]
     for dtype in ("f32", "f64", "bf16", "f16", "s32", "c64"):
         ulps = 0 if dtype == "s32" else 256
         cases.append(

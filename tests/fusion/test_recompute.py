@@ -8,6 +8,7 @@ import pytest
 
 from tests.fuzz.modules import program
 from tests.fuzz.test_fuzz import run
+from tests.hlo_contractions import GELU_GRADIENT
 from tfxla_cluster import compiler
 from tfxla_cluster.backends import cpu, gpu
 from tfxla_cluster.fusion.machine import Machine
@@ -89,11 +90,37 @@ def test_kernels_that_came_to_read_one_array_become_one(machine: Machine) -> Non
     assert any(d["rule"] == "recompute" for d in decisions)
 
 
-def test_numbers_of_kernels_that_became_one() -> None:
-    module = text.parse(NORM)
+@pytest.mark.parametrize(
+    ("machine", "kept"),
+    [(gpu.described().machine, ["d", "y"]), (cpu.this_machine().machine, ["t", "part", "y"])],
+    ids=["gpu", "cpu"],
+)
+def test_factors_of_a_gradient_come_from_the_product(machine: Machine, kept: list[str]) -> None:
+    """Three factors (up, part, slope) leave the first product's kernel no more; a CPU computes no tanh again."""
+    fused = fuse(text.parse(GELU_GRADIENT), machine, lambda decision: None)
+    first = next(i for i in fused.entry.instrs if i.opcode == "fusion")
+    assert [o.name for o in first.attrs["calls"].root.operands] == kept
+    heroes = [i for i in fused.entry.instrs if i.opcode in ("fusion", "dot")]
+    assert len(heroes) == 3  # y is an operand of the second product, so it is not computed there
+
+
+def test_what_a_product_multiplies_is_not_computed_again() -> None:
+    """The operand is cheap, but read once for every block of columns."""
+    twice = GELU_GRADIENT.replace("up = bf16[128,96] add(ones, t)", "up = bf16[128,96] add(ones, a)").replace(
+        "dot(y, v)", "dot(up, v)"
+    )
+    fused = fuse(text.parse(twice), gpu.described().machine, lambda decision: None)
+    first = next(i for i in fused.entry.instrs if i.opcode == "fusion")
+    assert "up" in [o.name for o in first.attrs["calls"].root.operands]
+
+
+@pytest.mark.parametrize("name", ["norm", "gelu"])
+def test_numbers_of_what_is_computed_again(name: str) -> None:
+    module = text.parse({"norm": NORM, "gelu": GELU_GRADIENT}[name])
     rng = np.random.default_rng(0)
-    args = [rng.normal(size=(256, 96)).astype(ml_dtypes.bfloat16) for _ in range(2)]
+    shapes = [p.shape.sample_dims for p in module.entry.params]
+    args = [(rng.normal(size=shape) * 0.3).astype(ml_dtypes.bfloat16) for shape in shapes]
     for got, want in zip(
         compiler.compile_module(module, cpu.this_machine()).executable.run(args), evaluate(module, args)
     ):
-        np.testing.assert_allclose(got.astype(np.float32), want.astype(np.float32), rtol=1e-2, atol=1e-3)
+        np.testing.assert_allclose(got.astype(np.float32), want.astype(np.float32), rtol=2e-2, atol=1e-2)

@@ -26,6 +26,7 @@ COSTS = Costs(
     plain_instrs=30,
     max_buffers=40,
     max_prologue=4,
+    max_again=3,
     long_row=64 * 1024,
     rows_per_core=4,
     long_column=512,

@@ -35,6 +35,7 @@ COSTS = Costs(
     plain_instrs=30,
     max_buffers=40,
     max_prologue=4,
+    max_again=12,
     long_row=16 * 1024,  # beyond, a row is passed over once a level
     rows_per_core=1,
     long_column=512,

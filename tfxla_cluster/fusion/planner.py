@@ -8,24 +8,21 @@ moves fewer bytes. Each yes and no is recorded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container
 from typing import Any
 
 from ..decision import YES, Decision, no
-from ..errors import UnsupportedError
 from ..ir.node import Computation, Instr, Module, callees_first
 from ..ir.rewrite import Names, rebuild
-from . import hero
 from .attention import fuse_attention
 from .build import fused
-from .cost import bytes_of, costly, elements_of, pays
+from .cost import bytes_of
 from .extent import same_all
 from .graph import Graph, order_of
 from .group_order import Group
-from .index import flatten
-from .legality import HEROES
+from .kernel_rules import KernelRules
 from .machine import Machine
-from .program import analyse_parts
+from .recompute import Recomputation
 
 Record = Callable[[dict[str, Any]], None]
 
@@ -54,15 +51,16 @@ class _Planner:
         self.comp, self.machine, self.record = comp, machine, record
         self.graph = Graph(comp, self._held)
         self.order = order_of(self.graph)
+        self.rules = KernelRules(self.graph, machine)
         self.refused: set[tuple[int, int, int, int]] = set()
-        self.handed: dict[Group, dict[Instr, None]] = {}  # members that kernels computing values again read
 
     def run(self, names: Names) -> Computation:
         self._join_producers()
         self._join_readers()
         self._join_scalars()
-        self._recompute()
-        self._join_recomputing()
+        again = Recomputation(self.graph, self.order, self.rules, self.record)
+        again.run()
+        self._join_recomputing(again.handed)
         return fused(self.graph, self.order, names)
 
     # --- the passes ---
@@ -97,24 +95,14 @@ class _Planner:
             if leader is None or not self._join(leader, instr):
                 leader = instr
 
-    def _recompute(self) -> None:
-        """Values that are cheaper to compute again in each kernel that reads them than to write and read."""
-        for group in self.order.groups():
-            if group.kind not in ("loop", "row"):
-                continue
-            for value in list(group.members):
-                readers = dict.fromkeys(self.order.group[u] for u in self.graph.users[value])
-                readers.pop(group, None)
-                if readers and value is not self.comp.root and not costly(value):
-                    self._spread(value, group, list(readers))
-
-    def _join_recomputing(self) -> None:
-        """Groups that read one large value since they compute more of theirs themselves."""
+    def _join_recomputing(self, handed: Container[Group]) -> None:
+        """Groups that read one large value since they compute more of theirs themselves; none of `handed`, whose
+        members others came to read."""
         readers: dict[Instr, list[Group]] = {}
         groups = self.order.groups()
         spread = {member for group in groups for member in group.recomputed}
         for group in groups:
-            if group.kind in ("loop", "row") and group not in self.handed and spread.isdisjoint(group.members):
+            if group.kind in ("loop", "row") and group not in handed and spread.isdisjoint(group.members):
                 for value in self._read(group):
                     if bytes_of(value) >= self.machine.costs.shared_bytes:
                         readers.setdefault(value, []).append(group)
@@ -128,16 +116,16 @@ class _Planner:
     def _read(self, group: Group) -> list[Instr]:
         """What its kernel reads."""
         members = {**group.members, **group.recomputed}
-        return self.graph.closure(self._outputs(group.members), members)[1]
+        return self.graph.closure(self.rules.outputs(group.members), members)[1]
 
     def _join_again(self, a: Group, b: Group) -> bool:
         """Joins two groups of which one computes values of others, if that is legal and pays."""
         between = self.order.between(a, b) if a.recomputed or b.recomputed else None
         if between is None or len(a.members) + len(b.members) > self.machine.costs.max_instrs:
             return False
-        outputs = self._outputs({**a.members, **b.members})
+        outputs = self.rules.outputs({**a.members, **b.members})
         inside, _ = self.graph.closure(outputs, {**a.members, **b.members, **a.recomputed, **b.recomputed})
-        decision = self._one_program(outputs, inside)
+        decision = self.rules.computes(outputs, inside)
         self._note(next(reversed(a.members)).name, next(reversed(b.members)).name, decision)
         if decision:
             self.order.merge(a, b, between)
@@ -197,7 +185,7 @@ class _Planner:
             found = [u for u in self.graph.users[todo.pop()] if u in b.members and u not in behind]
             behind.update(found)
             todo.extend(found)
-        outputs = self._outputs({**a.members, **b.members})
+        outputs = self.rules.outputs({**a.members, **b.members})
         return bool(behind) and all(o in behind for o in outputs if o in b.members)
 
     def _may(self, a: Group, b: Group) -> Decision:
@@ -211,97 +199,4 @@ class _Planner:
             return held
         if self._plain(a, b) and count < costs.plain_instrs:
             return YES
-        outputs = self._outputs(members)
-        if not outputs:
-            return no("dead", "nothing uses the result")
-        updates = [i for i in members if i.opcode == "dynamic-update-slice"]
-        inside, _ = self.graph.closure(outputs, members)
-        if updates:
-            return self._update(updates, outputs, inside)
-        if "hero" in (a.kind, b.kind):
-            return self._hero(members, outputs, inside)
-        return self._one_program(outputs, inside)
-
-    def _one_program(self, outputs: Sequence[Instr], inside: Sequence[Instr]) -> Decision:
-        try:
-            program = analyse_parts(outputs, inside)
-            for root in program.roots:
-                program.groups_of(flatten(root.index))
-        except UnsupportedError as error:
-            return no("index-map", error.message)
-        return pays(program, outputs, self.machine)
-
-    def _hero(self, members: Mapping[Instr, None], outputs: Sequence[Instr], inside: Sequence[Instr]) -> Decision:
-        heroes = [i for i in members if i.opcode in HEROES]
-        if len(heroes) > 1:
-            return no("two-heroes", "two contractions in one kernel")
-        return hero.check(heroes[0], outputs, inside, self.machine.costs.max_prologue)
-
-    def _update(self, updates: Sequence[Instr], outputs: Sequence[Instr], inside: Sequence[Instr]) -> Decision:
-        """An update in place: the one output, and nothing else reads the array it updates."""
-        update = updates[0]
-        if len(updates) > 1 or tuple(outputs) != (update,):
-            return no("in-place", f"{update.name} updates in place and must be the only output")
-        if any(update.operands[0] in i.operands for i in inside if i is not update):
-            return no("in-place", f"{update.operands[0].name} is read while {update.name} updates it")
-        return self._one_program(outputs, inside)
-
-    def _outputs(self, members: Mapping[Instr, None]) -> list[Instr]:
-        """Members whose value is used outside."""
-        users, root = self.graph.users, self.comp.root
-        return [m for m in members if m.shape.is_array and (m is root or any(u not in members for u in users[m]))]
-
-    # --- computing again ---
-    def _spread(self, value: Instr, group: Group, readers: Sequence[Group]) -> None:
-        """Lets every kernel that reads `value` compute it, where that moves fewer bytes and is legal."""
-        if any(r.kind not in ("loop", "row") for r in readers):
-            return
-        chain, leaves = self._chain(value, group)
-        extra = 0
-        for reader in readers:
-            outputs = self._outputs(reader.members)
-            _, read = self.graph.closure(outputs, {**reader.members, **reader.recomputed})
-            extra += sum(bytes_of(leaf) for leaf in leaves if leaf not in read) - bytes_of(value)
-        if extra >= bytes_of(value):  # the write is saved too
-            return
-        for reader in readers:
-            members = {**reader.members, **reader.recomputed, **chain}
-            outputs = self._outputs(reader.members)
-            if not outputs or any(i.opcode == "dynamic-update-slice" for i in members):
-                return
-            if not self.machine.holds(list(members)):
-                return
-            if not self._one_program(outputs, self.graph.closure(outputs, members)[0]):
-                return
-        handed = {**self.handed.get(group, {}), **{leaf: None for leaf in leaves if leaf in group.members}}
-        outputs = list(dict.fromkeys([*(o for o in self._outputs(group.members) if o is not value), *handed]))
-        members = {**group.members, **group.recomputed}
-        if handed and not self._one_program(outputs, self.graph.closure(outputs, members)[0]):
-            return
-        self.handed[group] = handed
-        for reader in readers:
-            reader.recomputed.update(chain)
-            self.record(
-                {
-                    "a": value.name,
-                    "b": next(reversed(reader.members)).name,
-                    "ok": True,
-                    "rule": "recompute",
-                    "reason": f"{value.name} is cheaper to compute again than to write and read",
-                }
-            )
-
-    def _chain(self, value: Instr, group: Group) -> tuple[dict[Instr, None], list[Instr]]:
-        """Cheap members of `group` that `value` needs, and what they read."""
-        chain: dict[Instr, None] = {}
-        small = elements_of(value) // 8
-        todo = [value]
-        while todo:
-            instr = todo.pop()
-            cheap = instr in group.members and instr.opcode not in ("reduce", "get-tuple-element")
-            cheap = cheap and not costly(instr) and (instr is value or elements_of(instr) > small)
-            if cheap and instr not in chain:
-                chain[instr] = None
-                todo.extend(self.graph.reads(instr))
-        _, leaves = self.graph.closure([value], chain)
-        return chain, leaves
+        return self.rules.together(members)
