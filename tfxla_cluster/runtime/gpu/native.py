@@ -10,8 +10,7 @@ from llvmlite import ir
 
 from ...locks import ForkSafeLock
 from ..cpu import host, native
-from ..launcher.jit import load_object, object_code, retire_function
-from ..launcher.records import Retire
+from ..cpu.jit import load_object, object_code
 from ..store import Store
 from .interpreter import build
 
@@ -20,12 +19,10 @@ _EXTERNALS = ("malloc", "free", "memcpy")
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
-    """Addresses. `execute`: int32(record, inputs, outputs, sizes, launch); `workspace`: void*(owner, bytes). `retire`
-    closes a record."""
+    """Addresses. `execute`: int32(record, inputs, outputs, sizes, launch); `workspace`: void*(owner, bytes)."""
 
     execute: int
     workspace: int
-    retire: Retire
 
 
 _lock = ForkSafeLock()
@@ -49,13 +46,12 @@ def _module() -> ir.Module:
 
 
 def _sources() -> list[Path]:
-    """The modules that the code is generated from, besides those of all launchers."""
-    return sorted(Path(__file__).parent.glob("*.py"))
+    """The modules that the code is generated from."""
+    return [*native.sources(), *sorted(Path(__file__).parent.glob("*.py"))]
 
 
 def _load(code: bytes) -> Launcher:
     engine = load_object(code, _EXTERNALS)
-    execute, workspace = map(engine.get_function_address, ("gpu_execute", "gpu_workspace"))
-    loaded = Launcher(execute, workspace, retire_function(engine))
+    loaded = Launcher(engine.get_function_address("gpu_execute"), engine.get_function_address("gpu_workspace"))
     engine.detach()  # threads of others may run this code until the process ends
     return loaded
