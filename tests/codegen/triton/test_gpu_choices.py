@@ -32,6 +32,24 @@ MODULES = {
   ROOT r = f32[3,1500] tanh(x) }""",
         {"block", "warps"},
     ),
+    "odd rows": (
+        """odd { x = f32[50,14] parameter(0)
+  y = f32[50,13] parameter(1)
+  z = f32[] parameter(2)
+  s = f32[50,13] slice(x), slice={[0:50],[1:14]}
+  p = f32[50,16] pad(y, z), padding=0_0x1_2
+  ROOT c = f32[50,29] concatenate(s, p), dimensions={1} }
+ENTRY e { x = f32[50,14] parameter(0)
+  y = f32[50,13] parameter(1)
+  z = f32[] parameter(2)
+  ROOT r = f32[50,29] fusion(x, y, z), kind=kLoop, calls=odd }""",
+        {"block", "flat", "warps"},
+    ),
+    "odd rows of three loops": (
+        """ENTRY e { x = f32[7,9] parameter(0)
+  ROOT r = f32[7,11,9] broadcast(x), dimensions={0,2} }""",
+        {"block", "flat", "warps"},
+    ),
     "transpose": (
         """ENTRY e { x = f32[70,90] parameter(0)
   ROOT r = f32[90,70] transpose(x), dimensions={1,0} }""",
@@ -94,7 +112,7 @@ def alone(candidates: list[Choice]) -> Iterator[Choice]:
 @pytest.mark.parametrize("name", MODULES)
 def test_every_knob_gives_the_same_numbers(name: str) -> None:
     module, instr = parsed(name)
-    args = [np.random.default_rng(0).normal(size=p.shape.dims).astype(np.float32) for p in module.entry.params]
+    args = [np.asarray(np.random.default_rng(0).normal(size=p.shape.dims), np.float32) for p in module.entry.params]
     (want,) = evaluate(module, args)
     found = gpu.described().candidates(instr)
     assert set(found[0]) == MODULES[name][1]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ...errors import UnsupportedError
-from ...ir.dtype import S64
+from ...ir.dtype import S64, U32
 from ..kernel.attention_ir import Attention
 from ..kernel.ir import (
     Across,
@@ -150,7 +150,7 @@ class Emitter:
 
     def const(self, stmt: Const) -> None:
         self.constants[stmt.out] = stmt.value
-        if stmt.out.dtype == S64 and stmt.value > 0:
+        if stmt.out.dtype in (S64, U32) and stmt.value > 0:
             self.positive.add(stmt.out)
         self.define(stmt.out, constant(stmt.value, stmt.out.dtype), frozenset())
 

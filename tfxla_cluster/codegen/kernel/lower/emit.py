@@ -41,12 +41,17 @@ class Emitter:
         self.facts: Callable[[Cond], bool | None] | None = None
         self.version = 0
         self._bound: dict[Digit, tuple[tuple[Digit, ...], Var]] = {}
+        self._run: tuple[Seq, Var] | None = None
 
     def bind(self, group: tuple[Digit, ...], value: Var) -> None:
         self._bound[group[0]] = (group, value)
 
     def bound(self, group: tuple[Digit, ...]) -> Var:
         return self._bound[group[0]][1]
+
+    def bind_run(self, seq: Seq, value: Var) -> None:
+        """Says what number the groups of `seq`, which are bound too, make together: it need not be put together."""
+        self._run = (seq, value)
 
     # --- values ---
     def value(self, access: Access) -> Var:
@@ -96,6 +101,8 @@ class Emitter:
     # --- numbers ---
     def number(self, seq: Seq) -> Var:
         """The value (s64) of a mixed-radix number."""
+        if self._run is not None and seq == self._run[0]:
+            return self._run[1]
         total = self.b.index(0)
         for value, extent in self._digits(seq):
             total = self.b.add(self.b.mul(total, self.b.size(extent)), value)

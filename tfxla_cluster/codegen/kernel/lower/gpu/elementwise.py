@@ -7,13 +7,17 @@ from contextlib import ExitStack
 
 from .....fusion.program import Group, Program
 from .....ir.dim import Dim, make, product, sample
+from .....ir.dtype import S64, U32
 from ...choice import Knobs
 from ...ir import Kernel, Var
 from ..emit import Emitter
 from ..grid import Blocks, bind_rows, extent
 from ..loops import open_kernel, store_roots, work
+from ..space import digits
 from ..tiles import tile_group
 from .shapes import BLOCK, BLOCKS, CROSSING, CROSSINGS, LEAST_BLOCK, MULTIPLE, WARPS, WIDE, block_warps, filling, lanes
+
+_NEAR = 1 << 31  # elements of a row: with those of a block they are numbers of 32 bits
 
 
 def loop_kernel(program: Program, name: str, knobs: Knobs) -> Kernel:
@@ -40,6 +44,8 @@ def loop_kernel(program: Program, name: str, knobs: Knobs) -> Kernel:
         return _block(e, outer, [crossing], inner, shape, store, knobs)
     default = filling(BLOCK, LEAST_BLOCK, sample(product(map(extent, groups))))
     block = knobs.take("block", default, BLOCKS)
+    if _may_be_flat(groups, default) and knobs.take("flat", int(not _rows_begin_whole(groups)), (0, 1)):
+        return _flat(e, groups, block, store, knobs, few=default < BLOCK)
     width = lanes(extent(inner), block)
     rows = lanes(product(map(extent, groups[:-1])), block // width)
     return _block(e, [], groups[:-1], inner, (rows, width), store, knobs, few=default < BLOCK)
@@ -53,6 +59,37 @@ def _rows_begin_whole(groups: Sequence[Group]) -> bool:
     """
     rest = sample(extent(groups[-1])) % WIDE if groups else 0
     return len(groups) < 2 or rest == 0
+
+
+def _may_be_flat(groups: Sequence[Group], block: int) -> bool:
+    """Whether rows are cut into blocks badly, and taking a number apart costs little: by constants, in 32 bits."""
+    extents = [extent(group) for group in groups]
+    inner = extents[-1]
+    known = all(isinstance(dim, int) and dim > 0 for dim in extents)
+    return known and len(groups) > 1 and isinstance(inner, int) and inner % block != 0 and inner < _NEAR
+
+
+def _flat(
+    e: Emitter, groups: Sequence[Group], block: int, store: Callable[[], None], knobs: Knobs, few: bool
+) -> Kernel:
+    """Programs have blocks of elements as they lie in memory, whatever rows these are of: what is written, and what is
+    read in the same order, begins at whole accesses."""
+    b, inner = e.b, extent(groups[-1])
+    blocks = Blocks(product(map(extent, groups)), block)
+    start, stop = blocks.bounds(b, b.task)
+    assert isinstance(inner, int)
+    assert isinstance(blocks.extent, int)
+    width, short = b.index(inner), b.const(inner, U32)
+    first = b.quotient(start, width)
+    with b.tile(start, stop, block, full=blocks.extent % block == 0) as number:
+        near = b.op("convert", b.op("subtract", number, b.mul(first, width)), dtype=U32)
+        row, column = (b.op("convert", b.op(op, near, short, index=True), dtype=S64) for op in ("divide", "remainder"))
+        for group, digit in zip(groups, digits(b, b.add(first, row), [extent(g) for g in groups[:-1]])):
+            e.bind(group, digit)
+        e.bind(groups[-1], column)
+        e.bind_run(e.program.space, number)
+        store()
+    return b.finish(blocks.count, block * work(e.program), knobs.take("warps", block_warps(block, few), WARPS))
 
 
 def _block(
