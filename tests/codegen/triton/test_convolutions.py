@@ -11,6 +11,8 @@ from tests.close import assert_near
 from tests.codegen.contraction.test_convolution import FORWARD, GRADIENTS, GROUPS, TOLERANCE, module, out_shape
 from tests.codegen.triton import gpu_module
 from tests.hlo_case import Array
+from tfxla_cluster import compiler
+from tfxla_cluster.codegen.kernel.choice import Choice, Given
 from tfxla_cluster.codegen.kernel.lower.gpu import channels, product_blocks
 from tfxla_cluster.codegen.triton import workers
 from tfxla_cluster.codegen.triton.source import render
@@ -68,6 +70,34 @@ def test_runs_of_features(case) -> None:
     made = gpu_module.compiled(text.parse(hlo), BACKENDS[0])
     texts = [render(kernel).text for kernel in made.code.kernels.values()]
     assert any("% 16 + tl.arange" in text or "% 32 + tl.arange" in text for text in texts)
+
+
+# Plain products, whose operands lie as matrices: the window has one point, or lies over the whole image in one place.
+MATRICES = [
+    ((2, 6, 6, 24), (1, 1, 24, 40), "size=1x1", "b01f_01io->b01f"),
+    ((2, 6, 6, 24), (1, 1, 40, 24), "size=1x1", "b01f_01oi->b01f"),
+    ((3, 6, 5, 24), (3, 6, 5, 40), "size=6x5", "f01b_i01o->01bf"),
+]
+FORMS = [
+    {"descriptors": 0, "persistent": 0},
+    {"descriptors": 1, "persistent": 0},
+    {"descriptors": 2, "persistent": 1, "cols": 16},
+]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+@pytest.mark.parametrize("case", MATRICES, ids=str)
+def test_plain_products(case, form: dict[str, int]) -> None:
+    """Matrices are read, and results stored, in blocks."""
+    hlo = source(*case, dtype="bf16")
+    module = text.parse(hlo)
+    args, choices = drawn(hlo), Given(module.entry.root.name, Choice(form))
+    (want,) = oracle.run(hlo, args)
+    for backend in BACKENDS:
+        made = compiler.compile_module(module, backend, choices=choices)
+        assert_near(made.executable.run(args)[0], want, 20 * TOLERANCE["bf16"])
+        (kernel,) = made.code.kernels.values()
+        assert render(kernel).text.count("make_tensor_descriptor") == (0, 2, 3)[form["descriptors"]]
 
 
 def test_a_window_copied_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from ..contraction_ports import Ports
 from ..ir import Buffer, Var
 from ..unit import Unit
 from . import convolution, dot
-from .contraction_operand import Element, Operand, Store, buffer_operand, convert
+from .contraction_operand import Element, Operand, Store, buffer_operand, convert, lies_in_order
 from .emit import Emitter
 from .grid import bind_rows
 
@@ -109,7 +109,7 @@ def _elements(instr: Instr) -> int:
 
 def _epilogue(hero: Instr, outputs: Sequence[Instr], inside: Sequence[Instr]) -> Store:
     """Computes every output's element from the hero's, and stores it."""
-    found = epilogue(hero, outputs, inside)
+    found, in_order = epilogue(hero, outputs, inside), lies_in_order(hero)
 
     def store(p: Ports, value: Var, index: Index) -> None:
         rounded = convert(p.b, value, hero.shape.element_type)
@@ -120,7 +120,7 @@ def _epilogue(hero: Instr, outputs: Sequence[Instr], inside: Sequence[Instr]) ->
         values = [emitter.value(root) for root in found.roots]
         for position, (root, element) in enumerate(zip(found.roots, values)):
             place = flatten(root.index)
-            p.put(position, emitter.number(place), element, hero.opcode == "dot" and place == flatten(found.own))
+            p.put(position, emitter.number(place), element, in_order and place == flatten(found.own))
 
     return store
 

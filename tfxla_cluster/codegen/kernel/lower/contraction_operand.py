@@ -49,9 +49,18 @@ def buffer_operand(number: int, source: Instr) -> Operand:
     return Operand(number, dims, dtype, contiguous)
 
 
+def lies_in_order(hero: Instr) -> bool:
+    """Whether the result of a dot or convolution lies as the elements of its contraction: by batch, row and column."""
+    if hero.opcode == "dot":
+        return True
+    groups = int(hero.attrs.get("feature_group_count", 1)) * int(hero.attrs.get("batch_group_count", 1))
+    one_phase = all(w.base_dilation == 1 for w in hero.attrs.get("window", ()))
+    return groups == 1 and one_phase and hero.attrs["dim_labels"].out_feature == hero.shape.rank - 1
+
+
 def store_result(instr: Instr) -> Store:
     """Stores an element of the contraction's own result as result 0."""
-    dtype, steps, own = instr.shape.element_type, strides(instr.shape.dims), instr.opcode == "dot"
+    dtype, steps, own = instr.shape.element_type, strides(instr.shape.dims), lies_in_order(instr)
 
     def store(p: Ports, value: Var, index: Index) -> None:
         p.put(0, weighted(p.b, index, steps), convert(p.b, value, dtype), own)

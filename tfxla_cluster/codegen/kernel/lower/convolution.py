@@ -16,6 +16,7 @@ from ....ir import dim as dims_
 from ....ir.dim import Dim
 from ....ir.dtype import DType
 from ....ir.node import ConvDims, Instr, WindowDim
+from ....ir.polynomial import common_factor
 from ....target import Target
 from ..builder import KernelBuilder
 from ..choice import Knobs
@@ -30,6 +31,7 @@ from .contraction_operand import (
     Store,
     buffer_operands,
     convert,
+    lies_in_order,
     merged,
     number,
     store_result,
@@ -102,8 +104,8 @@ class _Conv:
         self.features = self.right.dims[self.labels.rhs_input]
         # Rows in the order of the output, depths in that of the left operand; None is batch or feature.
         self.row_order = _order(self.labels.out_batch, self.labels.out_spatial)
-        # By taps only where there is more than one: a window of one point leaves a plain product.
-        self.by_taps = by_taps and dims_.product([s.taps for s in spatial]) != 1
+        # Not by taps where that leaves a plain product.
+        self.by_taps = by_taps and not all(map(_is_one_point, spatial)) and not all(map(_is_whole, spatial))
         self.depth_order = (
             [*range(len(spatial)), None] if self.by_taps else _order(self.labels.lhs_feature, self.labels.lhs_spatial)
         )
@@ -149,15 +151,8 @@ class _Conv:
         return finish
 
     def _dense(self, dtype: DType) -> bool:
-        """The result is the matrix of rows and columns as it lies in memory."""
-        one_phase = all(s.out_step == 1 for s in self.spatial)
-        return (
-            one_phase
-            and self.groups == 1
-            and self.store is None
-            and dtype == self.instr.shape.dtype
-            and self.labels.out_feature == self.instr.shape.rank - 1
-        )
+        """The result is the matrix of rows and columns as it lies in memory, each its sum."""
+        return self.store is None and dtype == self.instr.shape.dtype and lies_in_order(self.instr)
 
     def _window(self, dtype: DType) -> Side:
         """The right operand."""
@@ -185,13 +180,21 @@ class _Conv:
             return convert(b, loaded, dtype)
 
         def plain(p: Ports, g: Index) -> Plain:
-            offset = p.b.add(weighted(p.b, g, (group,)), number(p.b, base))
-            return Plain(p.read("operand", o.number, o.dtype), offset, p.b.size(depth[0].step))
+            stride = out if by_depth else depth[0].step
+            offset, unit = p.b.add(weighted(p.b, g, (group,)), number(p.b, base)), common_factor((stride, group, base))
+            return Plain(p.read("operand", o.number, o.dtype), offset, number(p.b, stride), unit)
 
         extents = tuple(a.extent for a in depth)
-        linear = len(depth) == 1 and out == 1 and o.dtype == dtype and o.element is None
         by_depth = o.contiguous == labels.rhs_input and self.depth_order[-1] is None
-        return Side((self.cols,), extents, "depth" if by_depth else "free", value, plain=plain if linear else None)
+        linear = len(depth) == 1 and (depth[0].step if by_depth else out) == 1 and o.element is None
+        return Side(
+            (self.cols,),
+            extents,
+            "depth" if by_depth else "free",
+            value,
+            plain=plain if linear and o.dtype == dtype and not by_depth else None,
+            matrix=plain if linear else None,
+        )
 
     def _window_index(self, b: KernelBuilder, g: Index, f: Index, k: Index) -> Index:
         labels = self.labels
@@ -257,8 +260,8 @@ class _Image:
 
         def plain(p: Ports, g: Index) -> Plain:
             stride = (self.depth if self.by_free else self.free)[0].step
-            offset = p.b.add(weighted(p.b, g, (group,)), number(p.b, base))
-            return Plain(p.read("operand", o.number, o.dtype), offset, p.b.size(stride))
+            offset, unit = p.b.add(weighted(p.b, g, (group,)), number(p.b, base)), common_factor((stride, group, base))
+            return Plain(p.read("operand", o.number, o.dtype), offset, p.b.size(stride), unit)
 
         checked = any(a.spatial is not None for a in (*self.free, *self.depth))
         linear = len(self.free) == 1 and len(self.depth) == 1 and self._inner.step == 1 and not checked
@@ -269,6 +272,7 @@ class _Image:
             value,
             self._valid if checked else None,
             plain if linear and o.dtype == dtype and o.element is None else None,
+            plain if linear and o.element is None else None,
             loaded=o.element is None,
             inside=self._inside if checked else None,
         )
@@ -342,6 +346,16 @@ def _range(p: Ports, position: Var, size: Dim, coefficient: int, run: Dim) -> tu
         return b.mul(b.quotient(up, b.index(coefficient)), b.size(run))
 
     return bound(b.op("subtract", b.index(0), position)), bound(b.op("subtract", b.size(size), position))
+
+
+def _is_one_point(s: Spatial) -> bool:
+    """The window has one tap."""
+    return s.taps == 1
+
+
+def _is_whole(s: Spatial) -> bool:
+    """The window lies over the image as that lies in memory, in one place."""
+    return s.extent == 1 and s.taps == s.size and (s.dilation, s.tap_step, s.checked) == (1, 1, False)
 
 
 def _affine(b: KernelBuilder, at: Var, step: int, start: int) -> Var:
