@@ -7,7 +7,7 @@ import pytest
 
 from tests.close import assert_near
 from tests.codegen.triton import gpu_module
-from tfxla_cluster.codegen.kernel.lower.gpu import scan, scatter, sort
+from tfxla_cluster.codegen.kernel.lower.gpu import radix_sort, scatter, scatter_order, scatter_segments, sort
 from tfxla_cluster.codegen.triton import workers
 from tfxla_cluster.ir import text
 from tfxla_cluster.ir.evaluator import evaluate
@@ -42,10 +42,19 @@ ROOTS = {
 }
 
 
+# So that small arrays take every way.
+SMALL = {
+    sort: {"ONE_RUN": 16, "RUN": 8, "SEVERAL": 64, "BLOCK": 16, "RADIX_LENGTH": 20},
+    radix_sort: {"BLOCK": 16, "DIGIT_BITS": 2},
+    scatter: {"BLOCK": 8, "FEW": 8},
+    scatter_order: {"BLOCK": 8},
+    scatter_segments: {"CHUNK": 4, "LANES": 4, "LEAST": 8, "HEADS_AT_ONCE": 2},
+}
+
+
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    values = ((sort, {"ONE_RUN": 16, "RUN": 8, "SEVERAL": 64, "BLOCK": 16}), (scatter, {"BLOCK": 8, "FEW": 8}))
-    for module, numbers in (*values, (scan, {"BLOCK": 8, "SEVERAL": 32, "COLUMNS": 4})):
+    for module, numbers in SMALL.items():
         for name, value in numbers.items():
             monkeypatch.setattr(module, name, value)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 from tests.codegen.triton import gpu_module
-from tfxla_cluster.codegen.kernel.lower.gpu import sort, topk
+from tfxla_cluster.codegen.kernel.lower.gpu import radix_sort, sort, topk
 from tfxla_cluster.codegen.triton import workers
 from tfxla_cluster.ir import text
 from tfxla_cluster.ir.builder import Builder, scalar_computation
@@ -34,10 +35,22 @@ PAIRS = """lt {
 """
 
 
+KEYS = [
+    *((d, "LT") for d in ("s8", "u8", "s16", "u32", "s64", "u64")),
+    *((d, "GT") for d in ("s32", "u16")),
+    *((d, "LT, type=TOTALORDER") for d in ("f16", "bf16", "f32", "f64")),
+    ("f32", "GT, type=TOTALORDER"),
+    ("f32", "GT"),
+    ("f64", "LT"),
+]
+
+
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("ONE_RUN", 16), ("RUN", 8), ("SEVERAL", 64), ("BLOCK", 16)):
         monkeypatch.setattr(sort, name, value)
+    for name, value in (("BLOCK", 16), ("SCANNED", 64)):
+        monkeypatch.setattr(radix_sort, name, value)
     for name, value in (("CHUNK", 8), ("WIDTH", 8), ("HELD", 16)):
         monkeypatch.setattr(topk, name, value)
 
@@ -57,25 +70,82 @@ def drawn(dims: tuple[int, ...], dtype: str = "f32") -> np.ndarray:
     return (values if kind.is_float else np.nan_to_num(values, posinf=9, neginf=-9)).astype(kind.numpy)
 
 
+by_radix_too = pytest.mark.parametrize("radix", [True, False], ids=["radix", "runs"])
+
+
+def choose(monkeypatch: pytest.MonkeyPatch, radix: bool) -> None:
+    monkeypatch.setattr(sort, "RADIX_LENGTH", 0 if radix else 10**9)
+
+
+def hostile(dtype: str, count: int, nan: bool) -> np.ndarray:
+    """Values that repeat, the least and the greatest; of floats zeros of both signs, denormals, infinities, `nan`."""
+    kind, rng = DTYPES[dtype], np.random.default_rng(count)
+    if kind.is_integer:
+        info = ml_dtypes.iinfo(kind.numpy)
+        ends = [info.min, info.max, 0, 1, info.max - 1]
+        few = rng.choice(np.array(ends, kind.numpy), count)
+        return np.where(rng.random(count) < 0.5, few, rng.integers(0, 100, count).astype(kind.numpy))
+    numbers = ml_dtypes.finfo(kind.numpy)
+    ends = [
+        0.0,
+        -0.0,
+        numbers.max,
+        -numbers.max,
+        np.inf,
+        -np.inf,
+        numbers.smallest_subnormal,
+        *([np.nan, -np.nan] * nan),
+    ]
+    few = rng.choice(np.array(ends, kind.numpy), count)
+    return np.where(rng.random(count) < 0.5, few, rng.standard_normal(count).round(1).astype(kind.numpy))
+
+
+@by_radix_too
 @pytest.mark.parametrize(
     ("dims", "axis"),
     [((1,), 0), ((16,), 0), ((17,), 0), ((75,), 0), ((3, 33), 1), ((33, 2), 0), ((2, 20, 3), 1), ((9, 6), 1)],
 )
-def test_one_operand(dims: tuple[int, ...], axis: int) -> None:
+def test_one_operand(monkeypatch: pytest.MonkeyPatch, dims: tuple[int, ...], axis: int, radix: bool) -> None:
+    choose(monkeypatch, radix)
+    monkeypatch.setattr(radix_sort, "DIGIT_BITS", 5)
     kind, direction = f"f32[{','.join(map(str, dims))}]", "GT" if axis else "LT"
     body = f"x = {kind} parameter(0)\n ROOT r = {kind} sort(x), dimensions={{{axis}}}, is_stable=true, to_apply=lt"
     check(text.parse(f"HloModule m\n\n{LESS.format('f32', direction)}\nENTRY e {{\n{body}\n}}\n"), [drawn(dims)])
 
 
-def test_lengths_that_are_read_at_run_time() -> None:
+@pytest.mark.parametrize(("dtype", "order"), KEYS)
+def test_keys_of_a_radix_sort(monkeypatch: pytest.MonkeyPatch, dtype: str, order: str) -> None:
+    """Each with numbers that say where equal ones stood, and a passenger that is wider than the key."""
+    choose(monkeypatch, True)
+    monkeypatch.setattr(radix_sort, "DIGIT_BITS", {8: 3, 16: 4}.get(DTYPES[dtype].bits, 5))
+    keys = hostile(dtype, 42, "TOTAL" in order)
+    shapes = f"{dtype}[2,21]", "s32[2,21]", "s64[2,21]"
+    comparator = LESS.format(dtype, order).replace(
+        "ROOT",
+        "".join(
+            f"{n} = {kind}[] parameter({at})\n  "
+            for at, n, kind in ((2, "c", "s32"), (3, "d", "s32"), (4, "e", "s64"), (5, "f", "s64"))
+        )
+        + "ROOT",
+    )
+    body = "".join(f" x{n} = {shape} parameter({n})\n" for n, shape in enumerate(shapes))
+    body += f" ROOT r = ({', '.join(shapes)}) sort(x0, x1, x2), dimensions={{1}}, is_stable=true, to_apply=lt"
+    numbers = np.arange(42, dtype=np.int32).reshape(2, 21)
+    module = text.parse(f"HloModule m\n\n{comparator}\nENTRY e {{\n{body}\n}}\n")
+    check(module, [keys.reshape(2, 21), numbers, numbers.astype(np.int64) << 40])
+
+
+def test_lengths_that_are_read_at_run_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """More and fewer than the kernels were made for."""
     b = Builder("e")
     x = b.parameter(array(DTYPES["f32"], (2, sym("n", 40))))
     module = Module("m", b.build(b.sort([x], 1, scalar_computation("LT", "f32"), is_stable=True)))
-    run = gpu_module.compiled(module, BACKENDS[1]).executable.run
-    for length in (0, 1, 7, 40, 41, 130):
-        values = drawn((2, length))
-        np.testing.assert_array_equal(run([values])[0], np.sort(values, 1))
+    for radix in (True, False):
+        choose(monkeypatch, radix)
+        run = gpu_module.compiled(module, BACKENDS[1]).executable.run
+        for length in (0, 1, 7, 40, 41, 130):
+            values = drawn((2, length))
+            np.testing.assert_array_equal(run([values])[0], np.sort(values, 1))
 
 
 def test_two_keys_and_a_passenger() -> None:
@@ -88,8 +158,10 @@ def test_two_keys_and_a_passenger() -> None:
     check(text.parse(f"HloModule m\n\n{comparator}\nENTRY e {{\n{body}\n}}\n"), [x, y, z])
 
 
-def test_nan_has_a_place() -> None:
+@by_radix_too
+def test_nan_has_a_place(monkeypatch: pytest.MonkeyPatch, radix: bool) -> None:
     """A comparator that says no of NaN both ways: they come last, and every other element is there."""
+    choose(monkeypatch, radix)
     x = drawn((61,))
     x[7::9] = np.nan
     body = "x = f32[61] parameter(0)\n ROOT r = f32[61] sort(x), dimensions={0}, is_stable=true, to_apply=lt"

@@ -54,9 +54,7 @@ OWN: dict[str, Lowering] = {
     "fft": fft.lower,
     "reduce-window": windows.lower,
     "rng-bit-generator": rng_bit_generator.lower,
-    "scatter": scatter.lower,
     "select-and-scatter": select_and_scatter.lower,
-    "sort": sort.lower,
     "topk": topk.lower,
     "triangular-solve": linear_solve.lower_triangular_solve,
 }
@@ -65,6 +63,8 @@ LOWERINGS: dict[str, TunedLowering] = {
     "convolution": lower_convolution,
     "dot": lower_dot,
     "fusion": lower_fusion,
+    "scatter": scatter.lower,
+    "sort": sort.lower,
     **{opcode: _untuned(lowering) for opcode, lowering in OWN.items()},
 }
 

@@ -83,19 +83,20 @@ class _Shape:
         return make("mul", lines.outer, count) if self.along_inner else count
 
 
-def _shape(lines: Lines) -> _Shape:
+def _shape(lines: Lines, block: int) -> _Shape:
     if sample(lines.inner) > 1:
         columns = lanes(lines.inner, COLUMNS)
         width = lanes(lines.length, SEVERAL // columns)
         return _Shape(columns, width, fits(lines.length, width), True)
-    width = lanes(lines.length, BLOCK)
+    width = lanes(lines.length, block)
     resident = fits(lines.length, width)
     return _Shape(lanes(lines.outer, max(SEVERAL // width, 1)) if resident else 1, width, resident, False)
 
 
-def scan_unit(lines: Lines, name: str, first_temp: int = 0) -> Unit:
-    """Running values of each line. Its temporaries are numbered from `first_temp` on."""
-    shape = _shape(lines)
+def scan_unit(lines: Lines, name: str, first_temp: int = 0, block: int = 0) -> Unit:
+    """Running values of each line. Its temporaries are numbered from `first_temp` on. `block`: elements of a line held
+    at once (0: BLOCK)."""
+    shape = _shape(lines, block or BLOCK)
     parts = Blocks(lines.length, shape.width)
     if shape.resident or 4 * sample(shape.programs(lines)) >= PROGRAMS or sample(parts.count) < 2:
         return Unit((_whole(lines, shape, name),))
@@ -105,7 +106,7 @@ def scan_unit(lines: Lines, name: str, first_temp: int = 0) -> Unit:
     middle = _Totals(lines, parts.count, totals, before)
     steps = (
         _parts(lines, shape, f"{name}.parts", totals),
-        _whole(middle, _shape(middle), f"{name}.total"),
+        _whole(middle, _shape(middle, BLOCK), f"{name}.total"),
         _rest(lines, shape, f"{name}.rest", before),
     )
     held = make("mul", make("mul", lines.outer, lines.inner), parts.count)

@@ -1,4 +1,5 @@
-"""sort on a GPU: runs sorted by counting what comes before each element, then merged by binary search.
+"""sort on a GPU: long lines by the digits of their keys, where a comparator is the order of one operand; others in
+runs, sorted by counting what comes before each element, then merged by binary search.
 
 Every element computes where it goes, so that nothing depends on which program is first, for any comparator that is a
 strict weak order. Elements of a line move between the result and a temporary; each pass doubles the sorted runs.
@@ -15,21 +16,35 @@ from .....ir.dtype import S32, S64, DType
 from .....ir.node import Computation, Instr
 from .....target import Target
 from ...builder import KernelBuilder
+from ...choice import Knobs
 from ...ir import Buffer, Var
 from ...unit import Unit, UnitKernel
 from ..grid import Blocks
 from ..sort_line import Line, SortForm
+from .radix_sort import chosen_form, key_of, radix_unit
 from .shapes import lanes
 
 ONE_RUN = 256  # elements of a line up to which it is one run
 RUN = 128  # else
 SEVERAL = 1024  # elements of a program that sorts several short lines
 BLOCK = 512  # elements of a program that merges
+RADIX_LENGTH = 2048  # elements of a line from which it is sorted by digits
 ANY_STEPS = 48  # of a binary search in a line whose length is not known: enough for all that memory holds
 
 
-def lower(instr: Instr, target: Target) -> Unit:
-    """Results have the operands' shapes; equal elements keep their order."""
+def lower(instr: Instr, target: Target, knobs: Knobs) -> Unit:
+    """Results have the operands' shapes; equal elements keep their order. Knobs: whether by 'radix', and its own."""
+    form = SortForm(instr)
+    key = key_of(instr.attrs["to_apply"], form.dtypes)
+    if key is not None and sample(form.length) > ONE_RUN:
+        chosen = chosen_form(knobs)
+        if knobs.take("radix", int(sample(form.length) >= RADIX_LENGTH), (0, 1)):
+            return radix_unit(form, key, chosen)
+    return merge_sort(instr)
+
+
+def merge_sort(instr: Instr) -> Unit:
+    """The sort by runs, for any comparator."""
     form = SortForm(instr.with_attrs(to_apply=ordered_comparator(instr.attrs["to_apply"])))
     run, passes = runs(form.length)
     places = [("temp", "result")[(passes - n) % 2 == 0] for n in range(passes + 1)]
