@@ -12,7 +12,7 @@ from tfxla_cluster import compiler
 from tfxla_cluster.backends import gpu
 from tfxla_cluster.codegen.kernel import key
 from tfxla_cluster.codegen.kernel.choice import DEFAULT, Choice, Given
-from tfxla_cluster.codegen.kernel.lower.gpu import reductions, shapes
+from tfxla_cluster.codegen.kernel.lower.gpu import radix_sort, reductions, scatter, scatter_segments, shapes, sort
 from tfxla_cluster.codegen.kernel.unit import UnitKernel
 from tfxla_cluster.codegen.triton import workers
 from tfxla_cluster.ir import text
@@ -73,6 +73,25 @@ ENTRY e { x = f32[50,14] parameter(0)
   ROOT r = f32[40] reduce(x, zero), dimensions={0}, to_apply=plus }""",
         {"columns", "depth", "warps", "programs"},
     ),
+    "sort": (
+        """less { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = pred[] compare(a, b), direction=LT }
+ENTRY e { x = f32[60] parameter(0)
+  ROOT r = f32[60] sort(x), dimensions={0}, is_stable=true, to_apply=less }""",
+        {"radix", "digit", "block", "warps"},
+    ),
+    "scatter": (
+        """ENTRY e { x = f32[40,5] parameter(0)
+  u = f32[50,5] parameter(1)
+  n = s32[50,1] iota(), iota_dimension=0
+  k = s32[] constant(5)
+  m = s32[50,1] broadcast(k), dimensions={}
+  i = s32[50,1] and(n, m)
+  ROOT r = f32[40,5] scatter(x, i, u), update_window_dims={1}, inserted_window_dims={0},
+    scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=plus }""",
+        {"digit", "block", "warps", "chunk", "lanes"},
+    ),
 }
 # So that small arrays take every way: Triton's interpreter is slow.
 SMALL = {
@@ -86,6 +105,10 @@ SMALL = {
         "COLUMN_ROWS": 8,
         "COLUMN_DEPTHS": (4, 16),
     },
+    sort: {"ONE_RUN": 16, "RUN": 8, "SEVERAL": 64, "BLOCK": 16, "RADIX_LENGTH": 20},
+    radix_sort: {"BLOCK": 32, "BLOCKS": (16,), "DIGIT_BITS": 5, "DIGITS_BITS": (6,)},
+    scatter: {"FEW": 8},
+    scatter_segments: {"CHUNK": 4, "CHUNKS": (8,), "LANES": 4, "SOME_LANES": (2, 8)},
     reductions: {"SPLIT_WORK": 64, "PROGRAMS": 24, "PROGRAM_COUNTS": (9, 48)},
 }
 

@@ -18,7 +18,7 @@ from ...ir import Buffer, Var
 from ...unit import Unit, UnitKernel, UnitRef
 from ..grid import Blocks
 from ..monoid import NEUTRAL
-from ..space import all_of, delinearize
+from ..space import delinearize, inside
 from .scatter_order import SORTED_IDS, SORTED_ORDER
 from .scatter_units import Units, as_index
 from .shapes import lanes
@@ -142,17 +142,17 @@ class _Chunk:
 
         def step(n: Var, *sums: Var) -> Sequence[Var]:
             at = b.add(first, n)
-            inside = b.compare(at, stop, "LT")
+            there = b.compare(at, stop, "LT")
             before, own, after = (self.order.place(b.add(at, b.index(k))) for k in (-1, 0, 1))
-            source = units.update_offset(b, self.order.number(at, inside), inner)
-            values = [b.load(u, source, inside) for u in self.updates]
+            source = units.update_offset(b, self.order.number(at, there), inner)
+            values = [b.load(u, source, there) for u in self.updates]
             fresh = b.op("or", b.compare(own, before, "NE"), b.compare(n, b.index(0), "EQ"))
             found = _select(b, fresh, values, _join(b, self.joined, sums, values))
-            ends = b.op("and", inside, b.compare(own, after, "NE"))
+            ends = b.op("and", there, b.compare(own, after, "NE"))
             begun = b.compare(own, earlier, "NE")
             self._combine(own, inner, found, b.op("and", ends, begun))
             _store(b, self.heads, kept, found, b.op("and", ends, b.op("not", begun)))
-            return _select(b, inside, found, sums)
+            return _select(b, there, found, sums)
 
         sums = b.fold(b.index(0), size, [b.const(0, d) for d in units.dtypes], step)
         last, after = self.order.place(b.op("subtract", stop, b.index(1))), self.order.place(stop)
@@ -198,8 +198,7 @@ def _across_chunks(
             units.combine(b, (results, results), units.operand_offset(b, target, inner), sums, None)
         return ()
 
-    there = b.compare(target, b.size(units.places), "LT")
-    b.cond(all_of(b, [goes_on, there, b.compare(target, b.index(0), "GE")]), join, lambda: ())
+    b.cond(b.op("and", goes_on, inside(b, target, units.places)), join, lambda: ())
     kernel = b.finish(make("mul", shape.count, across), shape.width * 32, max(1, shape.width // LANES_OF_A_WARP))
     return UnitKernel(kernel, (SORTED_IDS, SORTED_ORDER, *heads, *tails), units.results)
 
