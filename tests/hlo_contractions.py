@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.fusion.attention_text import Attention, backward
-from tests.hlo_case import EXACT, Case, module
+from tests.hlo_case import EXACT, Case, combiner, module
 
 # gelu and two factors of its gradient, between two products forward and one backward.
 GELU_GRADIENT = """HloModule m
@@ -99,6 +99,23 @@ def contractions() -> list[Case]:
             EXACT,
         )
     )
+    for dtype, wide in (("bf16", "w = f32[4,5,3] convert(d)\n"), ("f32", "")):
+        summed = "w" if wide else "d"
+        cases.append(
+            Case(
+                f"dot-summed-over-batches-{dtype}",
+                module(
+                    f"x = {dtype}[4,7,5] parameter(0)\n y = {dtype}[4,7,3] parameter(1)\n zero = f32[] constant(0)\n"
+                    f" d = {dtype}[4,5,3] dot(x, y), lhs_batch_dims={{0}}, rhs_batch_dims={{0}},"
+                    f" lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}\n {wide}"
+                    f" s = f32[5,3] reduce({summed}, zero), dimensions={{0}}, to_apply=f\n"
+                    f" ROOT r = {dtype}[5,3] convert(s)",
+                    combiner("add", "f32"),
+                ),
+                ulps=256,
+                finite=True,
+            )
+        )
     return cases
 
 

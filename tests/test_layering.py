@@ -28,7 +28,7 @@ from tests.packages import (
 
 # Package of others -> the only rooms and drivers that import it.
 ONLY = {
-    "llvmlite": {"codegen.llvm", "runtime.cpu", "runtime.gpu", "tf.native_op"},
+    "llvmlite": {"codegen.llvm", "runtime.cpu", "runtime.gpu", "runtime.launcher", "tf.native_op"},
     "triton": {"codegen.triton"},
     "tensorflow": {"api", "bench", "demo", "service", "tf2xla", "triton_calls"}
     | {room for room in ALLOWED if room.split(".")[0] == "tf"},

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 import tfxla_cluster
 from tfxla_cluster import api
-from tfxla_cluster.runtime.cpu import records
+from tfxla_cluster.runtime.launcher import records
 from tfxla_cluster.tf.clustering import coverage
 from tfxla_cluster.tf.native_op import library
 

@@ -13,12 +13,13 @@ from .codegen.kernel import key as kernel_key
 from .codegen.kernel import text as kernel_text
 from .codegen.kernel.choice import UNTUNED, Choices, Chosen
 from .codegen.kernel.code import Code, Source
+from .codegen.kernel.fitting import Fitting
 from .codegen.kernel.ir import Kernel
-from .codegen.kernel.unit import Unit, UnitKernel, UnitLibrary
+from .codegen.kernel.unit import Unit, UnitKernel
 from .dump import module_files
 from .dump.module_files import KernelRow
 from .dump.sink import NOWHERE, ModuleDump
-from .errors import UnsupportedError
+from .errors import TooLargeError, UnsupportedError
 from .fusion import planner as fusion_planner
 from .fusion import split
 from .fusion.machine import Machine
@@ -76,23 +77,56 @@ def _compile_module(
         with trace.phase("fusion"):
             fused, decisions = fuse(optimised, backend.machine, dump) if options.fusion else (optimised, [])
         module_files.after(dump, fused, target)
+        made = generate(fused, backend, options, dump, decisions, choices)
+        with trace.phase("plan"):
+            planned = plan_builder.build(made.module, made.units, launches(made.shared, made.code, backend.origin))
+        module_files.launch_plan(dump, planned.plan, made.module, target)
+        with trace.phase("load"):
+            executable = backend.load(planned.plan, made.code, options)
+    phases = {name: seconds * 1e3 for name, seconds in whole.parts.items()}
+    module_files.timings(dump, phases, whole.seconds * 1e3, target)
+    return Compiled(planned.plan, made.code, executable, made.module, phases, made.chosen)
+
+
+@dataclass(frozen=True)
+class Generated:
+    """The module whose instructions became kernels, which and in which forms, and their code."""
+
+    module: Module
+    units: Mapping[Instr, Unit]
+    chosen: Mapping[Instr, Chosen]
+    shared: Shared
+    code: Code
+
+
+def generate(
+    module: Module,
+    backend: Backend[Launcher],
+    options: CompileOptions,
+    dump: ModuleDump,
+    decisions: Sequence[Mapping[str, Any]],
+    choices: Choices,
+) -> Generated:
+    """Lowers and compiles every kernel. An instruction whose kernels take more memory than the machine has is lowered
+    again in a smaller form; UnsupportedError as `lower_units`, and where no form of one fits."""
+    fitting = Fitting(choices, backend.candidates, backend.lower)
+    listing = partial(module_files.kernel_texts, dump) if dump else None
+    while True:
         with trace.phase("lower"):
-            fused, lowered = lower_units(fused, backend, dump, decisions, choices)
+            module, lowered = lower_units(module, backend, dump, decisions, fitting)
             units = {instr: unit for instr, (unit, _) in lowered.items()}
             chosen = {instr: choice for instr, (_, choice) in lowered.items()}
             shared = share_kernels(units)
-        list_kernels(fused, shared, dump, chosen)
-        with trace.phase("codegen"):
-            listing = partial(module_files.kernel_texts, dump) if dump else None
-            code = backend.compile(sources(fused, units, shared), options, listing)
-        with trace.phase("plan"):
-            planned = plan_builder.build(fused, units, launches(shared, code, backend.origin))
-        module_files.launch_plan(dump, planned.plan, fused, target)
-        with trace.phase("load"):
-            executable = backend.load(planned.plan, code, options)
-    phases = {name: seconds * 1e3 for name, seconds in whole.parts.items()}
-    module_files.timings(dump, phases, whole.seconds * 1e3, target)
-    return Compiled(planned.plan, code, executable, fused, phases, chosen)
+        rows = list_kernels(shared, dump, chosen)
+        try:
+            with trace.phase("codegen"):
+                code = backend.compile(sources(module, units, shared), options, listing)
+        except TooLargeError as error:
+            large = {instr: chosen[instr] for instr, unit in units.items() if shared.of(unit) & error.symbols}
+            fitting.too_large(large, error.message)
+            continue
+        record_kernels(module, dump, rows)
+        return Generated(module, units, chosen, shared, code)
 
 
 def optimise(module: Module, target: Target, options: CompileOptions, dump: ModuleDump = NOWHERE) -> Module:
@@ -175,22 +209,23 @@ def _lower(instr: Instr, backend: Backend[Launcher], choices: Choices) -> tuple[
 @dataclass(frozen=True)
 class Shared:
     """Kernels of all units, equal ones once: symbol -> kernel, every kernel -> its symbol, and for each
-    symbol the instruction it was first made for. `calls`: of libraries, by a name of their own."""
+    symbol the instruction it was first made for."""
 
     kernels: dict[str, Kernel]
     symbols: dict[Kernel, str]
     instrs: dict[str, Instr]
-    calls: dict[str, Instr]
+
+    def of(self, unit: Unit) -> set[str]:
+        """The symbols of a unit's kernels."""
+        return {self.symbols[step.kernel] for step in unit.steps if isinstance(step, UnitKernel)}
 
 
 def share_kernels(units: Mapping[Instr, Unit]) -> Shared:
     """Give kernels of equal structure one symbol; sizes are arguments, so they may differ."""
-    shared = Shared({}, {}, {}, {})
+    shared = Shared({}, {}, {})
     by_key: dict[str, str] = {}
     for instr, unit in units.items():
         for step in unit.steps:
-            if isinstance(step, UnitLibrary):
-                shared.calls[f"{step.routine}.{instr.name}"] = instr
             if not isinstance(step, UnitKernel):
                 continue
             symbol = by_key.setdefault(kernel_key.key(step.kernel), f"kernel_{len(by_key)}_{_word(step.kernel.name)}")
@@ -200,17 +235,21 @@ def share_kernels(units: Mapping[Instr, Unit]) -> Shared:
     return shared
 
 
-def list_kernels(module: Module, shared: Shared, dump: ModuleDump, chosen: Mapping[Instr, Chosen]) -> None:
-    """The table of kernels and their kernel IR into the dump; a record of each kernel and each call of a library."""
-    made = {**shared.instrs, **shared.calls}
-    rows = [KernelRow(symbol, instr, _tuning(instr, chosen[instr], dump)) for symbol, instr in made.items()]
-    if trace.wants("kernel"):
-        for row in rows:
-            trace.record("kernel", module=module.name, id=dump.number, **row.row())
+def list_kernels(shared: Shared, dump: ModuleDump, chosen: Mapping[Instr, Chosen]) -> list[KernelRow]:
+    """The table of kernels, and their kernel IR, into the dump; its rows."""
+    rows = [KernelRow(symbol, instr, _tuning(instr, chosen[instr], dump)) for symbol, instr in shared.instrs.items()]
     if dump:
         module_files.kernel_table(dump, rows)
         texts = [(f"kernel {symbol}", kernel_text.render(kernel)) for symbol, kernel in shared.kernels.items()]
         module_files.kernel_texts(dump, "kernel_ir.txt", texts)
+    return rows
+
+
+def record_kernels(module: Module, dump: ModuleDump, rows: Sequence[KernelRow]) -> None:
+    """A record of each kernel."""
+    if trace.wants("kernel"):
+        for row in rows:
+            trace.record("kernel", module=module.name, id=dump.number, **row.row())
 
 
 def _tuning(instr: Instr, chosen: Chosen, dump: ModuleDump) -> dict[str, Any]:

@@ -66,7 +66,8 @@ def write(module: Module, backend: Backend[Launcher], options: CompileOptions, d
     module_files.fusion_decisions(dump, [*decisions, *refused])
     module_files.after(dump, fused, target)
     shared = compiler.share_kernels(units)
-    compiler.list_kernels(module, shared, dump, dict.fromkeys(units, Chosen(reason="the machine is not here")))
+    rows = compiler.list_kernels(shared, dump, dict.fromkeys(units, Chosen(reason="the machine is not here")))
+    compiler.record_kernels(module, dump, rows)
     sources = compiler.sources(fused, units, shared)
     code = backend.compile(sources, options, partial(module_files.kernel_texts, dump))
     for source, data in zip(sources, code.objects):

@@ -57,6 +57,14 @@ class UnsupportedError(TfxlaError):
     exit_code = 5
 
 
+class TooLargeError(UnsupportedError):
+    """Kernels, those of `symbols`, take more of the memory of a program than the machine has."""
+
+    def __init__(self, message: str, symbols: frozenset[str]) -> None:
+        self.symbols = symbols
+        super().__init__(message)
+
+
 class TuningError(TfxlaError):
     """Results of tuning that are asked for, a file or a kernel's, are not there."""
 

@@ -153,8 +153,8 @@ def test_marks_and_work_of_tensorflows_profile() -> None:
         lines.events.add(metadata_id=1, offset_ps=start * 10**6, duration_ps=3 * 10**6)
     marks, work = gpu_tensorflow.of_profile(space.SerializeToString())
     assert marks == [("a", 15.0, 18.0)]
-    assert work == [(17.0, 20.0)]
-    assert gpu_timing.spans(marks, work) == {"a": [0.003]}
+    assert work == [("kernel", 17.0, 20.0)]
+    assert gpu_timing.spans(marks, [(17.0, 20.0)]) == {"a": [0.003]}
 
 
 # --- results ---

@@ -1,28 +1,35 @@
 """A training step of BERT-base in plain TensorFlow ops, timed: bf16 compute, f32 variables, AdamW by hand.
 
-    python -m tests.device.bert_step MODE... --batch 16,64
+    python -m tests.device.bert_step MODE... --batch 16,64 [--kernels 25]
 
-Modes: graph (tf.function), must (must-compile, by this package), stock (must-compile, by stock XLA). A JSON line for
-each mode and batch: milliseconds of a step, sequences a second, seconds of the first step with tracing and
-compilation, and on a GPU the most memory that TensorFlow's allocator held.
+Modes: graph (tf.function), must (must-compile, by this package), auto (clusters, by this package), stock (must-compile,
+by stock XLA). A JSON line for each mode and batch: milliseconds of a step, sequences a second, seconds of the first
+step with tracing and compilation, and on a GPU the most memory that TensorFlow's allocator held. `--kernels`: also the
+kernels of a step that take longest (this package's are then dumped, which makes the first step longer).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 import tfxla_cluster
+from tests.device import kernel_times
 
 PREDICTED = 76  # masked positions of a sequence
-TIMED = 10  # steps
+TIMED, TIMED_S = 10, 3.0  # steps, fewer where they would take longer than these seconds
+PROFILED = 2  # steps
+# What switches this package on, by mode.
+FLAGS: dict[str, dict[str, str]] = {"must": {"tf_xla_auto_jit": "0"}, "auto": {"tf_xla_auto_jit": "2"}}
 
 
 @dataclass(frozen=True)
@@ -130,56 +137,68 @@ def data(batch: int, size: Size) -> list[tf.Tensor]:
     return [tf.constant(a.astype("i4")) for a in arrays]
 
 
-def measured(step: Callable[..., tf.Tensor], batch: int, size: Size) -> dict[str, float]:
-    """What one batch size takes; peak memory in GiB, 0 without a GPU."""
-    inputs = data(batch, size)
+def measured(step: Callable[..., tf.Tensor], inputs: Sequence[tf.Tensor]) -> dict[str, float]:
+    """What the step takes on these inputs; peak memory in GiB, 0 without a GPU."""
     begin = time.perf_counter()
     loss = float(step(*inputs))
     first = time.perf_counter() - begin
-    for _ in range(3):
-        last = step(*inputs)
-    float(last)
     begin = time.perf_counter()
-    for _ in range(TIMED):
+    float(step(*inputs))
+    timed = max(min(TIMED, int(TIMED_S / (time.perf_counter() - begin))), 2)
+    float(step(*inputs))
+    begin = time.perf_counter()
+    for _ in range(timed):
         last = step(*inputs)
     float(last)
-    seconds = (time.perf_counter() - begin) / TIMED
+    seconds = (time.perf_counter() - begin) / timed
     memory = 0.0
     if tf.config.list_physical_devices("GPU"):
         memory = tf.config.experimental.get_memory_info("GPU:0")["peak"] / 2**30
         tf.config.experimental.reset_memory_stats("GPU:0")
-    rounded = {"ms": round(seconds * 1e3, 2), "sequences_per_s": round(batch / seconds, 1)}
+    rounded = {"ms": round(seconds * 1e3, 2), "sequences_per_s": round(int(inputs[0].shape[0]) / seconds, 1)}
     return {**rounded, "first_step_s": round(first, 1), "peak_gib": round(memory, 1), "loss": round(loss, 4)}
 
 
-def run(mode: str, batches: Sequence[int], size: Size = Size()) -> list[dict[str, Any]]:
-    """A row for each batch size; one that does not fit says so and the next is tried."""
-    if mode == "must":
-        tfxla_cluster.enable()
-    step = tf.function(training_step(size), jit_compile=None if mode == "graph" else True)
-    rows: list[dict[str, Any]] = []
-    for batch in batches:
-        row: dict[str, Any] = {"mode": mode, "batch": batch}
-        try:
-            row |= measured(step, batch, size)
-        except tf.errors.ResourceExhaustedError:
-            row["out_of_memory"] = True
-        rows.append(row)
-        print(json.dumps(row), flush=True)
-    if mode == "must":
+def run(mode: str, batches: Sequence[int], size: Size = Size(), kernels: int = 0) -> list[dict[str, Any]]:
+    """A row for each batch size; one that does not fit says so and the next is tried. `kernels`: how many of the
+    kernels that take longest are told."""
+    step = tf.function(training_step(size), jit_compile=True if mode in ("must", "stock") else None)
+    if mode not in FLAGS:
+        return [_row(mode, step, data(batch, size), kernels) for batch in batches]
+    with tempfile.TemporaryDirectory() as directory:
+        flags = {**FLAGS[mode], "xla_dump_to": directory if kernels else ""}
+        with tfxla_cluster.config.patch(**flags), tfxla_cluster.enable():
+            rows = [_row(mode, step, data(batch, size), kernels, Path(directory)) for batch in batches]
         counts = tfxla_cluster.stats()
-        print(json.dumps({name: counts[name] for name in ("kernels", "native_kernels", "fallbacks", "compile_s")}))
-        tfxla_cluster.disable()
+    names = ("kernels", "native_kernels", "fallbacks", "compile_s", "ops_total", "ops_clustered")
+    print(json.dumps({name: counts[name] for name in names}), flush=True)
     return rows
+
+
+def _row(
+    mode: str, step: Callable[..., tf.Tensor], inputs: Sequence[tf.Tensor], kernels: int, dump: Path | None = None
+) -> dict[str, Any]:
+    row: dict[str, Any] = {"mode": mode, "batch": int(inputs[0].shape[0])}
+    try:
+        row |= measured(step, inputs)
+        print(json.dumps(row), flush=True)
+        if kernels:
+            profile = kernel_times.of_steps(lambda: float(step(*inputs)), PROFILED, dump)
+            print("\n".join(profile.lines(kernels)), flush=True)
+    except tf.errors.ResourceExhaustedError as error:
+        row["out_of_memory"] = error.message.splitlines()[0]
+        print(json.dumps(row), flush=True)
+    return row
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("modes", nargs="+", choices=["graph", "must", "stock"], metavar="MODE")
+    parser.add_argument("modes", nargs="+", choices=["graph", "must", "auto", "stock"], metavar="MODE")
     parser.add_argument("--batch", default="16", help="batch sizes, by comma (default 16)")
+    parser.add_argument("--kernels", type=int, default=0, metavar="N", help="tell the N kernels that take longest")
     options = parser.parse_args()
     for mode in options.modes:
-        run(mode, [int(batch) for batch in options.batch.split(",")])
+        run(mode, [int(batch) for batch in options.batch.split(",")], kernels=options.kernels)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from tfxla_cluster.ir import dim as dims
 from tfxla_cluster.ir.dim import Dim, DimExpr
 from tfxla_cluster.ir.size_operators import HIGHEST, LOWEST, OPERATORS
 from tfxla_cluster.runtime.cpu import interpreter
-from tfxla_cluster.runtime.cpu.encode import encode
+from tfxla_cluster.runtime.launcher.encode import encode
 from tfxla_cluster.runtime.plan import LaunchPlan, SizeSource
 from tfxla_cluster.tf.native_op.records import Words, postfix
 from tfxla_cluster.tf.native_op.run_code import dim_function

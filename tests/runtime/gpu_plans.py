@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -100,6 +102,18 @@ def called(executable: Executable, library: Library, inputs: list[int], outputs:
     status = entry(executable.record, *tables, launch)
     assert library.cuStreamSynchronize(place.value) == 0  # type: ignore[attr-defined]
     return int(status)
+
+
+def in_threads(work: Callable[[int], None], count: int = 6) -> None:
+    """work(0), work(1), ... at once, each in a thread of its own; what one of them raises."""
+    ready = threading.Barrier(count)
+
+    def begin(number: int) -> None:
+        ready.wait()
+        work(number)
+
+    with ThreadPoolExecutor(count) as threads:
+        list(threads.map(begin, range(count)))
 
 
 def placed(library: Library, data: np.ndarray, offset: int = 0) -> int:

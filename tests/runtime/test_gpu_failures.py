@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 
 import numpy as np
 import pytest
@@ -18,7 +17,7 @@ from tfxla_cluster.runtime.plan import KernelStep, LaunchPlan, Ref, SizeSource, 
 
 from .gpu_double import POISON, Library
 from .gpu_double_parts import image
-from .gpu_plans import CODE, called, placed, produced_plan, random, step, sum_plan
+from .gpu_plans import CODE, called, in_threads, placed, produced_plan, random, step, sum_plan
 from .hand import vector
 
 
@@ -131,20 +130,13 @@ def test_what_cannot_run_is_refused(machine: tuple[Driver, Library]) -> None:
 def test_many_threads_on_two_devices(machine: tuple[Driver, Library]) -> None:
     driver, _ = machine
     executables = [Executable(produced_plan(), CODE, number, driver=driver) for number in (0, 1)]
-    wrong: list[int] = []
 
     def work(number: int) -> None:
         for round_ in range(20):
             a = random(number + round_, round_)
-            if not np.array_equal(executables[(number + round_) % 2].run([a])[0], 2 * a[a > 0]):
-                wrong.append(number)
+            np.testing.assert_array_equal(executables[(number + round_) % 2].run([a])[0], 2 * a[a > 0])
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    in_threads(work)
 
 
 def test_whether_a_gpu_is_there(machine: tuple[Driver, Library]) -> None:

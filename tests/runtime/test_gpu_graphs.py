@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import threading
 
 import numpy as np
 import pytest
@@ -22,7 +21,7 @@ from tfxla_cluster.runtime.gpu.prepared import Prepared
 from tfxla_cluster.runtime.plan import CopyStep, LaunchPlan, LibraryStep, LoopStep, Ref, SizeSource
 
 from .gpu_double import Library
-from .gpu_plans import CODE, produced_plan, random, step, sum_plan, sum_steps
+from .gpu_plans import CODE, in_threads, produced_plan, random, step, sum_plan, sum_steps
 from .hand import vector
 
 
@@ -182,22 +181,15 @@ def test_graphs_go_with_their_executable(machine: tuple[Driver, Library]) -> Non
 def test_many_threads_and_few_graphs(machine: tuple[Driver, Library]) -> None:
     driver, _ = machine
     executable = Executable(symbolic_plan(), CODE, driver=driver, least_graph=2)
-    wrong: list[int] = []
 
     def work(number: int) -> None:
         a, b = random(number + 1, number), random(number + 1, number + 50)
         with executable.prepare([a, b]) as prepared:
             for _ in range(15):
                 prepared.launch()
-                if not np.array_equal(prepared.results()[0], (a + b) * b):
-                    wrong.append(number)
+                np.testing.assert_array_equal(prepared.results()[0], (a + b) * b)
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    in_threads(work)
     counts = executable.graphs()
     assert counts["failed"] == 0
     assert counts["replayed"] + counts["updated"] + counts["made"] + counts["busy"] == 6 * 15 - 2

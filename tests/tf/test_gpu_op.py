@@ -17,7 +17,7 @@ from tfxla_cluster.errors import UnsupportedError
 from tfxla_cluster.ir import dim as dims
 from tfxla_cluster.ir.dim import sym
 from tfxla_cluster.ir.guard import Guard, ordered
-from tfxla_cluster.runtime.cpu import record_layout
+from tfxla_cluster.runtime.launcher import record_layout
 from tfxla_cluster.service import Service
 from tfxla_cluster.tf.native_op import builder, gpu_context
 from tfxla_cluster.tf.native_op.library import InputView, Library

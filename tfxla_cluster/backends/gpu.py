@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,7 +11,6 @@ import numpy as np
 from .. import trace
 from ..codegen.kernel.choice import DEFAULT, Candidates, Choice
 from ..codegen.kernel.code import Code, Listing, Params, Source
-from ..codegen.kernel.library_product import NO_LIBRARIES, Libraries, NoLibraries
 from ..codegen.kernel.lower import gpu as lower
 from ..codegen.kernel.lower.gpu import attention
 from ..codegen.kernel.lower.gpu.capability import shared_bytes
@@ -20,14 +18,12 @@ from ..codegen.kernel.unit import Unit, UnitKernel
 from ..codegen.triton.source import render
 from ..codegen.triton.triton_source import LANGUAGES, Artefacts, TritonSource
 from ..decision import YES, Decision
-from ..errors import TfxlaError, UnsupportedError
+from ..errors import TooLargeError, UnsupportedError
 from ..fusion.machine import Costs, Machine
 from ..ir.node import Instr
 from ..options import CompileOptions
 from ..runtime.gpu import driver
 from ..runtime.gpu.executable import Executable
-from ..runtime.gpu.libraries import products
-from ..runtime.gpu.libraries.cublaslt import version_text
 from ..runtime.plan import LaunchPlan
 from ..target import Target
 from .backend import Launcher
@@ -52,11 +48,10 @@ MULTIPROCESSORS = 132  # of an H200, where the machine is not there to be asked
 @dataclass(frozen=True, slots=True)
 class Gpu:
     """A backend.Backend for the GPU `target`, e.g. arch 'sm_90': the one of number `device`, or None for one that is
-    not here. `libraries`: those that may multiply there."""
+    not here."""
 
     target: Target
     device: int | None = None
-    libraries: Libraries = NO_LIBRARIES
     name: ClassVar[str] = "gpu"
     origin: ClassVar[str] = "generator"
 
@@ -66,24 +61,23 @@ class Gpu:
 
     def lower(self, instr: Instr, choice: Choice = DEFAULT) -> Unit:
         """UnsupportedError also where a kernel has no Triton form."""
-        unit = lower.lower(instr, self.target, choice, self.libraries)
+        unit = lower.lower(instr, self.target, choice)
         for step in unit.steps:
             if isinstance(step, UnitKernel):
                 render(step.kernel)
         return unit
 
     def candidates(self, instr: Instr) -> Candidates:
-        return lower.candidates(instr, self.target, self.libraries)
+        return lower.candidates(instr, self.target)
 
     def compile(self, sources: Sequence[Source], options: CompileOptions, listing: Listing | None) -> Code:
-        """A cubin a kernel, in the order of `sources`; UnsupportedError for one that takes more memory than
-        a program has."""
+        """A cubin a kernel, in the order of `sources`; TooLargeError names those that take more shared memory than a
+        program has."""
         rendered = [render(source.kernel) for source in sources]
         if listing is not None:
             listing("triton.py", [(f"kernel {s.symbol}", r.text) for s, r in zip(sources, rendered)])
         made = compiled(rendered, self.target, options)
-        for source, one in zip(sources, made):
-            _check_fits(source.symbol, one, self.target)
+        _check_fits({source.symbol: one.shared_bytes for source, one in zip(sources, made)}, self.target)
         if listing is not None:
             for language in LANGUAGES:
                 listing(language, [(f"kernel {s.symbol}", m.texts[language]) for s, m in zip(sources, made)])
@@ -101,12 +95,13 @@ class Gpu:
         return made
 
 
-def _check_fits(symbol: str, made: Artefacts, target: Target) -> None:
+def _check_fits(taken: Mapping[str, int], target: Target) -> None:
+    """`taken`: bytes of shared memory by symbol."""
     room = shared_bytes(target)
-    if made.shared_bytes > room:
-        raise UnsupportedError(
-            f"kernel {symbol} takes {made.shared_bytes} bytes of shared memory, and {target.arch} has {room} a program"
-        )
+    large = {symbol: count for symbol, count in taken.items() if count > room}
+    if large:
+        said = ", ".join(f"kernel {symbol} takes {count}" for symbol, count in large.items())
+        raise TooLargeError(f"{said} bytes of shared memory, and {target.arch} has {room} a program", frozenset(large))
 
 
 def _holds(instrs: Sequence[Instr]) -> Decision:
@@ -151,17 +146,4 @@ def described(arch: str = "sm_90") -> Gpu:
 def this_machine(number: int = 0) -> Gpu:
     """The backend of the GPU of that number; UnsupportedError where there is none."""
     device = driver.driver().device(number)
-    libraries, features = _libraries(device)
-    arch, cores, l2_bytes = device.arch, device.multiprocessors, device.l2_bytes
-    return Gpu(Target("gpu", arch, features, cores=cores, l2_bytes=l2_bytes), number, libraries)
-
-
-@functools.cache
-def _libraries(device: driver.Device) -> tuple[Libraries, str]:
-    """Those of the machine, and their versions, which say what code is generated for."""
-    try:
-        found = products.of(device)
-    except (TfxlaError, MemoryError) as error:
-        trace.record("autotune", event="library", reason=str(error))
-        return NoLibraries(str(error)), ""
-    return found, f"cuBLASLt {version_text(found.version)}"
+    return Gpu(Target("gpu", device.arch, cores=device.multiprocessors, l2_bytes=device.l2_bytes), number)

@@ -125,27 +125,43 @@ def burst(contenders: Mapping[str, Call], rounds: int) -> dict[str, Timing]:
     """As gpu_timing.burst, by TensorFlow's profiler."""
     import tensorflow as tf
 
-    profiler, wait = tf.profiler.experimental, tf.test.experimental.sync_devices
+    wait = tf.test.experimental.sync_devices
     for _ in range(WARM_ROUNDS):
         for call in contenders.values():
             call()
     wait()
-    with tempfile.TemporaryDirectory() as directory:
-        options = profiler.ProfilerOptions(host_tracer_level=2, python_tracer_level=0, device_tracer_level=1)
-        with profiler.Profile(directory, options):
-            for _ in range(rounds):
-                for name, call in contenders.items():
-                    with profiler.Trace(MARK + name):
-                        call()
-                        wait()
-        (path,) = Path(directory).rglob("*.xplane.pb")
-        found = spans(*of_profile(path.read_bytes()))
+
+    def samples() -> None:
+        for _ in range(rounds):
+            for name, call in contenders.items():
+                with tf.profiler.experimental.Trace(MARK + name):
+                    call()
+                    wait()
+
+    marks, work = profiled(samples)
+    found = spans(marks, [(start, end) for _, start, end in work])
     return {name: summary(found[name]) for name in contenders}
 
 
-def of_profile(data: bytes) -> tuple[list[tuple[str, float, float]], list[tuple[float, float]]]:
-    """The marks and the work of a GPU in an XSpace, in microseconds. Lines of a GPU that only repeat names of what
-    runs on its streams are no work."""
+Span = tuple[str, float, float]
+
+
+def profiled(call: Callable[[], object]) -> tuple[list[Span], list[Span]]:
+    """What `of_profile` finds in TensorFlow's profile of `call`, which waits for what it starts."""
+    import tensorflow as tf
+
+    profiler = tf.profiler.experimental
+    options = profiler.ProfilerOptions(host_tracer_level=2, python_tracer_level=0, device_tracer_level=1)
+    with tempfile.TemporaryDirectory() as directory:
+        with profiler.Profile(directory, options):
+            call()
+        (path,) = Path(directory).rglob("*.xplane.pb")
+        return of_profile(path.read_bytes())
+
+
+def of_profile(data: bytes) -> tuple[list[Span], list[Span]]:
+    """The marks and the work of a GPU in an XSpace: (name, start, end) in microseconds. Lines of a GPU that only
+    repeat names of what runs on its streams are no work."""
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
     space = xplane_pb2.XSpace()
@@ -160,7 +176,7 @@ def of_profile(data: bytes) -> tuple[list[tuple[str, float, float]], list[tuple[
                 start = line.timestamp_ns / 1e3 + event.offset_ps / 1e6
                 name = plane.event_metadata[event.metadata_id].name
                 if on_device:
-                    work.append((start, start + event.duration_ps / 1e6))
+                    work.append((name, start, start + event.duration_ps / 1e6))
                 elif name.startswith(MARK):
                     marks.append((name.removeprefix(MARK), start, start + event.duration_ps / 1e6))
     return marks, work

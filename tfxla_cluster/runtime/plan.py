@@ -63,8 +63,7 @@ class KernelStep:
 
 @dataclass(frozen=True, slots=True)
 class LibraryStep:
-    """Call a named library routine with the same operands as a kernel. `params`: what else it is told, name ->
-    number."""
+    """Call a named library routine with the same operands as a kernel."""
 
     origin: ClassVar[str] = "library"
     routine: str
@@ -72,7 +71,6 @@ class LibraryStep:
     outputs: tuple[Ref, ...]
     sizes: tuple[Dim, ...]
     instr: str = ""
-    params: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

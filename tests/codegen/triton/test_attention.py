@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -104,55 +105,43 @@ def test_kernel(name: str) -> None:
     compare(CASES[name], arguments(CASES[name].text))
 
 
-def hostile(name: str) -> list[np.ndarray]:
-    """Arguments of the masked case with rows of one sort."""
-    q, k, v, mask = arguments(CASES["mask over blocks"].text)
-    mask[:] = {"all far": -1e9, "all -inf": -np.inf, "lowest": np.finfo(np.float32).min}.get(name, 0.0)
-    if name == "first block -inf":
-        mask[:, :100] = -np.inf
-    if name == "first block far":
-        mask[:, :100] = -1e9
-    if name == "+inf":
-        q[0, 0, 3, 0], k[:, :, :, 0] = np.inf, np.abs(k[:, :, :, 0])
-    if name == "NaN score":
-        q[0, 0, 3, 0] = np.nan
-    if name == "NaN value":
-        v[0, 1, 140, 5] = np.nan
-    if name == "inf value":
-        v[0, 1, 140, 5] = np.inf
-    if name == "inf value, masked":
-        v[0, 1, 140, 5], mask[:, 140] = np.inf, -np.inf
-    if name == "spiky":
-        q *= 100.0
-    if name == "far above the first block":
-        mask[:, :100] = -200.0
-    return [q, k, v, mask]
+Q, K, V, BIAS = range(4)  # parameters of the masked case
+_FIRST, _REST = np.s_[:, :100], np.s_[:, 100:]  # all keys of the first block, and those of no other
+# What is put where into the arguments of the masked case.
+HOSTILE: dict[str, list[tuple[int, Any, float]]] = {
+    "all far": [(BIAS, ..., -1e9)],
+    "all -inf": [(BIAS, ..., -np.inf)],
+    "lowest": [(BIAS, ..., float(np.finfo(np.float32).min))],
+    "first block -inf": [(BIAS, _FIRST, -np.inf), (BIAS, _REST, 0.0)],
+    "first block far": [(BIAS, _FIRST, -1e9), (BIAS, _REST, 0.0)],
+    "first block -inf, others low": [(BIAS, _FIRST, -np.inf), (BIAS, _REST, -200.0)],
+    "far above the first block": [(BIAS, _FIRST, -200.0), (BIAS, _REST, 0.0)],
+    "near the largest": [(BIAS, np.s_[:, 120], 3e38)],
+    "near the lowest": [(BIAS, ..., -3.2e38), (BIAS, np.s_[:, 120], -3e38)],
+    "+inf": [(Q, (0, 0, 3, 0), np.inf), (K, (..., 0), 1.0)],
+    "NaN score": [(Q, (0, 0, 3, 0), np.nan)],
+    "NaN value": [(V, (0, 1, 140, 5), np.nan)],
+    "inf value": [(V, (0, 1, 140, 5), np.inf)],
+    "inf value, masked": [(V, (0, 1, 140, 5), np.inf), (BIAS, np.s_[:, 140], -np.inf)],
+    "spiky": [(Q, (..., 0), 300.0)],
+}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "all far",
-        "all -inf",
-        "lowest",
-        "first block -inf",
-        "first block far",
-        "+inf",
-        "NaN score",
-        "NaN value",
-        "inf value",
-        "inf value, masked",
-        "spiky",
-        "far above the first block",
-    ],
-)
+@pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_values(name: str) -> None:
-    compare(CASES["mask over blocks"], hostile(name))
+    args = arguments(CASES["mask over blocks"].text)
+    for parameter, place, value in HOSTILE[name]:
+        args[parameter][place] = value
+    compare(CASES["mask over blocks"], args)
 
 
 def units_of(attention: Attention) -> list[Unit]:
+    return lowered(attention.text)
+
+
+def lowered(source: str) -> list[Unit]:
     backend = gpu.described()
-    module = compiler.optimise(text.parse(attention.text), backend.target, OPTIONS)
+    module = compiler.optimise(text.parse(source), backend.target, OPTIONS)
     return [backend.lower(f) for f in custom(planner.fuse(module, backend.machine, lambda record: None))]
 
 
@@ -236,6 +225,23 @@ def test_what_has_no_kernel_is_refused_with_the_reason() -> None:
         module = planner.fuse(text.parse(attention.text), gpu.described().machine, record.append)
         assert not custom(module)
         assert rule in {r["rule"] for r in record}
+
+
+@pytest.mark.parametrize(("said", "used"), [("default", "tf32"), ("high", "ieee"), ("highest", "ieee")])
+def test_f32_is_multiplied_as_the_program_says(said: str, used: str) -> None:
+    precise = f"rhs_contracting_dims={{\\1}}, operand_precision={{{said},{said}}}"
+    source = re.sub(r"rhs_contracting_dims=\{(\d)\}", precise, Attention().text)
+    (unit,) = lowered(source)
+    assert _statement(unit).precision == used
+
+
+def test_products_of_two_precisions_keep_their_scores() -> None:
+    plain = Attention().text
+    at = plain.index("o = f32")
+    mixed = plain[:at] + plain[at:].replace("={2}", "={2}, operand_precision={highest,highest}", 1)
+    record: list[dict[str, Any]] = []
+    assert not custom(planner.fuse(text.parse(mixed), gpu.described().machine, record.append))
+    assert "attention-precision" in {r["rule"] for r in record}
 
 
 PROGRAMS = sorted((Path(__file__).parents[2] / "data" / "attention").glob("*.hlo.pb"))

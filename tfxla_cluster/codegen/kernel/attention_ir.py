@@ -65,8 +65,11 @@ class Attention(Template):
     sum, and must be a multiple of p: a target may divide by total at the end. `statistics` (i, top, total) may store
     both. No looped row at all gives sums of 0. The order of additions is the target's choice, from the statement and
     the extents alone; `precision` (one of PRECISIONS) is that of products of f32, `stages`: so many blocks of looped
-    rows are on their way at once. `reference`: a target may subtract another number than the maximum, for which the
-    same comes out; there are no statistics then.
+    rows are on their way at once.
+
+    `binary_score` gives `score` times log2(e) with less work; where that leaves the range of f32 infinity or NaN comes
+    out, from which a target has to tell that it must do without. `reference`: with it, a target may subtract another
+    number than the maximum, for which the same comes out; there are no statistics then.
     """
 
     start: Var
@@ -74,6 +77,7 @@ class Attention(Template):
     looped: Span
     scores: tuple[Scores, ...]
     score: Region | None
+    binary_score: Region | None
     weights: Region
     sums: tuple[Weighted, ...]
     statistics: Region | None = None
@@ -85,4 +89,6 @@ class Attention(Template):
     def regions(self) -> tuple[Region, ...]:
         scores = [region for s in self.scores for region in (s.fixed, s.looped)]
         sums = [region for w in self.sums for region in (w.values, w.store)]
-        return tuple(r for r in (*scores, self.score, self.weights, *sums, self.statistics) if r is not None)
+        return tuple(
+            r for r in (*scores, self.score, self.binary_score, self.weights, *sums, self.statistics) if r is not None
+        )

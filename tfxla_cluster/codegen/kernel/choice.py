@@ -68,19 +68,14 @@ class Knobs:
 
 class Candidates(Sequence[Choice]):
     """Every choice of a space, that of the first values (the defaults) first; made when they are asked for, since
-    spaces have thousands. Behind them `others`, which have knobs of their own."""
+    spaces have thousands."""
 
-    def __init__(self, space: Mapping[str, Sequence[int]], others: Sequence[Choice] = ()) -> None:
+    def __init__(self, space: Mapping[str, Sequence[int]]) -> None:
         self.space = {name: tuple(values) for name, values in space.items()}
-        self.others = tuple(others)
         self._count = math.prod(map(len, self.space.values()))
 
-    def space_alone(self) -> Candidates:
-        """Without the others."""
-        return Candidates(self.space)
-
     def __len__(self) -> int:
-        return self._count + len(self.others)
+        return self._count
 
     @overload
     def __getitem__(self, index: int) -> Choice: ...
@@ -90,10 +85,8 @@ class Candidates(Sequence[Choice]):
 
     def __getitem__(self, index: int | slice) -> Choice | list[Choice]:
         if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        rest = range(len(self))[index]
-        if rest >= self._count:
-            return self.others[rest - self._count]
+            return [self[i] for i in range(*index.indices(self._count))]
+        rest = range(self._count)[index]
         chosen: dict[str, int] = {}
         for name, values in reversed(self.space.items()):
             rest, at = divmod(rest, len(values))
@@ -101,10 +94,8 @@ class Candidates(Sequence[Choice]):
         return Choice(chosen)
 
     def __contains__(self, choice: object) -> bool:
-        if not isinstance(choice, Choice):
+        if not isinstance(choice, Choice) or choice.keys() != self.space.keys():
             return False
-        if choice.keys() != self.space.keys():
-            return choice in self.others
         return all(value in self.space[name] for name, value in choice.items())
 
 

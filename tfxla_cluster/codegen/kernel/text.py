@@ -164,7 +164,12 @@ class _Printer:
             yield f"scores over {self._span(scores.depth)}"
             yield from self._region(scores.fixed)
             yield from self._region(scores.looped)
-        for name, region in (("softmax of", stmt.score), ("weights", stmt.weights), ("statistics", stmt.statistics)):
+        for name, region in (
+            ("softmax of", stmt.score),
+            ("times log2(e)", stmt.binary_score),
+            ("weights", stmt.weights),
+            ("statistics", stmt.statistics),
+        ):
             if region is not None:
                 yield name
                 yield from self._region(region)

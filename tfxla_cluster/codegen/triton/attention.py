@@ -1,6 +1,9 @@
 """`Attention` statements: a loop over blocks of looped rows, with two levels of products by the matrix units.
 
-The softmax is the online one: a running maximum and sum a fixed row, by which what was added up so far is scaled.
+The softmax is the online one: a running maximum and sum a fixed row, by which what was added up so far is scaled. It is
+computed with powers of 2 of scores that are multiplied by log2(e) already; where a sum tells that this left the range
+of f32, or there is no telling, all is done again with the scores as they are.
+
 All blocks have two axes. Along the first lie the rows of an operand or the fixed rows, along the second what they are
 multiplied with, or the looped rows.
 """
@@ -19,9 +22,12 @@ from .writer import Axis, Writer
 ROWS, COLUMNS = 0, 1
 # Options: a product and the sum it is part of are one instruction, and rounded once. Scores are not exact anyway.
 CONTRACTED = (("enable_fp_fusion", True),)
-_FAR = 150.0
-_LARGE = 1e30  # a sum of exponentials that is not far from the largest float
+LN2 = 1 / LOG2E
+_FAR = 150.0  # so much above a score, the exponential of that is 0
+_LARGE, _SMALL = 1e30, 1e-30  # a sum of exponentials that is not far from the largest float, or from the least
+_LANES = 8  # a row of a block of scores lies in 4 threads, in pairs: a sum of each of those is one thread's own
 _LOWEST = "float('-inf')"
+_LEAST = -3.4e38  # of f32, and less of it than this is taken for -inf
 
 
 def emit_attention(e: Writer, stmt: Attention) -> None:
@@ -41,7 +47,8 @@ class _Lanes:
 
 def _over(far: float) -> str:
     """So much that the exponential of a score less it is 0: those of f32 end at -104."""
-    return _LOWEST if far == float("-inf") else repr(far + max(_FAR, abs(far) * 1e-6))
+    over = far + max(_FAR, abs(far) * 1e-6)
+    return repr(over) if over > _LEAST else _LOWEST
 
 
 class _Template:
@@ -51,7 +58,8 @@ class _Template:
         self.base = e.fresh("base")
         self.looped = self._lanes(self.base, stmt.looped)
         self.totals = [e.fresh("acc") for _ in stmt.sums]
-        self.top, self.total = e.fresh("top"), e.fresh("total")
+        self.top, self.total, self.partial = e.fresh("top"), e.fresh("total"), e.fresh("partial")
+        self.binary = False  # scores are times log2(e)
         self.operands: list[str] = []
 
     def _lanes(self, start: str, span: Span) -> _Lanes:
@@ -60,44 +68,52 @@ class _Template:
     def emit(self) -> None:
         e, stmt = self.e, self.stmt
         self.operands = [self._operand(s.fixed, self.fixed, self._lanes("0", s.depth)) for s in stmt.scores]
-        for name, summed in zip(self.totals, stmt.sums):
-            e.put(f"{name} = tl.zeros([{stmt.fixed.width}, {summed.width.width}], tl.float32)")
         if stmt.score is None:
+            for name, summed in zip(self.totals, stmt.sums):
+                e.put(f"{name} = tl.zeros([{stmt.fixed.width}, {summed.width.width}], tl.float32)")
             self._all_blocks(self._block)
-        elif stmt.reference:
-            self._by_reference()
         else:
-            self._start(_LOWEST)
-            self._all_blocks(self._block)
+            self._softmax_sums()
         self._finish()
 
-    def _start(self, top: str) -> None:
-        """Nothing is added up yet; rows' maximum is `top`."""
+    def _softmax_sums(self) -> None:
+        e, stmt, good = self.e, self.stmt, self.e.fresh("good")
+        self.binary = True
+        self._start()
+        if stmt.reference:
+            self._refer()
+        self._all_blocks(self._reference_block if stmt.reference else self._block)
+        e.put(f"{self.total} = tl.sum({self.partial}, 1)")
+        if stmt.statistics is not None:
+            e.put(f"{self.top} = {self.top} * {LN2}")
+        self.binary = False
+        least = f"tl.where({self._rows_there()}, {self.total}, 1.0)" if self.fixed.stop else self.total
+        tests = [f"(tl.sum({self.total}, 0) < {_LARGE})", f"(tl.min({least}, 0) > {_SMALL})"]
+        tests += [f"(tl.sum(tl.sum({name} * 0.0, 1), 0) == 0.0)" for name in self.totals]
+        e.put(f"{good} = {' & '.join(tests)}")
+        e.put(f"if not {good}:")
+        e.depth += 1
+        self._start()
+        self._all_blocks(self._block)
+        e.put(f"{self.total} = tl.sum({self.partial}, 1)")
+        e.depth -= 1
+
+    def _start(self) -> None:
+        """Nothing is added up yet."""
         e, rows = self.e, self.stmt.fixed.width
-        e.put(f"{self.top} = tl.full([{rows}], {top}, tl.float32)")
-        e.put(f"{self.total} = tl.zeros([{rows}], tl.float32)")
+        e.put(f"{self.top} = tl.full([{rows}], {_LOWEST}, tl.float32)")
+        e.put(f"{self.partial} = tl.zeros([{rows}, {_LANES}], tl.float32)")
         for name, summed in zip(self.totals, self.stmt.sums):
             e.put(f"{name} = tl.zeros([{rows}, {summed.width.width}], tl.float32)")
 
-    def _by_reference(self) -> None:
-        """The maximum of the first block serves for all, which saves scaling what was added up. Where a sum becomes too
-        large by that, or there is no telling, all is done again with the running maximum."""
-        e, again = self.e, self.e.fresh("again")
-        self._start(_LOWEST)
-        kept = self.base, self.looped
+    def _refer(self) -> None:
+        """The maximum of the first block serves for all, which saves scaling what was added up."""
+        e, kept = self.e, (self.base, self.looped)
         self.base, self.looped = "0", replace(self.looped, start="0")
         first = self._score_block()
         self.base, self.looped = kept
         e.put(f"{self.top} = tl.max({first}, 1)")
         e.put(f"{self.top} = tl.where({self.top} == {_LOWEST}, 0.0, {self.top})")
-        self._all_blocks(self._reference_block)
-        finite = [f"(tl.sum(tl.sum({name} * 0.0, 1), 0) == 0.0)" for name in self.totals]
-        e.put(f"{again} = {' & '.join([f'(tl.sum({self.total}, 0) < {_LARGE})', *finite])}")
-        e.put(f"if not {again}:")
-        e.depth += 1
-        self._start(_LOWEST)
-        self._all_blocks(self._block)
-        e.depth -= 1
 
     def _all_blocks(self, block: Callable[[], None]) -> None:
         stop = self.e.name(self.stmt.looped.stop)
@@ -137,7 +153,8 @@ class _Template:
         e.depth += 1
         self._blocks(start, end, block)
         e.put(f"{low} = tl.min(tl.where({self._rows_there()}, {self.top}, float('inf')), 0)")
-        other = f"tl.where({low} > {_over(cut.far)}, {bound}, {stop if cut.after else 0})"
+        far = _over(cut.far * LOG2E if self.binary else cut.far)
+        other = f"tl.where({low} > {far}, {bound}, {stop if cut.after else 0})"
         e.put(f"{start}, {end} = " + (f"{bound}, {other}" if cut.after else f"{other}, {bound}"))
         e.depth -= 1
 
@@ -190,10 +207,20 @@ class _Template:
         self._add(self._softmax() if self.stmt.score is not None else self._plain())
 
     def _reference_block(self) -> None:
-        e, score, power = self.e, self._score_block(), self.e.fresh("power")
-        e.put(f"{power} = tl.exp2(({score} - {self.top}[:, None]) * {LOG2E})")
-        e.put(f"{self.total} = {self.total} + tl.sum({power}, 1)")
+        power = self._powers(self._score_block(), self.top)
+        self._add_powers(power)
         self._add(self._region(self.stmt.weights, self.fixed, self.looped, [power]))
+
+    def _powers(self, score: str, shift: str, columns: str = "[:, None]") -> str:
+        """The exponential of scores less a number a row."""
+        power = self.e.fresh("power")
+        less = f"{score} - {shift}{columns}"
+        self.e.put(f"{power} = tl.exp2({less if self.binary else f'({less}) * {LOG2E}'})")
+        return power
+
+    def _add_powers(self, power: str) -> None:
+        parts = f"tl.reshape({power}, [{self.fixed.width}, {self.looped.width // _LANES}, {_LANES}])"
+        self.e.put(f"{self.partial} = {self.partial} + tl.sum({parts}, 1)")
 
     def _add(self, weights: Sequence[str]) -> None:
         """Adds up the outer products of a block."""
@@ -216,8 +243,9 @@ class _Template:
 
     def _score_block(self) -> str:
         """What the softmax is of, -inf for looped rows that are not there."""
-        assert self.stmt.score is not None
-        (raw,) = self._region(self.stmt.score, self.fixed, self.looped, self._products())
+        region = self.stmt.binary_score if self.binary else self.stmt.score
+        assert region is not None
+        (raw,) = self._region(region, self.fixed, self.looped, self._products())
         return self._masked(raw, _LOWEST)
 
     def _plain(self) -> list[str]:
@@ -242,12 +270,11 @@ class _Template:
         """
         e, stmt = self.e, self.stmt
         score, new, shift = self._score_block(), e.fresh("new"), e.fresh("shift")
-        scale, power = e.fresh("scale"), e.fresh("power")
         e.put(f"{new} = tl.maximum({self.top}, tl.max({score}, 1))")
         e.put(f"{shift} = tl.where({new} == {_LOWEST}, 0.0, {new})")
-        e.put(f"{power} = tl.exp2(({score} - {shift}[:, None]) * {LOG2E})")
-        e.put(f"{scale} = tl.exp2(({self.top} - {shift}) * {LOG2E})")
-        e.put(f"{self.total} = {self.total} * {scale} + tl.sum({power}, 1)")
+        power, scale = self._powers(score, shift), self._powers(self.top, shift, "")
+        e.put(f"{self.partial} = {self.partial} * {scale}[:, None]")
+        self._add_powers(power)
         for total in self.totals:
             e.put(f"{total} = {total} * {scale}[:, None]")
         e.put(f"{self.top} = {new}")

@@ -10,15 +10,16 @@ from typing import Protocol
 
 import numpy as np
 
-from ...errors import InternalError, TfxlaError
 from ...ir.dim import make
 from ...locks import ForkSafeLock
 from ..arrays import ALIGN, aligned_bytes, bind_sizes, empty_outputs, trimmed
+from ..launcher import records
+from ..launcher.encode import Encoded, encode
+from ..launcher.opened import Opened, status_error
+from ..launcher.record_layout import RECORD
 from ..plan import CopyStep, KernelStep, LaunchPlan, walk
-from . import native, records
-from .encode import Encoded, Runs, encode
+from . import native
 from .pool import DEFAULTS
-from .record_layout import RECORD, STATUS_CLOSED, STATUS_NO_MEMORY
 
 _SHARED_CONSTANT = 4096  # bytes from which equal constants of all executables share memory
 
@@ -34,29 +35,19 @@ def entry() -> int:
     """Address of `int32_t tfxla_execute(void* record, void** inputs, void** outputs, int64_t* sizes)`.
 
     Any number of threads may call it, with no GIL. Returns 0, a kernel's positive status, or
-    layout.STATUS_CLOSED (retired: treat as a cache miss) or STATUS_NO_MEMORY. `sizes` holds one
+    record_layout.STATUS_CLOSED (retired: treat as a cache miss) or STATUS_NO_MEMORY. `sizes` holds one
     number for each of plan.sizes; those that an instruction produces are written back to it.
     """
     return native.runtime().execute
 
 
-class Executable:
-    """Runs `plan`. `record` is what `entry` takes; it stays a valid address for ever.
-
-    Dropping the object, or `close()`, retires the record: calls that began finish, later ones return
-    STATUS_CLOSED, and the memory goes when the last has finished.
-    """
+class Executable(Opened["_Body"]):
+    """Runs `plan`."""
 
     def __init__(self, plan: LaunchPlan, code: Code, timings: bool = False) -> None:
-        self.plan, self.entry = plan, entry()
-        body = _Body(plan, code, encode(plan, lambda step: _address(step, code)), timings)
-        self.record = records.new(body)
-        self._body = weakref.ref(body)
-        self._finalizer = weakref.finalize(self, records.retire, self.record)
-        self._finalizer.atexit = False
-
-    def close(self) -> None:
-        self._finalizer()
+        runtime = native.runtime()
+        body = _Body(plan, code, encode(plan, lambda s: runtime.routines.get(s) or code.address(s)), timings)
+        super().__init__(plan, body, runtime.execute, runtime.retire)
 
     def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Run on NumPy arrays; UsageError where one does not fit, TfxlaError where a kernel says so."""
@@ -72,30 +63,6 @@ class Executable:
         status = _entry_function()(self.record, _pointers(inputs), _pointers(outputs), sizes.ctypes.data)
         if status:
             raise status_error(status, self.plan.name)
-
-    def timings(self) -> list[tuple[str, int, int]]:
-        """(instruction or symbol, executions, nanoseconds) of each timed step; empty when not timed."""
-        body = self._body()
-        if body is None or body.timings is None:
-            return []
-        rows = zip(body.timed, body.timings.tolist())
-        return [(name, calls, ns) for name, (calls, ns) in rows]
-
-
-def _address(step: Runs, code: Code) -> int:
-    """Of what the step runs; 0 where it is not there."""
-    if isinstance(step, KernelStep):
-        return code.address(step.symbol)
-    return native.runtime().routines.get(step.routine, 0)
-
-
-def status_error(status: int, name: str) -> Exception:
-    """The exception for a status that is not 0."""
-    if status == STATUS_CLOSED:
-        return InternalError(f"the executable of {name} was retired before this call")
-    if status == STATUS_NO_MEMORY:
-        return MemoryError(f"no memory for the temporaries of {name}")
-    return TfxlaError(f"a kernel of {name} stopped with status {status}")
 
 
 def trim_memory() -> int:

@@ -1,6 +1,6 @@
 """The interpreter of launch plans, as LLVM IR: `tfxla_execute(record, inputs, outputs, sizes)`.
 
-It walks the step words that executable.py encodes (layout.STEPS). Any number of threads may run one
+It walks the step words of `runtime.launcher.encode` (record_layout.STEPS). Any number of threads may run one
 record at once: everything an execution writes is on its stack or in a block of its own (its `front`:
 values, argument arrays, the caller's scratch; then the arena of temporaries). Blocks come from a few
 process-wide slots, taken and put back by an atomic exchange, lowest slot first: a program that runs
@@ -13,11 +13,11 @@ from llvmlite import ir
 
 from ...codegen.kernel import abi
 from ...ir.size_operators import OPERATORS
+from ..launcher.record_layout import RECORD, STATUS_NO_MEMORY, STATUS_OK, STEPS
+from ..launcher.step_walk import StepWalk, emit_evaluate, emit_retire, enter, fill_values, write_sizes
+from ..launcher.words import Function, Local, Word, global_words
 from . import random_routine
-from .pool import FLUSH_DENORMALS, Pool, get_mxcsr, now_ns, set_mxcsr
-from .record_layout import RECORD, REGION, STATUS_NO_MEMORY, STATUS_OK, STEPS
-from .step_walk import StepWalk, emit_evaluate, enter, fill_values, write_sizes
-from .words import Function, Local, Word, global_words
+from .pool import FLUSH_DENORMALS, REGION, Pool, get_mxcsr, now_ns, set_mxcsr
 
 SLOTS = 16
 BLOCK_HEADER = 8  # words before the front; word 0 is the block's bytes
@@ -37,7 +37,7 @@ def build(triple: str) -> ir.Module:
     copy = _emit_copy_task(module)
     _Interpreter(module, pool, blocks, copy)
     _emit_launch(module, pool)
-    _emit_retire(module)
+    emit_retire(module)
     random_routine.emit(module)
     return module
 
@@ -130,13 +130,6 @@ def _emit_launch(module: ir.Module, pool: Pool) -> None:
     f.call("free", f.load(holder))
     set_mxcsr(f, mxcsr)
     f.return_(f.load_narrow(status, 32))
-
-
-def _emit_retire(module: ir.Module) -> None:
-    """record_retire(record): no execution begins any more; how many still run."""
-    f = Function(module, "record_retire", 1)
-    f.exchange(f.args[0] + 8 * RECORD["closed"], 1)
-    f.return_(f.atomic_load(f.args[0] + 8 * RECORD["active"]))
 
 
 class _Interpreter:

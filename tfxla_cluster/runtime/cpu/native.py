@@ -14,14 +14,14 @@ import llvmlite.binding as llvm
 
 from ...codegen.kernel import abi
 from ...errors import UnsupportedError
-from ...ir import size_operators
 from ...locks import ForkSafeLock
 from ...target import Target
 from .. import random_state
+from ..launcher.jit import load_object, object_code, retire_function
+from ..launcher.records import Retire
 from ..store import Store
 from . import host
 from .interpreter import build
-from .jit import load_object, object_code
 from .pool import DEFAULTS, FIELDS
 
 # Functions of the process that the runtime's code calls.
@@ -42,13 +42,13 @@ _EXTERNALS = (
 @dataclass(frozen=True, slots=True)
 class Runtime:
     """Addresses of the entries. `execute`: int32(record, inputs, outputs, sizes);
-    `launch`: int32(region, cost); `trim`: int64(); `retire`: int64(record); `pool`: the shared words;
-    `random`: key and counter of the random state. `routines`: what library steps call."""
+    `launch`: int32(region, cost); `trim`: int64(); `pool`: the shared words;
+    `random`: key and counter of the random state. `routines`: what library steps call. `retire` closes a record."""
 
     execute: int
     launch: int
     trim: int
-    retire: int
+    retire: Retire
     pool: int
     random: int
     routines: Mapping[str, int]
@@ -84,12 +84,12 @@ def _check_platform() -> None:
 
 
 def _object(target: Target, store: Store | None) -> bytes:
-    return object_code("cpu", lambda: build(llvm.get_default_triple()), sources(), target, store)
+    return object_code("cpu", lambda: build(llvm.get_default_triple()), _sources(), target, store)
 
 
-def sources() -> list[Path]:
-    """The modules that the code is generated from."""
-    return [*sorted(Path(__file__).parent.glob("*.py")), Path(abi.__file__), Path(size_operators.__file__)]
+def _sources() -> list[Path]:
+    """The modules that the code is generated from, besides those of all launchers."""
+    return [*sorted(Path(__file__).parent.glob("*.py")), Path(abi.__file__)]
 
 
 def _load(code: bytes, threads: int) -> Runtime:
@@ -100,7 +100,7 @@ def _load(code: bytes, threads: int) -> Runtime:
         address("tfxla_execute"),
         address("pool_launch"),
         address("block_trim"),
-        address("record_retire"),
+        retire_function(engine),
         pool,
         random,
         {random_state.ROUTINE: address(random_state.ROUTINE)},

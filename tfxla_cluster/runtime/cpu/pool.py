@@ -15,9 +15,11 @@ from __future__ import annotations
 from llvmlite import ir
 
 from ...codegen.kernel import abi
-from .record_layout import REGION, STATUS_NO_MEMORY
-from .words import Function, Value, Word, global_words
+from ..launcher.record_layout import STATUS_NO_MEMORY, table
+from ..launcher.words import Function, Value, Word, global_words
 
+# A region: one kernel launch. The caller fills it; the pool copies it where workers read.
+REGION = table("code inputs outputs sizes record status tasks chunk chunks scratch_bytes")
 LINE = 16  # words in two cache lines, what adjacent-line prefetch couples
 # Shared words, those written by different threads on lines of their own.
 FIELDS = {
@@ -34,7 +36,7 @@ FIELDS = {
     "idle_spin_ns": 5 * LINE + 3,  # spinning after the last execution
     "parallel_cost": 5 * LINE + 4,  # smallest cost of a region that is shared
     "chunk_cost": 5 * LINE + 5,  # smallest cost of a chunk
-    "region": 6 * LINE,  # the published region's fields (layout.REGION)
+    "region": 6 * LINE,  # the published region's fields (REGION)
 }
 POOL_WORDS = 7 * LINE
 DEFAULTS = {"active_spin_ns": 200_000, "idle_spin_ns": 30_000, "parallel_cost": 80_000, "chunk_cost": 20_000}

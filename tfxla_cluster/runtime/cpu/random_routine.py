@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from llvmlite import ir
 
+from ..launcher.words import Function, Word, global_words
 from ..random_state import ROUTINE
-from .words import Function, Word, global_words
 
 
 def emit(module: ir.Module) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from ..cpu.record_layout import RECORD, STATUS_NO_MEMORY
-from ..cpu.words import Function, Word
+from ..launcher.record_layout import RECORD, STATUS_NO_MEMORY
+from ..launcher.words import Function, Word
 from .driver_code import STATE, call, give_back, status_of, take
 from .record_layout import (
     CAPTURE_STREAMS,

@@ -10,7 +10,8 @@ from llvmlite import ir
 
 from ...locks import ForkSafeLock
 from ..cpu import host, native
-from ..cpu.jit import load_object, object_code
+from ..launcher.jit import load_object, object_code, retire_function
+from ..launcher.records import Retire
 from ..store import Store
 from .interpreter import build
 
@@ -19,10 +20,12 @@ _EXTERNALS = ("malloc", "free", "memcpy")
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
-    """Addresses. `execute`: int32(record, inputs, outputs, sizes, launch); `workspace`: void*(owner, bytes)."""
+    """Addresses. `execute`: int32(record, inputs, outputs, sizes, launch); `workspace`: void*(owner, bytes). `retire`
+    closes a record."""
 
     execute: int
     workspace: int
+    retire: Retire
 
 
 _lock = ForkSafeLock()
@@ -46,12 +49,13 @@ def _module() -> ir.Module:
 
 
 def _sources() -> list[Path]:
-    """The modules that the code is generated from."""
-    return [*native.sources(), *sorted(Path(__file__).parent.glob("*.py"))]
+    """The modules that the code is generated from, besides those of all launchers."""
+    return sorted(Path(__file__).parent.glob("*.py"))
 
 
 def _load(code: bytes) -> Launcher:
     engine = load_object(code, _EXTERNALS)
-    loaded = Launcher(engine.get_function_address("gpu_execute"), engine.get_function_address("gpu_workspace"))
+    execute, workspace = map(engine.get_function_address, ("gpu_execute", "gpu_workspace"))
+    loaded = Launcher(execute, workspace, retire_function(engine))
     engine.detach()  # threads of others may run this code until the process ends
     return loaded

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from .....decision import YES, Decision, no
 from .....errors import UnsupportedError
-from .....fusion.attention_form import Form, Inner, Outer, form_of
+from .....fusion.attention_form import Form, Inner, Outer, chain_after, form_of
 from .....fusion.index import Access, Digit, Seq, flatten
 from .....fusion.program import Program, output_instrs
 from .....ir.dim import Dim, ceil_div, make, product, sample
@@ -19,10 +19,12 @@ from ...builder import KernelBuilder
 from ...choice import Knobs
 from ...ir import Buffer, Region, Var
 from ...unit import Unit, UnitKernel, UnitRef
+from ..dot import precision
 from ..emit import Emitter
 from ..space import delinearize
 from .attention_cut import Diagonal, diagonal_of
-from .attention_scores import ScoreEmitter, weight_and_factor
+from .attention_scores import LOG2E, ScoreEmitter, weight_and_factor
+from .product_factors import PRECISIONS
 from .shapes import MULTIPLE, power
 
 LEAST = 16  # lanes of a block that a matrix unit multiplies
@@ -45,9 +47,17 @@ def supports(form: Form) -> Decision:
         extent = _extent(seq)
         if not isinstance(extent, int) or not 0 < extent <= WIDEST:
             return no("attention-width", f"{name}: rows of {extent} elements are not 1 to {WIDEST}")
+    if len(_precisions(form)) > 1:
+        return no("attention-precision", f"the products multiply f32 as {' and '.join(sorted(_precisions(form)))}")
     if not form.looped or 0 in (_extent(form.looped), _extent(form.fixed), _extent(form.batch)):
         return no("attention-rows", "there is one row or none to go over")
     return YES
+
+
+def _precisions(form: Form) -> set[str]:
+    """As what the products of f32 multiply it; narrower operands are the same in all."""
+    dots = [i.access.instr for i in form.inner] + [chain_after(o.output.instr)[0] for o in form.outer]
+    return {PRECISIONS.get(precision(d), "ieee") for d in dots if d.operands[0].shape.element_type == F32} or {"ieee"}
 
 
 def lower_attention(instr: Instr, target: Target, knobs: Knobs) -> Unit:
@@ -103,9 +113,11 @@ class _Kernel:
                 self._span(form.looped, self.looped),
                 tuple(self._scores(i) for i in form.inner),
                 self._score() if softmax else None,
+                self._binary_score() if softmax else None,
                 self._probability_weights() if softmax else self._weights(),
                 tuple(self._sum(o) for o in form.outer),
                 self._statistics() if form.statistics else None,
+                precision=_precisions(form).pop(),
                 stages=self.stages,
                 cut=None if diagonal is None else self._cut(diagonal, start),
                 reference=self.reference,
@@ -172,6 +184,11 @@ class _Kernel:
         assert self.form.score is not None
         return self._elementwise(self.form.inner_accesses, [self.form.score])
 
+    def _binary_score(self) -> Region:
+        score = self.form.score
+        assert score is not None
+        return self._elementwise(self.form.inner_accesses, [score], partial(self.wide.times, factor=LOG2E))
+
     def _probability_weights(self) -> Region:
         assert self.form.probability is not None
         return self._elementwise([self.form.probability], [self.form.outer[0].weight])
@@ -179,14 +196,17 @@ class _Kernel:
     def _weights(self) -> Region:
         return self._elementwise(self.form.inner_accesses, [weight_and_factor(o.weight)[0] for o in self.form.outer])
 
-    def _elementwise(self, given: Sequence[Access], wanted: Sequence[Access]) -> Region:
-        """(i, j, values of `given`) to those of `wanted`, all f32."""
+    def _elementwise(
+        self, given: Sequence[Access], wanted: Sequence[Access], emit: Callable[[Access], Var] | None = None
+    ) -> Region:
+        """(i, j, values of `given`) to those of `wanted`, all f32; or to what `emit` makes of these."""
+        emit = emit or self.wide.value
 
         def fill(i: Var, j: Var, *values: Var) -> Sequence[Var]:
             self._bind(self.form.fixed, i)
             self._bind(self.form.looped, j)
             self.wide.replaced = {access: partial(_same, value) for access, value in zip(given, values)}
-            return [_converted(self.b, self.wide.value(a), F32) for a in wanted]
+            return [_converted(self.b, emit(a), F32) for a in wanted]
 
         return self.b.region([S64, S64, *[F32] * len(given)], fill)
 

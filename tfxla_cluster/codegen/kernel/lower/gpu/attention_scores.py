@@ -7,6 +7,7 @@ zero, infinity and NaN are those of the exact operations.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -20,7 +21,12 @@ from ...ir import Var
 from ..inline import elementwise
 from ..wide_emit import WideEmitter
 
+LOG2E = math.log2(math.e)
 _SAFE = (2.0**-100, 2.0**100)  # whose reciprocals are as precise as they
+
+
+_MOVES = ("broadcast", "reshape", "bitcast", "transpose", "copy")
+_LINEAR = ("convert", "add", "subtract", "negate", "select", "multiply", "divide")
 
 
 class ScoreEmitter(WideEmitter):
@@ -32,6 +38,34 @@ class ScoreEmitter(WideEmitter):
             if reciprocal is not None:
                 return self.b.op("multiply", values[0], reciprocal)
         return elementwise(self.b, instr, values)
+
+    def times(self, access: Access, factor: float) -> Var:
+        """The f32 `access` times a number, multiplied where the least elements are and with the numbers there are.
+
+        Rounded otherwise than the product of both, and infinite or NaN where a step leaves the range of f32.
+        """
+        b, instr = self.b, access.instr
+        if access in self.replaced or instr.control:
+            return self._multiplied(access, factor)
+        parts = sources(access, Splitter()) if instr.opcode in (*_MOVES, *_LINEAR) else ()
+        if instr.opcode in _MOVES or (instr.opcode == "convert" and _is_f32_of_float(instr)):
+            return self.times(parts[0], factor)
+        if instr.opcode in ("add", "subtract"):
+            return b.op(instr.opcode, *(self.times(p, factor) for p in parts))
+        if instr.opcode == "negate":
+            return self.times(parts[0], -factor)
+        if instr.opcode == "select":
+            return b.op("select", self.value(parts[0]), *(self.times(p, factor) for p in parts[1:]), dtype=F32)
+        if instr.opcode in ("multiply", "divide"):
+            for n, other in ((0, 1), (1, 0))[: 1 if instr.opcode == "divide" else 2]:
+                number = _constant(instr.operands[other])
+                product = None if not number else factor * number if instr.opcode == "multiply" else factor / number
+                if product is not None and _SAFE[0] < abs(product) < _SAFE[1]:
+                    return self.times(parts[n], product)
+        return self._multiplied(access, factor)
+
+    def _multiplied(self, access: Access, factor: float) -> Var:
+        return self.b.op("multiply", self.value(access), self.b.const(float(np.float32(factor)), F32))
 
     def _reciprocal(self, instr: Instr, divisor: Var) -> Var | None:
         """Of a constant, or of the sum of a row that the divided exponential is part of, and which so is at least 1."""
@@ -67,6 +101,11 @@ def weight_and_factor(weight: Access) -> tuple[Access, float]:
         if not _SAFE[0] < abs(number) < _SAFE[1]:
             return weight, factor
         weight, factor = parts[other], factor * number
+
+
+def _is_f32_of_float(convert: Instr) -> bool:
+    """Whether all that it does is to widen, or to round what is f32 here anyway."""
+    return all(i.shape.element_type.is_float and i.shape.element_type.bits <= 32 for i in (convert, *convert.operands))
 
 
 def _constant(value: Instr) -> float | None:

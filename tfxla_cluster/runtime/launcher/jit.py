@@ -13,9 +13,11 @@ import llvmlite.binding as llvm
 from llvmlite import ir
 
 from ...errors import InternalError
+from ...ir import size_operators
 from ...ir.guard import facts
 from ...target import Target
 from ..store import Store
+from .records import Retire
 
 _KIND = "runtime"  # of store entry
 
@@ -24,10 +26,11 @@ def object_code(
     name: str, build: Callable[[], ir.Module], sources: Sequence[Path], target: Target, store: Store | None
 ) -> bytes:
     """The object code of the launcher `name`: from the store on disk where there is one and it has it. `sources`: the
-    modules that `build` generates it from."""
+    modules that `build` generates it from, besides those of this room."""
     if store is None:
         return _compile(build(), target)
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
+    shared = (*sorted(Path(__file__).parent.glob("*.py")), Path(size_operators.__file__))
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in (*shared, *sources))).hexdigest()
     key = facts({"launcher": name, "sources": digest, "target": target, "llvmlite": llvmlite.__version__})
     found = store.get(key, _KIND).sections
     if found is not None:
@@ -68,6 +71,11 @@ def load_object(code: bytes, externals: Sequence[str]) -> Any:
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
     return engine
+
+
+def retire_function(engine: Any) -> Retire:
+    """The loaded function of `step_walk.emit_retire`."""
+    return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(engine.get_function_address("record_retire"))
 
 
 def _process_symbol(name: str) -> int:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import atexit
 import ctypes
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
 
 from ...locks import ForkSafeLock
 from ..plan import LaunchPlan
-from . import native
 from .encode import Encoded
 from .record_layout import RECORD_WORDS
 
@@ -22,13 +21,18 @@ _RECORDS = 64  # in a slab
 class Body(Protocol):
     """What a record points at: kept alive from here, by `_bodies`, until no execution can read it."""
 
+    timed: Sequence[str]  # what the rows of `timings` are
+    timings: np.ndarray | None  # rows (executions, nanoseconds), where steps are timed
+
     def words(self) -> Mapping[int, int]:
         """The record's words that are not 0: index -> value."""
 
 
+Retire = Callable[[int], int]  # the machine code of `step_walk.emit_retire`
+
 _lock = ForkSafeLock()
 _bodies: dict[int, Body] = {}
-_retired: deque[int] = deque()
+_retired: deque[tuple[int, Retire]] = deque()
 _slabs: list[np.ndarray] = []
 _free: list[int] = []
 
@@ -36,7 +40,6 @@ _free: list[int] = []
 def new(body: Body) -> int:
     """The address of a filled record. Records are never freed nor used again: a caller that still
     holds the address of a retired one must find it closed."""
-    native.runtime()
     with _lock:
         if not _free:
             slab = np.zeros((_RECORDS, RECORD_WORDS), np.int64)
@@ -50,22 +53,21 @@ def new(body: Body) -> int:
     return record
 
 
-def retire(record: int) -> None:
-    """Close the record; drop the bodies of closed records on which nothing runs any more.
+def retire(record: int, close: Retire) -> None:
+    """Close the record by the machine code `close`; drop the bodies of closed records on which nothing runs any more.
 
     Runs inside garbage collection too, perhaps of a thread that holds the lock: then the next call
     (or the next new record) sweeps.
     """
-    close = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(native.runtime().retire)
     close(record)
-    _retired.append(record)
+    _retired.append((record, close))
     dropped: list[Body] = []
     if _lock.acquire(blocking=False):
         try:
             for _ in range(len(_retired)):
-                closed = _retired.popleft()
-                if close(closed):
-                    _retired.append(closed)
+                closed, running = _retired.popleft()
+                if running(closed):
+                    _retired.append((closed, running))
                 else:
                     dropped.append(_bodies.pop(closed))
         finally:

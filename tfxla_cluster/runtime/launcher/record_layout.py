@@ -8,10 +8,7 @@ def table(names: str) -> dict[str, int]:
     return {name: index for index, name in enumerate(names.split())}
 
 
-# A region: one kernel launch. The caller fills it; the pool copies it where workers read.
-REGION = table("code inputs outputs sizes record status tasks chunk chunks scratch_bytes")
-
-# The record of an executable, what `tfxla_execute` gets. It is never freed (see executable.py).
+# The record of an executable, what its entry gets. It is never freed (see records.py).
 #   active: executions running now; closed: 1 once retired; program: step words
 #   values: [symbols | constants | results of expressions], `value_count` words, `size_count` symbols
 #   expressions: quadruples (operation, target, a, b) of value slots, run before the first step
@@ -39,5 +36,5 @@ PLACE_KINDS = {"temp": 0, "input": 1, "output": 2, "const": 3}
 #   size: source(2) symbol first_expression last_expression bound   (read an s32, then evaluate)
 STEPS = table("end kernel copy branch jump unless set countdown size")
 
-# Status words of `tfxla_execute`: what kernels return is positive, the runtime's own are negative.
+# Status words of an entry: what kernels return is positive, the runtime's own are negative.
 STATUS_OK, STATUS_CLOSED, STATUS_NO_MEMORY = 0, -1, -2

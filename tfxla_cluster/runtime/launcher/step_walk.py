@@ -30,6 +30,13 @@ def emit_evaluate(module: ir.Module) -> Function:
     return f
 
 
+def emit_retire(module: ir.Module) -> None:
+    """record_retire(record): no execution begins any more; how many still run."""
+    f = Function(module, "record_retire", 1)
+    f.exchange(f.args[0] + 8 * RECORD["closed"], 1)
+    f.return_(f.atomic_load(f.args[0] + 8 * RECORD["active"]))
+
+
 def enter(f: Function, record: Word) -> Word:
     """Count an execution in, or return where the record is retired; the address of the count to take it from."""
     active = record + 8 * RECORD["active"]
