@@ -73,6 +73,21 @@ def test_it_stops_when_told_and_has_the_default() -> None:
     assert list(search(small, machine, lambda: True)) == [small[0]]
 
 
+@pytest.mark.parametrize("space", [SPACE, {"rows": (1, 2)}])
+def test_choices_outside_the_space_are_measured_too(space: dict[str, tuple[int, ...]]) -> None:
+    """The walk goes by the space alone; the fastest of all wins."""
+    others = [Choice({"library": n}) for n in range(3)]
+    seconds = {others[0]: 2.0, others[1]: 1e-9, others[2]: math.inf}
+
+    def evaluate(candidates: Sequence[Choice]) -> dict[Choice, float]:
+        return {c: seconds[c] if c in seconds else 1 + abs(c["rows"] - 16) for c in candidates}
+
+    found = search(Candidates(space, others), evaluate, lambda: False)
+    assert seconds.items() <= found.items()
+    assert min(found, key=found.__getitem__) == others[1]
+    assert found.keys() - set(others) == search(Candidates(space), evaluate, lambda: False).keys()
+
+
 def test_one_candidate() -> None:
     only = Candidates({"rows": (1,)})
     assert search(only, lambda c: dict.fromkeys(c, 2.0), lambda: False) == {only[0]: 2.0}

@@ -14,16 +14,23 @@ MOST = 80  # and never more
 
 
 def search(candidates: Candidates, evaluate: Evaluate, stop: Callable[[], bool]) -> dict[Choice, float]:
-    """Seconds of the candidates that were measured, the first among them always.
+    """Seconds of the candidates that were measured, the first among them and those outside the space always.
 
     A walk in rounds, of large batches, so that machines with many cores compile many at once. From the first candidate
     (the model's best) it tries every other value of each knob alone; then the values that gained, together: the two
     that gained most, the three, and so on. The fastest so far is where the next round starts, until a round changes
     nothing, `stop` says so or its share of the space is used up. A candidate is measured once.
     """
-    found = dict(evaluate(candidates[:1]))
-    if len(candidates) <= EXHAUSTIVE:
-        return _all(candidates[1:], evaluate, stop, found)
+    space = candidates.space_alone()
+    outside = dict(evaluate([candidates[0], *candidates.others]))
+    found = {candidates[0]: outside.pop(candidates[0])}
+    walked = _all(space[1:], evaluate, stop, found) if len(space) <= EXHAUSTIVE else _walk(space, evaluate, stop, found)
+    return walked | outside
+
+
+def _walk(
+    candidates: Candidates, evaluate: Evaluate, stop: Callable[[], bool], found: dict[Choice, float]
+) -> dict[Choice, float]:
     limit = max(EXHAUSTIVE, min(len(candidates) // SHARE, MOST))
     best = candidates[0]
     while True:

@@ -179,3 +179,10 @@ def test_a_space_is_what_was_asked() -> None:
     assert (len(found), found[-1], found[1:]) == (3, list(found)[2], list(found)[1:])
     assert Choice({"rows": 2, "cols": 16}) in found
     assert not any(c in found for c in (Choice({"rows": 3, "cols": 16}), Choice({"rows": 2}), DEFAULT))
+    other = Choice({"library": 7})
+    more = Candidates(knobs.space, [other])
+    assert list(more) == [*found, other]
+    assert (len(more), more[-1], more[3:]) == (4, other, [other])
+    assert other in more
+    assert Choice({"library": 8}) not in more
+    assert list(more.space_alone()) == list(found)

@@ -68,14 +68,19 @@ class Knobs:
 
 class Candidates(Sequence[Choice]):
     """Every choice of a space, that of the first values (the defaults) first; made when they are asked for, since
-    spaces have thousands."""
+    spaces have thousands. Behind them `others`, which have knobs of their own."""
 
-    def __init__(self, space: Mapping[str, Sequence[int]]) -> None:
+    def __init__(self, space: Mapping[str, Sequence[int]], others: Sequence[Choice] = ()) -> None:
         self.space = {name: tuple(values) for name, values in space.items()}
+        self.others = tuple(others)
         self._count = math.prod(map(len, self.space.values()))
 
+    def space_alone(self) -> Candidates:
+        """Without the others."""
+        return Candidates(self.space)
+
     def __len__(self) -> int:
-        return self._count
+        return self._count + len(self.others)
 
     @overload
     def __getitem__(self, index: int) -> Choice: ...
@@ -85,8 +90,10 @@ class Candidates(Sequence[Choice]):
 
     def __getitem__(self, index: int | slice) -> Choice | list[Choice]:
         if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(self._count))]
-        rest = range(self._count)[index]
+            return [self[i] for i in range(*index.indices(len(self)))]
+        rest = range(len(self))[index]
+        if rest >= self._count:
+            return self.others[rest - self._count]
         chosen: dict[str, int] = {}
         for name, values in reversed(self.space.items()):
             rest, at = divmod(rest, len(values))
@@ -94,8 +101,10 @@ class Candidates(Sequence[Choice]):
         return Choice(chosen)
 
     def __contains__(self, choice: object) -> bool:
-        if not isinstance(choice, Choice) or choice.keys() != self.space.keys():
+        if not isinstance(choice, Choice):
             return False
+        if choice.keys() != self.space.keys():
+            return choice in self.others
         return all(value in self.space[name] for name, value in choice.items())
 
 
