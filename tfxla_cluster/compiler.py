@@ -15,7 +15,7 @@ from .codegen.kernel.choice import UNTUNED, Choices, Chosen
 from .codegen.kernel.code import Code, Source
 from .codegen.kernel.fitting import Fitting
 from .codegen.kernel.ir import Kernel
-from .codegen.kernel.unit import Unit, UnitKernel
+from .codegen.kernel.unit import Unit, UnitKernel, UnitLibrary
 from .dump import module_files
 from .dump.module_files import KernelRow
 from .dump.sink import NOWHERE, ModuleDump
@@ -209,11 +209,12 @@ def _lower(instr: Instr, backend: Backend[Launcher], choices: Choices) -> tuple[
 @dataclass(frozen=True)
 class Shared:
     """Kernels of all units, equal ones once: symbol -> kernel, every kernel -> its symbol, and for each
-    symbol the instruction it was first made for."""
+    symbol the instruction it was first made for. `calls`: of libraries, by a name of their own."""
 
     kernels: dict[str, Kernel]
     symbols: dict[Kernel, str]
     instrs: dict[str, Instr]
+    calls: dict[str, Instr]
 
     def of(self, unit: Unit) -> set[str]:
         """The symbols of a unit's kernels."""
@@ -222,10 +223,12 @@ class Shared:
 
 def share_kernels(units: Mapping[Instr, Unit]) -> Shared:
     """Give kernels of equal structure one symbol; sizes are arguments, so they may differ."""
-    shared = Shared({}, {}, {})
+    shared = Shared({}, {}, {}, {})
     by_key: dict[str, str] = {}
     for instr, unit in units.items():
         for step in unit.steps:
+            if isinstance(step, UnitLibrary):
+                shared.calls[f"{step.routine}.{instr.name}"] = instr
             if not isinstance(step, UnitKernel):
                 continue
             symbol = by_key.setdefault(kernel_key.key(step.kernel), f"kernel_{len(by_key)}_{_word(step.kernel.name)}")
@@ -236,8 +239,9 @@ def share_kernels(units: Mapping[Instr, Unit]) -> Shared:
 
 
 def list_kernels(shared: Shared, dump: ModuleDump, chosen: Mapping[Instr, Chosen]) -> list[KernelRow]:
-    """The table of kernels, and their kernel IR, into the dump; its rows."""
-    rows = [KernelRow(symbol, instr, _tuning(instr, chosen[instr], dump)) for symbol, instr in shared.instrs.items()]
+    """The table of kernels and calls of libraries, and the kernels' IR, into the dump; its rows."""
+    made = {**shared.instrs, **shared.calls}
+    rows = [KernelRow(symbol, instr, _tuning(instr, chosen[instr], dump)) for symbol, instr in made.items()]
     if dump:
         module_files.kernel_table(dump, rows)
         texts = [(f"kernel {symbol}", kernel_text.render(kernel)) for symbol, kernel in shared.kernels.items()]

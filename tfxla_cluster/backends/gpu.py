@@ -11,6 +11,7 @@ import numpy as np
 from .. import trace
 from ..codegen.kernel.choice import DEFAULT, Candidates, Choice
 from ..codegen.kernel.code import Code, Listing, Params, Source
+from ..codegen.kernel.library_product import NO_LIBRARIES, Libraries, NoLibraries
 from ..codegen.kernel.lower import gpu as lower
 from ..codegen.kernel.lower.gpu import attention
 from ..codegen.kernel.lower.gpu.capability import shared_bytes
@@ -18,12 +19,14 @@ from ..codegen.kernel.unit import Unit, UnitKernel
 from ..codegen.triton.source import render
 from ..codegen.triton.triton_source import LANGUAGES, Artefacts, TritonSource
 from ..decision import YES, Decision
-from ..errors import TooLargeError, UnsupportedError
+from ..errors import TfxlaError, TooLargeError, UnsupportedError
 from ..fusion.machine import Costs, Machine
 from ..ir.node import Instr
 from ..options import CompileOptions
 from ..runtime.gpu import driver
 from ..runtime.gpu.executable import Executable
+from ..runtime.gpu.libraries import products
+from ..runtime.gpu.libraries.cublaslt import version_text
 from ..runtime.plan import LaunchPlan
 from ..target import Target
 from .backend import Launcher
@@ -48,10 +51,11 @@ MULTIPROCESSORS = 132  # of an H200, where the machine is not there to be asked
 @dataclass(frozen=True, slots=True)
 class Gpu:
     """A backend.Backend for the GPU `target`, e.g. arch 'sm_90': the one of number `device`, or None for one that is
-    not here."""
+    not here. `libraries`: those that may multiply there."""
 
     target: Target
     device: int | None = None
+    libraries: Libraries = NO_LIBRARIES
     name: ClassVar[str] = "gpu"
     origin: ClassVar[str] = "generator"
 
@@ -61,14 +65,14 @@ class Gpu:
 
     def lower(self, instr: Instr, choice: Choice = DEFAULT) -> Unit:
         """UnsupportedError also where a kernel has no Triton form."""
-        unit = lower.lower(instr, self.target, choice)
+        unit = lower.lower(instr, self.target, choice, self.libraries)
         for step in unit.steps:
             if isinstance(step, UnitKernel):
                 render(step.kernel)
         return unit
 
     def candidates(self, instr: Instr) -> Candidates:
-        return lower.candidates(instr, self.target)
+        return lower.candidates(instr, self.target, self.libraries)
 
     def compile(self, sources: Sequence[Source], options: CompileOptions, listing: Listing | None) -> Code:
         """A cubin a kernel, in the order of `sources`; TooLargeError names those that take more shared memory than a
@@ -146,4 +150,15 @@ def described(arch: str = "sm_90") -> Gpu:
 def this_machine(number: int = 0) -> Gpu:
     """The backend of the GPU of that number; UnsupportedError where there is none."""
     device = driver.driver().device(number)
-    return Gpu(Target("gpu", device.arch, cores=device.multiprocessors, l2_bytes=device.l2_bytes), number)
+    libraries, features = _libraries(device)
+    arch, cores, l2_bytes = device.arch, device.multiprocessors, device.l2_bytes
+    return Gpu(Target("gpu", arch, features, cores=cores, l2_bytes=l2_bytes), number, libraries)
+
+
+def _libraries(device: driver.Device) -> tuple[Libraries, str]:
+    """Those of the machine, and their versions, which say what code is generated for."""
+    try:
+        found = products.of(device)
+    except (TfxlaError, MemoryError) as error:
+        return NoLibraries(str(error), said=True), ""
+    return found, f"cuBLASLt {version_text(found.version)}"

@@ -195,11 +195,11 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
         },
     ),
     "kernel": RecordKind(
-        "A kernel was generated.",
+        "A kernel was generated, or a library is called.",
         {
             "module": "Module name.",
             "id": "Module number.",
-            "symbol": "Machine code symbol.",
+            "symbol": "Machine code symbol; of a call, the library's function and the instruction.",
             "instr": "The instruction it was first made for.",
             "opcode": "Its opcode.",
             "instrs": "List of HLO instruction names that it computes.",
@@ -215,7 +215,7 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
     "autotune": RecordKind(
         "Results of tuning were read, or a kernel was tuned.",
         {
-            "event": "'loaded', 'tuned', 'failed' (the default stands) or 'problem' (of a file).",
+            "event": "'loaded', 'tuned', 'failed' (the default stands), 'problem' (of a file), 'library' (none).",
             "instr": "The instruction, of one that was tuned.",
             "fusion": "Its canonical text.",
             "device": "What it was tuned on.",

@@ -63,7 +63,8 @@ class KernelStep:
 
 @dataclass(frozen=True, slots=True)
 class LibraryStep:
-    """Call a named library routine with the same operands as a kernel."""
+    """Call a named library routine with the same operands as a kernel. `params`: what else it is told, name ->
+    number."""
 
     origin: ClassVar[str] = "library"
     routine: str
@@ -71,6 +72,7 @@ class LibraryStep:
     outputs: tuple[Ref, ...]
     sizes: tuple[Dim, ...]
     instr: str = ""
+    params: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

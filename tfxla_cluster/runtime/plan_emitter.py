@@ -15,7 +15,7 @@ import numpy as np
 from ..codegen.kernel.abi import scratch_layout
 from ..codegen.kernel.buffer_use import overwritable, read_inputs
 from ..codegen.kernel.ir import Kernel
-from ..codegen.kernel.unit import Unit, UnitKernel, UnitRef
+from ..codegen.kernel.unit import Unit, UnitKernel, UnitLibrary, UnitRef
 from ..errors import UnsupportedError
 from ..ir import trip_count
 from ..ir.dim import Dim, capacity, is_produced
@@ -120,6 +120,8 @@ class Emitter:
         for step in unit.steps:
             if isinstance(step, UnitKernel):
                 self._kernel(step, instr, lookup, written)
+            elif isinstance(step, UnitLibrary):
+                self._library(step, instr, lookup, written)
             else:
                 source, target = (lookup[r.kind][r.index] for r in (step.source, step.target))
                 self.copy(source, target, step.bytes, instr.name)
@@ -156,6 +158,15 @@ class Emitter:
         for number, result in sorted(overwritable(kernel)):
             if inputs.count(inputs[number]) == 1 and writes[result] in kills:
                 self.affinities.append(Affinity(inputs[number], writes[result], id(emitted), self.depth, inplace=True))
+
+    def _library(self, step: UnitLibrary, instr: Instr, lookup: Mapping[str, Buffers], written: set[int]) -> None:
+        reads, writes = (tuple(lookup[r.kind][r.index] for r in refs) for refs in (step.inputs, step.outputs))
+        emitted = LibraryStep(
+            step.routine, tuple(map(_virtual, reads)), tuple(map(_virtual, writes)), (), instr.name, step.params
+        )
+        self._steps.append(emitted)
+        self.effects[id(emitted)] = Effect(reads, writes)
+        written.update(writes)
 
     def _view(self, instr: Instr, operands: Sequence[Buffers]) -> Buffers:
         return operands[0]

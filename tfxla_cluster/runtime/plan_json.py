@@ -33,7 +33,7 @@ from .plan import (
     TfOpStep,
 )
 
-FORMAT = 3
+FORMAT = 4
 _STEPS: dict[str, type] = {
     "kernel": KernelStep,
     "library": LibraryStep,

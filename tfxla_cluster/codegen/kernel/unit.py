@@ -7,6 +7,7 @@ from typing import Union
 
 from ...ir.dim import Dim
 from ...ir.guard import Guard
+from .code import Params
 from .ir import Kernel
 
 
@@ -29,6 +30,16 @@ class UnitKernel:
 
 
 @dataclass(frozen=True, slots=True)
+class UnitLibrary:
+    """One call of a library's `routine`, by the numbers `params`; it writes all of `outputs`."""
+
+    routine: str
+    inputs: tuple[UnitRef, ...]
+    outputs: tuple[UnitRef, ...]
+    params: Params
+
+
+@dataclass(frozen=True, slots=True)
 class UnitCopy:
     """Copy a whole buffer of `bytes` bytes."""
 
@@ -43,7 +54,7 @@ class Unit:
     the steps begin the result's buffer holds that operand's data (the buffer assigner shares the
     buffer where the operand dies here, and copies otherwise). `guards`: sizes, by name, that the kernels hold for."""
 
-    steps: tuple[Union[UnitKernel, UnitCopy], ...]
+    steps: tuple[Union[UnitKernel, UnitLibrary, UnitCopy], ...]
     temps: tuple[Dim, ...] = ()
     inplace: tuple[tuple[int, int], ...] = ()
     guards: tuple[Guard, ...] = ()

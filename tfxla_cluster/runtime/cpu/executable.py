@@ -14,7 +14,7 @@ from ...ir.dim import make
 from ...locks import ForkSafeLock
 from ..arrays import ALIGN, aligned_bytes, bind_sizes, empty_outputs, trimmed
 from ..launcher import records
-from ..launcher.encode import Encoded, encode
+from ..launcher.encode import Encoded, Runs, encode
 from ..launcher.opened import Opened, status_error
 from ..launcher.record_layout import RECORD
 from ..plan import CopyStep, KernelStep, LaunchPlan, walk
@@ -45,8 +45,8 @@ class Executable(Opened["_Body"]):
     """Runs `plan`."""
 
     def __init__(self, plan: LaunchPlan, code: Code, timings: bool = False) -> None:
+        body = _Body(plan, code, encode(plan, lambda step: _address(step, code)), timings)
         runtime = native.runtime()
-        body = _Body(plan, code, encode(plan, lambda s: runtime.routines.get(s) or code.address(s)), timings)
         super().__init__(plan, body, runtime.execute, runtime.retire)
 
     def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -63,6 +63,13 @@ class Executable(Opened["_Body"]):
         status = _entry_function()(self.record, _pointers(inputs), _pointers(outputs), sizes.ctypes.data)
         if status:
             raise status_error(status, self.plan.name)
+
+
+def _address(step: Runs, code: Code) -> int:
+    """Of what the step runs; 0 where it is not there."""
+    if isinstance(step, KernelStep):
+        return code.address(step.symbol)
+    return native.runtime().routines.get(step.routine, 0)
 
 
 def trim_memory() -> int:

@@ -6,7 +6,7 @@ from ..launcher.record_layout import STATUS_NO_MEMORY, table
 from ..launcher.words import Function, Value, Word
 from .record_layout import CUDA_OUT_OF_MEMORY, DRIVER_CALLS, LAUNCH, STATUS_CUDA
 
-_LOW_HALF = (1 << 32) - 1
+LOW_HALF = (1 << 32) - 1  # of a word: the number that a C function gives back
 # What an execution has besides its front: the stream that steps go to, the arena, a slot of page-locked memory, two
 # events of a timed one, the global memory that its kernels share as scratch.
 STATE = table("stream arena host start stop scratch scratch_bytes")
@@ -14,7 +14,7 @@ STATE = table("stream arena host start stop scratch scratch_bytes")
 
 def call(f: Function, driver: Word, name: str, *args: Value) -> Word:
     """The CUresult of a function of the driver."""
-    return f.call(f.load(driver, DRIVER_CALLS[name]), *args) & _LOW_HALF
+    return f.call(f.load(driver, DRIVER_CALLS[name]), *args) & LOW_HALF
 
 
 def status_of(f: Function, code: Word) -> Word:

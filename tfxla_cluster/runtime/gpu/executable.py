@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Union
 
 import numpy as np
 
+from ...codegen.kernel import library_product
 from ...codegen.kernel.code import Code
 from ...decision import no
 from ...errors import InternalError, TfxlaError, UnsupportedError
@@ -15,16 +17,18 @@ from ...ir.shape import Shape
 from .. import random_state
 from ..cpu import native as cpu_native
 from ..launcher import opened, records
-from ..launcher.encode import encode
+from ..launcher.encode import Runs, encode
 from ..launcher.opened import Opened
 from ..launcher.record_layout import RECORD
-from ..plan import KernelStep, LaunchPlan, walk
+from ..plan import KernelStep, LaunchPlan, LibraryStep, walk
 from . import driver as drivers
 from . import loaded, native
 from .driver import Device, Driver
 from .graphs import Graphs, can_capture
+from .libraries import cublaslt, products
+from .libraries.products import Products
 from .prepared import Prepared
-from .record_layout import GPU_RECORD, STATUS_CUDA, STATUS_TOO_LARGE
+from .record_layout import GPU_RECORD, STATUS_CUDA, STATUS_LIBRARY, STATUS_TOO_LARGE
 
 
 class Executable(Opened["_Body"]):
@@ -36,9 +40,10 @@ class Executable(Opened["_Body"]):
     `sizes` holds one number for each of plan.sizes; those that an instruction produces are written back to it.
 
     `captured`: whether executions are CUDA graphs, which plans of at least `least_graph` kernels and copies are that
-    need nothing from the host.
+    need nothing from the host. `libraries`: what multiplies the plan's library products, this process's otherwise.
 
-    UnsupportedError where there is no such GPU; MemoryError where it has no room for the constants.
+    UnsupportedError where there is no such GPU, or no library that the plan calls; MemoryError where it has no room for
+    the constants.
     """
 
     def __init__(
@@ -49,11 +54,13 @@ class Executable(Opened["_Body"]):
         timings: bool = False,
         driver: Driver | None = None,
         least_graph: int = 0,
+        libraries: Products | None = None,
     ) -> None:
         self._driver = driver or drivers.driver()
         self.device = self._driver.device(device)
         self.captured = no("graph-timed", "its steps are timed") if timings else can_capture(plan, least_graph)
-        body = _Body(plan, code, self.device, timings, bool(self.captured))
+        runs = _runs(plan, code, self.device, libraries)
+        body = _Body(plan, runs, self.device, timings, bool(self.captured))
         launcher = native.launcher()
         self._call = _ENTRY_TYPE(launcher.execute)
         super().__init__(plan, body, launcher.execute, launcher.retire)
@@ -83,6 +90,8 @@ class Executable(Opened["_Body"]):
 
 def status_error(status: int, name: str, driver: Driver | None = None) -> Exception:
     """The exception for a status that is not 0; `driver` gives the text of a CUDA error, this process's otherwise."""
+    if status <= STATUS_LIBRARY:
+        return TfxlaError(f"{name} on the GPU: a library's product failed: {cublaslt.text(STATUS_LIBRARY - status)}")
     if status <= STATUS_CUDA:
         text = (driver or drivers.driver()).text(STATUS_CUDA - status)
         return TfxlaError(f"{name} on the GPU: {text}")
@@ -94,10 +103,12 @@ def status_error(status: int, name: str, driver: Driver | None = None) -> Except
 class _Body:
     """A records.Body of a GPU."""
 
-    def __init__(self, plan: LaunchPlan, code: Code, device: Device, timings: bool, captured: bool) -> None:
+    def __init__(
+        self, plan: LaunchPlan, runs: Mapping[_RunKey, Runnable], device: Device, timings: bool, captured: bool
+    ) -> None:
         self.graphs = Graphs(plan, device) if captured else None
         self.plan, self.device = plan, device
-        self._kernels = _kernels(plan, code, device)
+        self._runs = runs
         self.encoded = encode(plan, self._address, [_bytes(shape) for shape in plan.inputs])
         self._constants = loaded.constants(device, plan.constants)
         self._constant_table = np.array([c.address for c in self._constants] or [0], np.int64)
@@ -105,9 +116,8 @@ class _Body:
         self.timed = self.encoded.timed
         self.timings = np.zeros((max(1, len(self.timed)), 2), np.int64) if timings else None
 
-    def _address(self, symbol: str) -> int:
-        kernel = self._kernels.get(symbol)
-        return 0 if kernel is None else kernel.address
+    def _address(self, step: Runs) -> int:
+        return self._runs[_key(step)].address
 
     def words(self) -> dict[int, int]:
         arguments = self.encoded.argument_words + 2  # of a launch: Triton's scratch pointers too
@@ -137,21 +147,38 @@ class _Body:
         return words | {GPU_RECORD[name]: value for name, value in gpu_fields.items()}
 
 
-def _kernels(plan: LaunchPlan, code: Code, device: Device) -> dict[str, loaded.Kernel | loaded.Routine]:
-    """What the steps run, by symbol; equal symbols have equal params."""
+Runnable = Union[loaded.Kernel, loaded.Routine, loaded.Product]
+_RunKey = tuple[str, object]
+
+
+def _key(step: Runs) -> _RunKey:
+    """Steps of equal keys run the same; kernels of equal symbols have equal params."""
+    return (step.symbol, ()) if isinstance(step, KernelStep) else (step.routine, step.params)
+
+
+def _runs(plan: LaunchPlan, code: Code, device: Device, libraries: Products | None) -> dict[_RunKey, Runnable]:
+    """What the steps run."""
     modules = loaded.modules(device, code.objects)
-    routines = {
-        name: loaded.Routine(address, random_state.RESULT_BYTES)
-        for name, address in cpu_native.runtime().routines.items()
-    }
-    found: dict[str, loaded.Kernel | loaded.Routine] = {**routines}
+    found: dict[_RunKey, Runnable] = {}
     for step in walk(plan.steps):
-        if isinstance(step, KernelStep) and step.symbol not in found:
+        if isinstance(step, KernelStep) and _key(step) not in found:
             params = dict(step.params)
             if not 0 <= params.get("object", -1) < len(modules):
                 raise InternalError(f"no cubin for '{step.symbol}', which {step.instr or 'a step'} calls")
-            found[step.symbol] = loaded.Kernel(device, modules[params["object"]], params)
+            found[_key(step)] = loaded.Kernel(device, modules[params["object"]], params)
+        elif isinstance(step, LibraryStep) and _key(step) not in found:
+            found[_key(step)] = _library(step, device, libraries)
     return found
+
+
+def _library(step: LibraryStep, device: Device, libraries: Products | None) -> Runnable:
+    if step.routine == library_product.ROUTINE:
+        of_device = libraries or products.of(device)
+        return loaded.Product(of_device.call(*library_product.from_params(step.params)))
+    address = cpu_native.runtime().routines.get(step.routine)
+    if address is None:
+        raise InternalError(f"no library routine '{step.routine}', which {step.instr or 'a step'} calls")
+    return loaded.Routine(address, random_state.RESULT_BYTES)
 
 
 def _bytes(shape: Shape) -> Dim:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...codegen.kernel import library_product
 from ...decision import YES, Decision, no
-from ..plan import CopyStep, KernelStep, LaunchPlan, LoopStep, Step, walk
+from ..plan import CopyStep, KernelStep, LaunchPlan, LibraryStep, LoopStep, Step, walk
 from .driver import Device
 from .record_layout import GRAPH_SLOT, GRAPH_SLOTS, GRAPHS
 
@@ -36,11 +37,16 @@ def _nodes(steps: Sequence[Step]) -> int | None:
             if inside is None:
                 return None
             total += inside * step.trips
-        elif isinstance(step, (KernelStep, CopyStep)):
+        elif isinstance(step, (KernelStep, CopyStep)) or _is_product(step):
             total += 1
         else:
             return None
     return total
+
+
+def _is_product(step: Step) -> bool:
+    """Its kernels are captured as ours are."""
+    return isinstance(step, LibraryStep) and step.routine == library_product.ROUTINE
 
 
 class Graphs:

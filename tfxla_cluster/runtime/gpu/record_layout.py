@@ -28,14 +28,18 @@ GRAPH_SLOT = table("taken executable")
 FIRST_GRAPH_CALL = 2  # executions before: the driver may still load kernels, which a capture does not allow
 MOST_FAILURES = 4  # after which no further graph is tried
 
-# What a kernel step's code word points at. function: 0 for a library routine, which runs on the host and puts
-# result_bytes bytes into its first output. threads: of a block. ctas: blocks of a cluster. attributes: of
-# cuLaunchKernelEx, attribute_count of them. scratch_bytes: of global memory that each block needs. grid_y,
-# grid_z: blocks along the second and third axis.
-KERNEL = table(
-    "function threads shared_bytes ctas attributes attribute_count scratch_bytes routine result_bytes grid_y grid_z"
-)
+# What a kernel step's code word points at. function: 0 for a library. product: 0, or the words of PRODUCT. Where both
+# are 0: a routine, which runs on the host and puts result_bytes bytes into its first output. threads: of a block.
+# ctas: blocks of a cluster. attributes: of cuLaunchKernelEx, attribute_count of them. scratch_bytes: of global memory
+# that each block needs. grid_y, grid_z: blocks along the second and third axis.
+KERNEL = table("""
+    function threads shared_bytes ctas attributes attribute_count scratch_bytes routine result_bytes grid_y grid_z
+    product""")
 MOST_RESULT_BYTES = 64
+
+# What a call of cublasLtMatmul takes besides the addresses of the operands and the stream: itself, then its arguments
+# (one, zero: where these factors lie; right, left, result: descriptors of what they lie as).
+PRODUCT = table("function handle operation one zero right left result algorithm workspace_bytes")
 
 # Functions of the driver that the machine code calls, in the order of their table.
 DRIVER_CALLS = table("""
@@ -52,7 +56,8 @@ LAUNCH = table("stream allocate owner reserved")
 # Behind these words `capacity` pairs (address, bytes).
 WORKSPACE = table("next capacity stream driver")
 
-# More of `status`: a grid of more blocks than the driver takes; CUDA_ERROR minus the CUresult of a driver's call.
-STATUS_TOO_LARGE, STATUS_CUDA = -3, -1000
+# More of `status`: a grid of more blocks than the driver takes; CUDA_ERROR minus the CUresult of a driver's call, of
+# which there are fewer than a thousand; STATUS_LIBRARY minus the cublasStatus_t.
+STATUS_TOO_LARGE, STATUS_CUDA, STATUS_LIBRARY = -3, -1000, -2000
 CUDA_OUT_OF_MEMORY = 2
 MOST_BLOCKS = (1 << 31) - 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Union
 
 import numpy as np
 
@@ -27,6 +27,8 @@ from ..plan import (
 )
 from .record_layout import PLACE_KINDS, STEPS
 
+Runs = Union[KernelStep, LibraryStep]  # steps that run code
+
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
@@ -45,8 +47,8 @@ class Encoded:
     extra: tuple[int, ...]
 
 
-def encode(plan: LaunchPlan, address: Callable[[str], int], extra: Sequence[Dim] = ()) -> Encoded:
-    """`address` gives the code of a symbol (kernel or library routine). `extra`: further dims over the inputs' sizes
+def encode(plan: LaunchPlan, address: Callable[[Runs], int], extra: Sequence[Dim] = ()) -> Encoded:
+    """`address` gives the code that a step runs. `extra`: further dims over the inputs' sizes
     that get a value."""
     values = _Values(plan, extra)
     writer = _Writer(values, address)
@@ -147,7 +149,7 @@ class _Writer:
     """Appends step words; `timed` names the steps that have a timing ordinal."""
 
     values: _Values
-    address: Callable[[str], int]
+    address: Callable[[Runs], int]
     words: list[int] = field(default_factory=list)
     timed: list[str] = field(default_factory=list)
 
@@ -161,8 +163,8 @@ class _Writer:
     def _library(self, step: LibraryStep) -> None:
         self._launch(step.routine, step, 1, 1, 0)
 
-    def _launch(self, symbol: str, step: KernelStep | LibraryStep, tasks: Dim, cost: Dim, scratch: int) -> None:
-        address = self.address(symbol)
+    def _launch(self, symbol: str, step: Runs, tasks: Dim, cost: Dim, scratch: int) -> None:
+        address = self.address(step)
         if not address:
             raise InternalError(f"no machine code for '{symbol}', which {step.instr or 'a step'} calls")
         inline = all(isinstance(size, int) for size in step.sizes)

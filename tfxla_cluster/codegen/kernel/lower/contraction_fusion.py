@@ -58,7 +58,7 @@ def _operand(source: Instr) -> Operand:
     """An operand as the buffer it is, perhaps in other dims or widened exactly when it is read; or as the expression
     that gives its elements."""
     under = source
-    while under.opcode in ("reshape", "bitcast") or _widens(under):
+    while under.opcode in ("reshape", "bitcast") or widens(under):
         under = under.operands[0]
     if under.opcode == "parameter":
         held = buffer_operand(int(under.attrs["parameter_number"]), source)
@@ -66,7 +66,7 @@ def _operand(source: Instr) -> Operand:
     return Operand(-1, source.shape.dims, source.shape.element_type, _contiguous(source), _element(source))
 
 
-def _widens(instr: Instr) -> bool:
+def widens(instr: Instr) -> bool:
     """Whether it converts a float to a wider one, exactly."""
     if instr.opcode != "convert":
         return False

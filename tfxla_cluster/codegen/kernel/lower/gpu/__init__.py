@@ -14,9 +14,10 @@ from .....ir.node import Instr
 from .....target import Target
 from ....kernel.lower.gpu.attention import lower_attention
 from ...choice import DEFAULT, Candidates, Choice, Knobs
+from ...library_product import NO_LIBRARIES, Libraries, chosen
 from ...unit import Unit
 from .. import fused, rng_bit_generator
-from . import fft, linear_solve, scatter, select_and_scatter, sort, topk, windows
+from . import fft, library_products, linear_solve, scatter, select_and_scatter, sort, topk, windows
 from .convolutions import lower_convolution
 from .plain import lower_plain
 from .products import lower_dot
@@ -68,21 +69,24 @@ LOWERINGS: dict[str, TunedLowering] = {
 }
 
 
-def lower(instr: Instr, target: Target, choice: Choice = DEFAULT) -> Unit:
-    """The kernels that compute `instr`; UnsupportedError names the opcode that has none on GPUs, or what of `choice`
-    there is not."""
+def lower(instr: Instr, target: Target, choice: Choice = DEFAULT, libraries: Libraries = NO_LIBRARIES) -> Unit:
+    """The steps that compute `instr`: kernels, and where `choice` says so a call of a library; UnsupportedError names
+    the opcode that has none on GPUs, or what of `choice` there is not."""
+    algorithm = chosen(choice)
+    if algorithm is not None:
+        return library_products.lower(instr, algorithm, libraries)
     knobs = Knobs(choice)
     unit = _lower(instr, target, knobs)
     knobs.check()
     return unit
 
 
-def candidates(instr: Instr, target: Target) -> Candidates:
+def candidates(instr: Instr, target: Target, libraries: Libraries = NO_LIBRARIES) -> Candidates:
     """The choices that `lower` takes for `instr`, its default first, some of which it refuses when asked;
     UnsupportedError as `lower`."""
     knobs = Knobs()
     _lower(instr, target, knobs)
-    return Candidates(knobs.space)
+    return Candidates(knobs.space, library_products.choices(instr, libraries))
 
 
 def _lower(instr: Instr, target: Target, knobs: Knobs) -> Unit:
