@@ -55,6 +55,7 @@ CHOICES = {
     "packed": replace(SMALL, packs=3),
     "packed parts": replace(SMALL, packs=2, splits=2, descriptors=1),
     "stored blocks": replace(SMALL, cols=32, parts=2, persistent=1, descriptors=2),
+    "thirds": replace(SMALL, cols=32, parts=2, descriptors=2, thirds=1),
 }
 
 
@@ -111,7 +112,8 @@ def test_choices_agree(monkeypatch: pytest.MonkeyPatch, choice: str, dims: tuple
 @pytest.mark.parametrize("right", ["kn", "nk"])
 @pytest.mark.parametrize("dtype", ["f32", "bf16", "s64"])
 def test_layouts(monkeypatch: pytest.MonkeyPatch, left: str, right: str, dtype: str) -> None:
-    for blocks, dims in ((SMALL, (19, 33, 40)), (CHOICES["persistent descriptors"], (40, 72, 24))):
+    forms = [(SMALL, (19, 33, 40)), (CHOICES["persistent descriptors"], (40, 72, 24))]
+    for blocks, dims in [*forms, (CHOICES["thirds"], (19, 33, 43))][: 3 if dtype == "f32" else 2]:
         with chosen(monkeypatch, blocks):
             module = text.parse(product(dtype, *dims, left, right))
             check(module, drawn(module), 2e-2 if dtype == "bf16" else 2e-5)
@@ -202,7 +204,7 @@ ENTRY e { x = bf16[3,20,24] parameter(0)
 """
 
 
-@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("choice", [name for name in CHOICES if name != "thirds"])  # these are of one matrix
 def test_epilogue_stands_in_the_kernel(monkeypatch: pytest.MonkeyPatch, choice: str) -> None:
     with chosen(monkeypatch, CHOICES[choice]):
         module = text.parse(EPILOGUE)
@@ -314,19 +316,22 @@ def test_precision_of_f32_is_what_the_module_says(said: str, precision: str) -> 
     instr = text.parse(product("f32", 64, 64, 64, said=said)).entry.root
     (step,) = lowering.lower(instr, TARGET).steps
     assert isinstance(step, UnitKernel)
-    call = "_dot_thirds(" if precision == "bf16x6" else f"input_precision='{precision}'"
+    call = "_dot_thirds(*_thirds(" if precision == "bf16x6" else f"input_precision='{precision}'"
     assert call in render(step.kernel).text
+
+
+EXACT = ", operand_precision={highest,highest}"
 
 
 def test_thirds_are_as_exact_as_f32(monkeypatch: pytest.MonkeyPatch) -> None:
     """Large numbers stay finite, infinities and NaN stand where they belong, numbers of all sizes add up."""
-    module = text.parse(product("f32", 24, 40, 65, said=", operand_precision={highest,highest}"))
+    module = text.parse(product("f32", 24, 40, 65, said=EXACT))
     x, y = drawn(module)
     x[0], y[:, 0] = 3.3999e38, 0.25 / 65
     x[1] *= np.exp2(np.arange(65) - 32).astype(np.float32)
     (want,) = evaluate(module, [x, y])
     sizes = np.abs(x[1:]) @ np.abs(y)
-    with chosen(monkeypatch, replace(SMALL, thirds=1)):
+    with chosen(monkeypatch, CHOICES["thirds"]):
         for backend in BACKENDS:
             (got,) = gpu_module.compiled(module, backend).executable.run([x, y])
             assert np.isfinite(got[0, 0])
@@ -335,6 +340,71 @@ def test_thirds_are_as_exact_as_f32(monkeypatch: pytest.MonkeyPatch) -> None:
         (want,) = evaluate(module, [x, y])
         (got,) = gpu_module.compiled(module, BACKENDS[0]).executable.run([x, y])
         np.testing.assert_allclose(got[2:], want[2:], 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("side", [0, 1])
+@pytest.mark.parametrize("exponent", [-145, -125, -118, -104])
+def test_numbers_whose_thirds_lose_bits_are_multiplied_in_f32(
+    monkeypatch: pytest.MonkeyPatch, side: int, exponent: int
+) -> None:
+    """Wherever one stands: the last of an operand, that alone is added up to one of the results."""
+    module = text.parse(product("f32", 70, 40, 65, said=EXACT))
+    args = drawn(module)
+    number = np.float32(2.0**exponent * (1 + 2**-3 + 2**-12 + 2**-17))
+    x, y = args
+    if side == 0:
+        x[-1], x[-1, -1], y[-1, -1] = 0, number, 2.0**100
+    else:
+        y[:, -1], y[-1, -1], x[-1, -1] = 0, number, 2.0**100
+    (want,) = evaluate(module, args)
+    assert want[-1, -1] == float(number) * 2.0**100
+    with chosen(monkeypatch, CHOICES["thirds"]):
+        (got,) = gpu_module.compiled(module, BACKENDS[0]).executable.run(args)
+    assert got[-1, -1] == want[-1, -1]
+    rest = np.s_[:-1, :-1]
+    np.testing.assert_allclose(got[rest], want[rest], 2e-5, 1e-4)
+
+
+def test_both_products_are_launched_and_the_flag_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What follows a product runs once: its operand may be the result's own memory."""
+    module = text.parse(
+        f"""HloModule biased
+ENTRY e {{ x = f32[64,48] parameter(0)
+  y = f32[48,72] parameter(1)
+  bias = f32[72] parameter(2)
+  r = f32[64,72] dot(x, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}{EXACT}
+  b = f32[64,72] broadcast(bias), dimensions={{1}}
+  ROOT sum = f32[64,72] add(r, b) }}
+"""
+    )
+    with chosen(monkeypatch, CHOICES["thirds"]):
+        check(module, drawn(module))
+        made = gpu_module.compiled(module, BACKENDS[0])
+    names = [step.symbol.split("_", 2)[2] for step in made.plan.steps if isinstance(step, KernelStep)]
+    assert names == ["r_clear", "r_lhs", "r_rhs", "r", "r_f32"]
+    sources = [render(kernel).text for kernel in made.code.kernels.values()]
+    assert [source.count(".load([") for source in sources] == [0, 0, 0, 6, 0]
+
+
+@pytest.mark.parametrize(
+    ("size", "said", "arch", "found"),
+    [
+        (4096, EXACT, "sm_90", {0, 1}),
+        (4096, "", "sm_90", {0}),
+        (4096, EXACT, "sm_80", {0}),
+        (4096, ", algorithm=dot_f32_f32_f32", "sm_90", {0, 1}),
+    ],
+)
+def test_thirds_are_offered_where_every_bit_counts(size: int, said: str, arch: str, found: set[int]) -> None:
+    instr = text.parse(product("f32", size, size, size, said=said)).entry.root
+    assert {c["thirds"] for c in lowering.candidates(instr, replace(TARGET, arch=arch))} == found
+
+
+@pytest.mark.parametrize(("size", "thirds"), [(256, 0), (8192, 1)])
+def test_large_products_of_f32_are_made_in_thirds(size: int, thirds: int) -> None:
+    instr = text.parse(product("f32", size, size, size, said=EXACT)).entry.root
+    first = lowering.candidates(instr, TARGET)[0]
+    assert (first["thirds"], first["splits"]) == (thirds, 1)
 
 
 def test_f32_is_multiplied_as_f32() -> None:

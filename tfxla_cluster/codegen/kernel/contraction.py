@@ -25,12 +25,14 @@ Index = tuple[Var, ...]
 class Plain:
     """An operand that a product may read in place: with one free dim and one depth dim, element
     (free, depth) lies at offset + free * stride + depth (major 'depth') or offset + depth * stride + free. `unit`:
-    elements that offset and stride are multiples of (1: not known)."""
+    elements that offset and stride are multiples of (1: not known). `thirds`: the element is the sum of three bf16, as
+    `ir.Blocks` has it."""
 
     buffer: Buffer
     offset: Var
     stride: Var
     unit: int = 1
+    thirds: Var | None = None
 
     def at(self, b: KernelBuilder, outer: Var, inner: Var) -> Var:
         """The element offset at an index of the strided and one of the contiguous dim."""

@@ -229,10 +229,12 @@ class Descriptor:
 @dataclass(frozen=True, slots=True)
 class Blocks:
     """A factor of a `Dot` as blocks of a matrix: of the `Descriptor` that defines `matrix`, whose columns are k, or
-    its rows where `turned`."""
+    its rows where `turned`. `thirds`: the factor is f32, the sum of three blocks of bf16 that lie so many of the rows
+    apart, the leading one first."""
 
     matrix: Var
     turned: bool
+    thirds: Var | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

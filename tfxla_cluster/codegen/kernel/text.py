@@ -8,6 +8,7 @@ from typing import Any
 from .attention_ir import Attention, Span
 from .ir import (
     Across,
+    Blocks,
     Buffer,
     Const,
     Descriptor,
@@ -145,7 +146,7 @@ class _Printer:
         elif isinstance(stmt, Dot):
             how = f"{' full' * stmt.full} {stmt.precision} stages {stmt.stages}" + f" run {stmt.run}" * (stmt.run > 0)
             for side, blocks in (("a", stmt.a_blocks), ("b", stmt.b_blocks)):
-                how += f" {side} of {self._var(blocks.matrix)}{' turned' * blocks.turned}" if blocks else ""
+                how += f" {side} of {self._blocks(blocks)}" if blocks else ""
             span = f"{self._var(stmt.start)} .. {self._var(stmt.stop)}"
             yield f"{self._define(stmt.out)} = dot {stmt.depth} in {span}{how}"
             yield from self._region(stmt.a)
@@ -153,6 +154,10 @@ class _Printer:
         elif isinstance(stmt, Across):
             yield f"across {self._var(stmt.lane)} from {self._vars(stmt.init)} identity {_identity(stmt)}"
             yield from self._combine(stmt)
+
+    def _blocks(self, blocks: Blocks) -> str:
+        thirds = f" in thirds {self._var(blocks.thirds)} apart" if blocks.thirds else ""
+        return f"{self._var(blocks.matrix)}{' turned' * blocks.turned}{thirds}"
 
     def _attention(self, stmt: Attention) -> Iterator[str]:
         how = f"{stmt.precision}, {stmt.stages} stages{', by reference' * stmt.reference}"

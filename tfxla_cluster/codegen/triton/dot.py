@@ -34,10 +34,11 @@ def emit_dot(e: Writer, stmt: Dot) -> None:
     span = f"{e.name(stmt.start)}, {e.name(stmt.stop)}, {stmt.depth}"
     e.put(f"for {base} in tl.range({span}, num_stages={stmt.stages}):")
     e.depth += 1
-    a = _factor(e, stmt, stmt.a, COLS, base) if stmt.a_blocks is None else _block(e, stmt.a_blocks, COLS, base)
-    b = _factor(e, stmt, stmt.b, ROWS, base) if stmt.b_blocks is None else _block(e, stmt.b_blocks, ROWS, base)
+    a = _factor(e, stmt, stmt.a, COLS, base) if stmt.a_blocks is None else _blocks(e, stmt.a_blocks, COLS, base)
+    b = _factor(e, stmt, stmt.b, ROWS, base) if stmt.b_blocks is None else _blocks(e, stmt.b_blocks, ROWS, base)
     if thirds:
-        e.put(f"{total}, {small} = _dot_thirds({a}, {b}, {total}, {small})")
+        parts = f"*{_in_thirds(a, stmt.a_blocks)}, *{_in_thirds(b, stmt.b_blocks)}"
+        e.put(f"{total}, {small} = _dot_thirds({parts}, {total}, {small})")
     elif multiplies_as_matrix(stmt.a.results[0].dtype, stmt.out.dtype):
         e.put(f"{total} = tl.dot({a}, {b}, {total}, input_precision={stmt.precision!r}, out_dtype={kind})")
     else:
@@ -45,8 +46,12 @@ def emit_dot(e: Writer, stmt: Dot) -> None:
         e.put(f"{total} = ({total} + tl.sum({product}, 1)).to({kind})")
     e.depth -= 1
     if thirds:
-        e.put(f"{total} = {total} - tl.where({small} == {small}, {small}, 0.0)")
+        e.put(f"{total} = tl.where({small} == {small}, {small}, 0.0) - {total}")
     e.names[stmt.out], e.axes[stmt.out] = total, frozenset([ROWS, COLS])
+
+
+def _in_thirds(factor: str, blocks: Blocks | None) -> str:
+    return factor if blocks and blocks.thirds else f"_thirds({factor})"
 
 
 def _factor(e: Writer, stmt: Dot, region: Region, axis: int, base: str) -> str:
@@ -72,14 +77,24 @@ def _factor(e: Writer, stmt: Dot, region: Region, axis: int, base: str) -> str:
     return name
 
 
-def _block(e: Writer, blocks: Blocks, axis: int, base: str) -> str:
-    """A factor read whole: k lies along `axis` of the block, and along the columns of the matrix unless turned."""
+def _blocks(e: Writer, blocks: Blocks, axis: int, base: str) -> str:
+    """A factor read whole; its three parts as a tuple where it lies so."""
+    if blocks.thirds is None:
+        return _block(e, blocks, axis, base, "")
+    apart = f"tl.cast({e.name(blocks.thirds)}, tl.int32)"
+    parts = [_block(e, blocks, axis, base, f" + {number} * {apart}") for number in range(3)]
+    return f"({', '.join(parts)})"
+
+
+def _block(e: Writer, blocks: Blocks, axis: int, base: str, further: str) -> str:
+    """One block: k lies along `axis` of it, and along the columns of the matrix unless turned; `further` down the
+    rows."""
     free = f"tl.cast({e.open[1 - axis].start}, tl.int32)"
     k = f"tl.cast({base}, tl.int32)"
     first, second = (k, free) if blocks.turned else (free, k)
     turned = (axis == COLS) == blocks.turned
     name = e.fresh("factor")
-    e.put(f"{name} = {e.name(blocks.matrix)}.load([{first}, {second}])" + (".T" if turned else ""))
+    e.put(f"{name} = {e.name(blocks.matrix)}.load([{first}{further}, {second}])" + (".T" if turned else ""))
     return name
 
 

@@ -101,16 +101,14 @@ def _thirds(x):
     return tl.where(x == x, first, x).to(tl.bfloat16), second.to(tl.bfloat16), third.to(tl.bfloat16)
 ''',
     "_dot_thirds": '''@triton.jit
-def _dot_thirds(x, y, total, small):
-    """Products of f32 by their thirds, but for those below the last bit: the leading ones come to `total`, the others
-    are taken from `small`.
+def _dot_thirds(x1, x2, x3, y1, y2, y3, total, small):
+    """Products of f32 by their thirds, but for those below the last bit: the leading ones are taken from `total`, the
+    others come to `small`; small - total is the sum.
 
     The matrix units drop the last bits of long sums, so those of one block of depth are added outside of them:
     subtracted, for a sum Triton would make one with those of all blocks again. An infinity times a zero third is no
     number, in `small` only: `total` then has what the product is.
     """
-    x1, x2, x3 = _thirds(x)
-    y1, y2, y3 = _thirds(-y)
     small = tl.dot(x2, y2, small)
     small = tl.dot(x1, y3, small)
     small = tl.dot(x3, y1, small)

@@ -6,6 +6,7 @@ the speed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from .....ir.dim import Dim, ceil_div, make, product
@@ -20,7 +21,7 @@ from .shapes import MULTIPLE
 
 _BLOCK = (64, 64)  # free indices and depths of a program that copies
 _WARPS = 8
-_SIDES = ("lhs", "rhs")
+SIDES = ("lhs", "rhs")
 
 
 def packable(c: Contraction) -> int:
@@ -34,7 +35,7 @@ def packed(c: Contraction, packs: int) -> tuple[Contraction, tuple[UnitKernel, .
     steps: list[UnitKernel] = []
     temps: list[Dim] = []
     size = Extents.of(c)
-    for bit, name, free in zip((1, 2), _SIDES, (size.rows, size.cols)):
+    for bit, name, free in zip((1, 2), SIDES, (size.rows, size.cols)):
         if packs & bit:
             matrix = replace(size, rows=free, cols=size.depth)
             steps.append(_copy(c, name, matrix, len(temps)))
@@ -45,7 +46,19 @@ def packed(c: Contraction, packs: int) -> tuple[Contraction, tuple[UnitKernel, .
 
 
 def _copy(c: Contraction, name: str, size: Extents, temp: int) -> UnitKernel:
-    """Copies an operand of f32 to the temporary [batch, free, depth]; `size`: its rows are the free indices."""
+    """Copies an operand of f32 to the temporary [batch, free, depth]."""
+
+    def keep(p: Ports, batch: Var, free: Var, depth: Var, value: Var) -> None:
+        # To nearest: the matrix units would drop bits, so that all products were a little too small.
+        value = p.b.op("reduce-precision", value, exponent_bits=8, mantissa_bits=10)
+        p.b.store(p.write("temp", temp, c.dtype), _place(p, size, batch, free, depth), value)
+
+    return copier(c, name, size, keep)
+
+
+def copier(c: Contraction, name: str, size: Extents, keep: Callable[[Ports, Var, Var, Var, Var], None]) -> UnitKernel:
+    """A kernel that goes over an operand, 'lhs' or 'rhs'; `size`: its rows are the free indices, its columns the
+    depth. `keep(ports, batch, free, depth, value)` stores one element."""
     p = Ports(f"{c.name}.{name}", MULTIPLE)
     b, side = p.b, c.lhs if name == "lhs" else c.rhs
     counts = [ceil_div(size.rows, _BLOCK[0]), ceil_div(size.cols, _BLOCK[1])]
@@ -53,9 +66,7 @@ def _copy(c: Contraction, name: str, size: Extents, temp: int) -> UnitKernel:
     g = tuple(delinearize(b, batch, c.batch))
     with tiles(b, size, (row, col), _BLOCK) as (i, k):
         value = side.value(p, g, tuple(delinearize(b, i, side.free)), tuple(delinearize(b, k, side.depth)))
-        # To nearest: the matrix units would drop bits, so that all products were a little too small.
-        value = b.op("reduce-precision", value, exponent_bits=8, mantissa_bits=10)
-        b.store(p.write("temp", temp, c.dtype), _place(p, size, batch, i, k), value)
+        keep(p, batch, i, k, value)
     return p.kernel(product((size.batch, *counts)), _BLOCK[0] * _BLOCK[1], _WARPS)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from .....errors import UnsupportedError
 from .....ir.dim import product, sample
-from .....ir.dtype import DType
+from .....ir.dtype import BF16, DType
 from .....target import Target
 from ...choice import Knobs
 from ...contraction import Contraction
@@ -24,8 +24,7 @@ class Blocks:
     `splits`: programs that share the depth of one block. `parts`: in which the sums are finished and stored.
     `persistent` (1 or 0): programs make several blocks, one after the other. `descriptors`: operands that lie as
     a matrix in memory are read in blocks (1), such results are stored so too (2), or neither is (0). `thirds`
-    (1 or 0): f32 is multiplied as three bf16,
-    which is as exact, but for numbers near the least ones. `packs`: operands that are first copied so that k is
+    (1 or 0): f32 is multiplied as three bf16 (module `thirds`). `packs`: operands that are first copied so that k is
     contiguous (1: the left one, 2: the right one, 3: both).
     """
 
@@ -62,6 +61,7 @@ _F32 = (
     Blocks(32, 32, 32, 4),
     Blocks(16, 16, 32, 2),
 )
+_THIRDS = (Blocks(128, 128, 64, 8, 2, parts=2, persistent=1, descriptors=2, thirds=1),)
 _F64 = (Blocks(64, 64, 16, 4), Blocks(32, 32, 16, 4), Blocks(16, 16, 16, 2))
 _OTHER = (Blocks(32, 32, 8, 4, 1), Blocks(16, 16, 8, 4, 1))
 _BY_WIDTH = {8: _BYTE, 16: _NARROW, 32: _F32, 64: _F64}
@@ -76,12 +76,17 @@ _SKINNY_PROGRAMS = 2  # of a multiprocessor at once
 @dataclass(frozen=True, slots=True)
 class Factors:
     """How a product is multiplied: factors of `dtype`; `matrices`: both lie as matrices that descriptors can read;
-    `exact`: f32 whose every bit counts; `packs`: operands that may be packed, as `Blocks` has them."""
+    `thirds`: they may be split in thirds, as f32 whose every bit counts; `packs`: operands that may be packed, as
+    `Blocks` has them."""
 
     dtype: DType
     matrices: bool
-    exact: bool
+    thirds: bool
     packs: int
+
+    def bytes_read(self, blocks: Blocks) -> int:
+        """Of one factor as it is multiplied in `blocks`."""
+        return 3 * BF16.itemsize if blocks.thirds else self.dtype.itemsize
 
 
 def choose(c: Contraction, factors: Factors, target: Target, knobs: Knobs) -> Blocks:
@@ -93,15 +98,22 @@ def choose(c: Contraction, factors: Factors, target: Target, knobs: Knobs) -> Bl
     best = ranked[0]
     taken = {name: knobs.take(name, getattr(best, name), _offered(ranked, name, factors)) for name in _KNOBS}
     blocks = replace(best, **taken)
-    size = on_their_way(blocks, factors.dtype)
+    if blocks.thirds and blocks.splits > 1:
+        raise UnsupportedError(f"{c.name}: there are no thirds of products whose depth is shared")
+    size = on_their_way(blocks, factors.bytes_read(blocks))
     if size > shared_bytes(target):
         raise UnsupportedError(f"{c.name}: blocks of {blocks} take {size} bytes of shared memory")
     return blocks
 
 
-def on_their_way(blocks: Blocks, factor: DType) -> int:
-    """Bytes of shared memory of the blocks that are being read."""
-    return (blocks.rows + blocks.cols) * blocks.depth * blocks.stages * factor.itemsize
+def in_f32(c: Contraction, factors: Factors, target: Target) -> Blocks:
+    """The blocks of an exact product of f32 in f32 itself."""
+    return _ranked(c, replace(factors, thirds=False), target)[0]
+
+
+def on_their_way(blocks: Blocks, bytes_read: int) -> int:
+    """Bytes of shared memory of the blocks that are being read, of so many bytes a factor."""
+    return (blocks.rows + blocks.cols) * blocks.depth * blocks.stages * bytes_read
 
 
 def _offered(ranked: Sequence[Blocks], name: str, factors: Factors) -> list[int]:
@@ -109,11 +121,11 @@ def _offered(ranked: Sequence[Blocks], name: str, factors: Factors) -> list[int]
     found = {getattr(b, name) for b in ranked} | set(_FURTHER.get(name, ()))
     if name == "depth":
         found |= {2 * max(found)}
-    if name == "thirds" and factors.exact:
-        found |= {1}
+    if name == "thirds" and factors.thirds:
+        found |= {0, 1}
     if name == "packs":
         found |= {0, factors.packs}
-    if name in _OF_MATRICES and factors.matrices:
+    if name in _OF_MATRICES and (factors.matrices or factors.thirds):
         found |= set(_OF_MATRICES[name])
     return sorted(found)
 
@@ -130,8 +142,9 @@ def _ranked(c: Contraction, factors: Factors, target: Target) -> list[Blocks]:
     sizes = _Sizes(*(sample(product(dims)) for dims in (c.batch, c.rows, c.cols, c.depth)))
     sizes = replace(sizes, run=run_of(c))
     room = shared_bytes(target)
-    fitting = [b for b in dict.fromkeys(_fit(b, sizes) for b in table) if on_their_way(b, factor) <= room]
+    fitting = [b for b in dict.fromkeys(_fit(b, sizes) for b in table) if on_their_way(b, factor.itemsize) <= room]
     tried = [s for b in fitting for s in _splits(b, sizes, target.cores)]
+    tried += [_fit(b, sizes) for b in _THIRDS if factors.thirds]
     ranked = sorted(tried, key=lambda b: _time(b, sizes, target.cores))
     packs = factors.packs & ((sizes.cols >= _PACK_READS) | 2 * (sizes.rows >= _PACK_READS))
     ranked = [replace(b, packs=packs) for b in ranked]
@@ -213,11 +226,18 @@ def _time(blocks: Blocks, sizes: _Sizes, cores: int) -> float:
     """
     depth = -(-sizes.depth // blocks.splits)
     reading = 1 + _READING * (1 / blocks.rows + 1 / blocks.cols)
+    if blocks.thirds:
+        split = sizes.batch * (sizes.rows + sizes.cols) * sizes.depth * _SPLIT / cores
+        waves = -(-sizes.programs(blocks) // cores)
+        return waves * (blocks.rows * blocks.cols * sizes.depth / _THIRDS_GAIN + _START) + split + _THIRDS_START
     waves = -(-sizes.programs(blocks) // (cores * (_SKINNY_PROGRAMS if sizes.skinny else 1)))
     sums = sizes.batch * sizes.rows * sizes.cols * blocks.splits if blocks.splits > 1 else 0
     return waves * (blocks.rows * blocks.cols * depth * reading + _START) + sums * _PARTIAL / cores
 
 
 _READING = 24  # products that take as long as reading one number
+_THIRDS_GAIN = 2.0  # products in thirds for one in f32
+_SPLIT = 72  # products that take as long as splitting a number and writing its thirds
+_THIRDS_START = 4e6  # products that take as long as the further kernels
 _START = 2e6  # of a program, in products
 _PARTIAL = 400  # products that take as long as a partial sum there and back

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from .....ir.dim import Dim, product
+from .....ir.dim import Dim, make, product
 from .....ir.dtype import F32, S64, DType
 from .....target import Target
 from ... import ir
@@ -46,7 +46,8 @@ class Multiplier:
     def __init__(self, c: Contraction, ports: Ports, blocks: Blocks) -> None:
         self.c, self.p, self.blocks, self.size = c, ports, blocks, Extents.of(c)
         # Made anew for each block of one program they would have to wait for each other.
-        self.described = bool(blocks.descriptors and (self.size.batch == 1 or not blocks.persistent))
+        described = blocks.descriptors or blocks.thirds
+        self.described = bool(described and (self.size.batch == 1 or not blocks.persistent))
 
     def sum(self, span: tuple[Var, Var, bool], g: Index, i: Var, j: Var, matrices: Matrices) -> Var:
         """Over the k of `span`: the first, one past the last, whether that is whole blocks."""
@@ -86,16 +87,18 @@ class Multiplier:
         b, plain = self.p.b, side.matrix(self.p, g)
         if not in_units(plain.unit, plain.buffer):
             return None
-        turned, extents, shape = side.major == "free", (free, self.size.depth), (block, self.blocks.depth)
+        turned, shape = side.major == "free", (block, self.blocks.depth)
+        extents: tuple[Dim, Dim] = (make("mul", free, 3) if plain.thirds else free, self.size.depth)
         if turned:
             extents, shape = extents[::-1], shape[::-1]
         sizes = b.size(extents[0]), b.size(extents[1])
-        return ir.Blocks(b.descriptor(plain.buffer, plain.offset, sizes, plain.stride, shape), turned)
+        matrix = b.descriptor(plain.buffer, plain.offset, sizes, plain.stride, shape)
+        return ir.Blocks(matrix, turned, plain.thirds)
 
 
 def _same(blocks: ir.Blocks | None, factor: Region) -> ir.Blocks | None:
     """`blocks` where what they hold is the factor as it is multiplied."""
-    return blocks if blocks and blocks.matrix.dtype == factor.results[0].dtype else None
+    return blocks if blocks and (blocks.thirds or blocks.matrix.dtype == factor.results[0].dtype) else None
 
 
 def factors(p: Ports, c: Contraction, g: Index, i: Var, j: Var, run: int = 0) -> tuple[Region, Region]:
@@ -183,7 +186,9 @@ def how_multiplied(c: Contraction, target: Target) -> Factors:
     dtype = regions[0].results[0].dtype
     exact = dtype == F32 and c.precision not in PRECISIONS
     packs = packable(c) if dtype == F32 and not exact else 0
-    return Factors(dtype, all(whole) and product(c.batch) == 1 and has_descriptors(target), exact, packs)
+    described = product(c.batch) == 1 and has_descriptors(target)
+    once = all(side.inside is None and side.valid is None for side in (c.lhs, c.rhs))  # elements stand at one place
+    return Factors(dtype, all(whole) and described, exact and described and once, packs)
 
 
 def _is_matrix(p: Ports, side: Side, g: Index, factor: Region) -> bool:
