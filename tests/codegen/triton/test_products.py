@@ -28,6 +28,7 @@ from tfxla_cluster.codegen.kernel.walk import walk
 from tfxla_cluster.codegen.triton import workers
 from tfxla_cluster.codegen.triton.source import render
 from tfxla_cluster.codegen.triton.triton_source import Artefacts
+from tfxla_cluster.dump.sink import NOWHERE
 from tfxla_cluster.errors import UnsupportedError
 from tfxla_cluster.ir import text
 from tfxla_cluster.ir.builder import Builder
@@ -125,6 +126,53 @@ def test_descriptors_only_where_rows_are_whole_units_of_memory(monkeypatch: pyte
             made = gpu_module.compiled(text.parse(product("bf16", 24, 32, k)), BACKENDS[0])
             (kernel,) = made.code.kernels.values()
             assert render(kernel).text.count("make_tensor_descriptor") == found
+
+
+def converted(m: int, n: int, k: int) -> str:
+    """A product of f32 rounded to bf16."""
+    return f"""HloModule converted
+ENTRY e {{ x = f32[{m},{k}] parameter(0)
+  y = f32[{n},{k}] parameter(1)
+  a = bf16[{m},{k}] convert(x)
+  b = bf16[{n},{k}] convert(y)
+  ROOT r = bf16[{m},{n}] dot(a, b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}} }}
+"""
+
+
+@pytest.mark.parametrize("packs", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("source", "lying"),
+    [(converted(40, 33, 43), 0), (product("bf16", 24, 40, 43), 2), (product("f16", 40, 24, 17, "km", "nk"), 1)],
+)
+def test_operands_that_no_descriptor_reads_are_copied(
+    monkeypatch: pytest.MonkeyPatch, source: str, lying: int, packs: int
+) -> None:
+    """What is computed, or rows that are not whole units of memory."""
+    with chosen(monkeypatch, replace(CHOICES["descriptors"], packs=packs)):
+        module = text.parse(source)
+        check(module, drawn(module), 1e-2)
+        made = gpu_module.compiled(module, BACKENDS[0])
+    steps = [step for step in made.plan.steps if isinstance(step, KernelStep)]
+    assert len(steps) == 1 + packs.bit_count()
+    last = render(made.code.kernels[steps[-1].symbol]).text
+    assert last.count("make_tensor_descriptor") == (packs | lying).bit_count()
+
+
+def test_what_is_rounded_is_multiplied_rounded() -> None:
+    """Numbers that bf16 does not have, whose f32 and tf32 products are other ones."""
+    module = text.parse(converted(32, 32, 64))
+    x, y = (np.full((32, 64), 1 + 2.0**-8, np.float32) for _ in range(2))
+    (got,) = gpu_module.compiled(module, BACKENDS[0]).executable.run([x, y])
+    assert (got.astype(np.float32) == 64).all()
+
+
+def test_copies_are_made_of_what_is_read_often() -> None:
+    """And only where all operands can then be read in blocks."""
+    backend = gpu.described()
+    for dims, packs in (((8192, 4096, 4096), 3), ((8192, 256, 4096), 0), ((4096, 4096, 43), 3)):
+        fused = compiler.fuse(text.parse(converted(*dims)), backend.machine, NOWHERE)[0]
+        first = lowering.candidates(fused.entry.root, TARGET)[0]
+        assert (first["packs"], first["descriptors"] > 0) == (packs, packs == 3)
 
 
 def test_machines_without_descriptors_are_not_offered_them() -> None:

@@ -17,6 +17,7 @@ _SHARED_BYTES = {
     103: 227 * 1024,
     120: 99 * 1024,
 }
+DESCRIPTOR_UNIT = 16  # bytes that rows of a matrix of blocks are apart by
 
 
 def capability(target: Target) -> int:

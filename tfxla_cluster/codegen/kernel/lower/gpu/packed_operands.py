@@ -1,7 +1,9 @@
-"""Operands of a matrix product that are copied first, rounded to tf32, so that the depth is contiguous.
+"""Operands of a matrix product that are copied first, as the matrix units take them: the depth contiguous, rows at
+whole units of memory.
 
-The matrix units take f32 (as tf32) in that order alone: read in another one it goes through registers, at a fifth of
-the speed.
+Rounded to tf32: f32 in another order goes through registers, at a fifth of the speed. As f16 or bf16: what is computed
+(a conversion), or does not lie as a matrix, cannot be read in blocks by the unit that copies them, and is computed
+again for each block of the result.
 """
 
 from __future__ import annotations
@@ -10,12 +12,16 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from .....ir.dim import Dim, ceil_div, make, product
+from .....ir.dtype import F32, DType
 from .....ir.polynomial import common_factor
+from ...builder import KernelBuilder
 from ...contraction import Contraction, Index, Plain, Side
 from ...contraction_ports import Ports
 from ...ir import Var
 from ...unit import UnitKernel
+from ..contraction_operand import convert
 from ..space import delinearize, linearize
+from .capability import DESCRIPTOR_UNIT
 from .product_grid import Extents, tiles
 from .shapes import MULTIPLE
 
@@ -30,30 +36,44 @@ def packable(c: Contraction) -> int:
     return wanted[0] + 2 * wanted[1]
 
 
-def packed(c: Contraction, packs: int) -> tuple[Contraction, tuple[UnitKernel, ...], tuple[Dim, ...]]:
-    """The contraction of the operands copied, the kernels that copy them, and the bytes of the temporaries."""
+def packed(c: Contraction, packs: int, dtype: DType) -> tuple[Contraction, tuple[UnitKernel, ...], tuple[Dim, ...]]:
+    """The contraction of the operands copied as factors of `dtype`, the kernels that copy them, and the bytes of the
+    temporaries."""
     steps: list[UnitKernel] = []
     temps: list[Dim] = []
     size = Extents.of(c)
     for bit, name, free in zip((1, 2), SIDES, (size.rows, size.cols)):
         if packs & bit:
             matrix = replace(size, rows=free, cols=size.depth)
-            steps.append(_copy(c, name, matrix, len(temps)))
-            side = _side(c, getattr(c, name).depth, matrix, len(temps))
+            steps.append(_copy(c, name, matrix, len(temps), dtype))
+            side = _side(c, getattr(c, name).depth, matrix, len(temps), dtype)
             c = replace(c, lhs=side) if name == "lhs" else replace(c, rhs=side)
-            temps.append(product((matrix.batch, matrix.rows, matrix.cols, c.dtype.itemsize)))
+            temps.append(product((matrix.batch, matrix.rows, row_stride(matrix.cols, dtype), dtype.itemsize)))
     return c, tuple(steps), tuple(temps)
 
 
-def _copy(c: Contraction, name: str, size: Extents, temp: int) -> UnitKernel:
-    """Copies an operand of f32 to the temporary [batch, free, depth]."""
+def _copy(c: Contraction, name: str, size: Extents, temp: int, dtype: DType) -> UnitKernel:
+    """Copies an operand to the temporary [batch, free, depth] of `dtype`."""
 
     def keep(p: Ports, batch: Var, free: Var, depth: Var, value: Var) -> None:
-        # To nearest: the matrix units would drop bits, so that all products were a little too small.
-        value = p.b.op("reduce-precision", value, exponent_bits=8, mantissa_bits=10)
-        p.b.store(p.write("temp", temp, c.dtype), _place(p, size, batch, free, depth), value)
+        if dtype == F32:  # to nearest: the matrix units would drop bits, so that all products were a little too small
+            value = p.b.op("reduce-precision", value, exponent_bits=8, mantissa_bits=10)
+        row = p.b.add(p.b.mul(batch, p.b.size(size.rows)), free)
+        place = row_place(p.b, row, size.cols, depth, dtype)
+        p.b.store(p.write("temp", temp, dtype), place, convert(p.b, value, dtype))
 
     return copier(c, name, size, keep)
+
+
+def row_stride(depth: Dim, dtype: DType) -> Dim:
+    """Elements from one row of a copy to the next."""
+    unit = DESCRIPTOR_UNIT // dtype.itemsize
+    return make("mul", ceil_div(depth, unit), unit)
+
+
+def row_place(b: KernelBuilder, row: Var, extent: Dim, depth: Var, dtype: DType) -> Var:
+    """The place of element `depth`, of `extent`, of a row of a copy."""
+    return b.add(b.mul(row, b.size(row_stride(extent, dtype))), depth)
 
 
 def copier(c: Contraction, name: str, size: Extents, keep: Callable[[Ports, Var, Var, Var, Var], None]) -> UnitKernel:
@@ -70,12 +90,7 @@ def copier(c: Contraction, name: str, size: Extents, keep: Callable[[Ports, Var,
     return p.kernel(product((size.batch, *counts)), _BLOCK[0] * _BLOCK[1], _WARPS)
 
 
-def _place(p: Ports, size: Extents, batch: Var, free: Var, depth: Var) -> Var:
-    b = p.b
-    return b.add(b.mul(b.add(b.mul(batch, b.size(size.rows)), free), b.size(size.cols)), depth)
-
-
-def _side(c: Contraction, dims: tuple[Dim, ...], size: Extents, temp: int) -> Side:
+def _side(c: Contraction, dims: tuple[Dim, ...], size: Extents, temp: int, dtype: DType) -> Side:
     """The copy as an operand, whose depth is taken apart as it was."""
 
     def batch(p: Ports, g: Index) -> Var:
@@ -85,13 +100,13 @@ def _side(c: Contraction, dims: tuple[Dim, ...], size: Extents, temp: int) -> Si
         return total
 
     def value(p: Ports, g: Index, free: Index, depth: Index) -> Var:
-        return p.b.load(
-            p.read("temp", temp, c.dtype), _place(p, size, batch(p, g), free[0], linearize(p.b, depth, dims))
-        )
+        row = p.b.add(p.b.mul(batch(p, g), p.b.size(size.rows)), free[0])
+        place = row_place(p.b, row, size.cols, linearize(p.b, depth, dims), dtype)
+        return convert(p.b, p.b.load(p.read("temp", temp, dtype), place), c.dtype)
 
     def matrix(p: Ports, g: Index) -> Plain:
-        first = p.b.mul(batch(p, g), p.b.size(make("mul", size.rows, size.cols)))
-        buffer, unit = p.read("temp", temp, c.dtype), common_factor((size.cols,))
-        return Plain(buffer, first, p.b.size(size.cols), unit)
+        stride = row_stride(size.cols, dtype)
+        first = p.b.mul(batch(p, g), p.b.size(make("mul", size.rows, stride)))
+        return Plain(p.read("temp", temp, dtype), first, p.b.size(stride), common_factor((stride,)))
 
     return Side((size.rows,), dims, "depth", value, matrix=matrix)

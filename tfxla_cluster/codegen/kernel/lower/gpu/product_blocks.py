@@ -75,14 +75,18 @@ _SKINNY_PROGRAMS = 2  # of a multiprocessor at once
 
 @dataclass(frozen=True, slots=True)
 class Factors:
-    """How a product is multiplied: factors of `dtype`; `matrices`: both lie as matrices that descriptors can read;
-    `thirds`: they may be split in thirds, as f32 whose every bit counts; `packs`: operands that may be packed, as
-    `Blocks` has them."""
+    """How a product is multiplied: factors of `dtype`; `lying`: operands that are matrices as descriptors read them;
+    `thirds`: they may be split in thirds, as f32 whose every bit counts; `packs`: operands that may be packed. 1 is
+    the left operand, 2 the right one, 3 both."""
 
     dtype: DType
-    matrices: bool
+    lying: int
     thirds: bool
     packs: int
+
+    def described(self, packs: int) -> bool:
+        """Whether both are read in blocks where those of `packs` are copied."""
+        return self.lying | packs == 3
 
     def bytes_read(self, blocks: Blocks) -> int:
         """Of one factor as it is multiplied in `blocks`."""
@@ -125,7 +129,7 @@ def _offered(ranked: Sequence[Blocks], name: str, factors: Factors) -> list[int]
         found |= {0, 1}
     if name == "packs":
         found |= {0, factors.packs}
-    if name in _OF_MATRICES and (factors.matrices or factors.thirds):
+    if name in _OF_MATRICES and (factors.described(factors.packs) or factors.thirds):
         found |= set(_OF_MATRICES[name])
     return sorted(found)
 
@@ -147,10 +151,11 @@ def _ranked(c: Contraction, factors: Factors, target: Target) -> list[Blocks]:
     tried += [_fit(b, sizes) for b in _THIRDS if factors.thirds]
     ranked = sorted(tried, key=lambda b: _time(b, sizes, target.cores))
     packs = factors.packs & ((sizes.cols >= _PACK_READS) | 2 * (sizes.rows >= _PACK_READS))
-    ranked = [replace(b, packs=packs) for b in ranked]
-    if not factors.matrices or factor.bits > _NARROW_BITS:
+    if factor.bits > _NARROW_BITS:
+        return [replace(b, packs=packs) for b in ranked]
+    if not factors.described(packs):
         return ranked
-    return [_described(b, sizes, target.cores) for b in ranked]
+    return [_described(replace(b, packs=packs), sizes, target.cores) for b in ranked]
 
 
 def _described(blocks: Blocks, sizes: _Sizes, cores: int) -> Blocks:

@@ -15,7 +15,7 @@ from ...contraction_ports import Ports
 from ...ir import Buffer, Op, Region, Var
 from ...matrix_types import multiplies_as_matrix
 from ..space import all_of, digits
-from .capability import has_descriptors
+from .capability import DESCRIPTOR_UNIT, has_descriptors
 from .packed_operands import packable
 from .product_blocks import Blocks, Factors, run_of
 from .product_grid import Extents
@@ -28,8 +28,8 @@ PRECISIONS = {
     "dot_bf16_bf16_f32_x3": "bf16x3",
     "dot_bf16_bf16_f32_x6": "bf16x6",
 }
+_HALF_BITS = 16  # of types of which copies are worth while
 _BITS = 62  # of a number that is not negative
-DESCRIPTOR_UNIT = 16  # bytes that rows of a matrix of blocks are apart by
 
 
 def in_units(elements: int, buffer: Buffer) -> bool:
@@ -168,9 +168,12 @@ def _narrowed(left: Region, right: Region, total: DType) -> tuple[Region, Region
 
 
 def _unwidened(region: Region, total: DType) -> Region:
+    """The region without conversions to wider types at its end."""
     (value,) = region.results
     source = next((s for s in region.body if isinstance(s, Op) and s.out is value), None)
-    if source is None or source.opcode != "convert" or not multiplies_as_matrix(source.operands[0].dtype, total):
+    if source is None or source.opcode != "convert" or source.operands[0].dtype.bits >= value.dtype.bits:
+        return region
+    if not multiplies_as_matrix(source.operands[0].dtype, total):
         return region
     body = tuple(s for s in region.body if s is not source)
     return _unwidened(replace(region, body=body, results=source.operands), total)
@@ -183,12 +186,15 @@ def how_multiplied(c: Contraction, target: Target) -> Factors:
     g = (zero,) * len(c.batch)
     regions = factors(p, c, g, zero, zero)
     whole = [_is_matrix(p, side, g, region) for side, region in zip((c.lhs, c.rhs), regions)]
+    once = [side.inside is None and side.valid is None for side in (c.lhs, c.rhs)]  # each element stands at one place
     dtype = regions[0].results[0].dtype
     exact = dtype == F32 and c.precision not in PRECISIONS
-    packs = packable(c) if dtype == F32 and not exact else 0
     described = product(c.batch) == 1 and has_descriptors(target)
-    once = all(side.inside is None and side.valid is None for side in (c.lhs, c.rhs))  # elements stand at one place
-    return Factors(dtype, all(whole) and described, exact and described and once, packs)
+    lying = whole[0] + 2 * whole[1] if described else 0
+    packs = packable(c) if dtype == F32 and not exact else 0
+    if described and dtype.bits == _HALF_BITS:
+        packs = (once[0] + 2 * once[1]) & ~lying
+    return Factors(dtype, lying, exact and described and all(once), packs)
 
 
 def _is_matrix(p: Ports, side: Side, g: Index, factor: Region) -> bool:

@@ -1,8 +1,8 @@
 """Matrix products on a GPU.
 
-Where the blocks of a result are too few for the machine, several programs share the depth of one; their partial sums are
-then added in order by a second kernel. Operands may be copied first, into the order or the type that the matrix units
-take; the contraction's own kernels then read the copies.
+Where the blocks of a result are too few for the machine, several programs share the depth of one; their partial sums
+are then added in order by a second kernel. Operands may be copied first, into the order or the type that the matrix
+units take; the contraction's own kernels then read the copies.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def lower_product(c: Contraction, target: Target, knobs: Knobs) -> Unit:
     if blocks.thirds:
         return lower_in_thirds(c, blocks, factors, target)
     bytes_read = factors.dtype.itemsize
-    c, steps, temps = packed(c, blocks.packs)
+    c, steps, temps = packed(c, blocks.packs, factors.dtype)
     if blocks.splits == 1:
         return Unit((*steps, ProductKernel(c, blocks, target, bytes_read).build()), temps)
     parts = ProductKernel(split_products.partial(c, len(temps)), blocks, target, bytes_read).build()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from .....ir.dim import Dim, ceil_div, make, product
+from .....ir.dim import Dim, product
 from .....ir.dtype import BF16, F32, S32, U32
 from .....ir.polynomial import common_factor
 from .....target import Target
@@ -20,9 +20,8 @@ from ...contraction_ports import Ports
 from ...ir import Var
 from ...unit import Unit, UnitKernel
 from ..space import linearize
-from .packed_operands import SIDES, copier
+from .packed_operands import SIDES, copier, row_place, row_stride
 from .product_blocks import Blocks, Factors, in_f32
-from .product_factors import DESCRIPTOR_UNIT
 from .product_grid import Extents
 from .product_kernel import Gate, ProductKernel
 
@@ -41,7 +40,7 @@ def lower_in_thirds(c: Contraction, blocks: Blocks, factors: Factors, target: Ta
         steps.append(_splitter(c, name, matrix, temp))
         side = _side(getattr(c, name).depth, matrix, temp)
         split = replace(split, lhs=side) if name == "lhs" else replace(split, rhs=side)
-        temps.append(product((3, free, _stride(size.depth), BF16.itemsize)))
+        temps.append(product((3, free, row_stride(size.depth, BF16), BF16.itemsize)))
     in_thirds = ProductKernel(split, blocks, target, factors.bytes_read(blocks), Gate(_FLAG, 0))
     exact = ProductKernel(replace(c, name=f"{c.name}.f32"), f32, target, F32.itemsize, Gate(_FLAG, 1))
     return Unit((*steps, in_thirds.build(), exact.build()), (*temps, S32.itemsize))
@@ -87,15 +86,9 @@ def _leading(b: KernelBuilder, value: Var) -> Var:
     return b.op("bitcast-convert", b.op("and", bits, b.const(_LEADING, U32)), dtype=F32)
 
 
-def _stride(depth: Dim) -> Dim:
-    """Elements from one row of thirds to the next."""
-    unit = DESCRIPTOR_UNIT // BF16.itemsize
-    return make("mul", ceil_div(depth, unit), unit)
-
-
 def _place(b: KernelBuilder, size: Extents, number: int, free: Var, depth: Var) -> Var:
     row = b.add(b.mul(b.index(number), b.size(size.rows)), free)
-    return b.add(b.mul(row, b.size(_stride(size.cols))), depth)
+    return row_place(b, row, size.cols, depth, BF16)
 
 
 def _side(dims: tuple[Dim, ...], size: Extents, temp: int) -> Side:
@@ -108,7 +101,7 @@ def _side(dims: tuple[Dim, ...], size: Extents, temp: int) -> Side:
         return b.op("add", b.op("add", third, second), first)
 
     def matrix(p: Ports, g: Index) -> Plain:
-        stride = _stride(size.cols)
+        stride = row_stride(size.cols, BF16)
         buffer, unit = p.read("temp", temp, BF16), common_factor((stride,))
         return Plain(buffer, p.b.index(0), p.b.size(stride), unit, p.b.size(size.rows))
 
