@@ -46,6 +46,8 @@ CODEGEN: dict[str, str] = {
     "tfxla_cluster.codegen.kernel.lower.gpu.split_products": "codegen/triton/test_products.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.product_blocks": "codegen/triton/test_products.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.linear_solve": "codegen/triton/test_gpu_cases.py",
+    "tfxla_cluster.codegen.kernel.lower.gpu.thirds": "codegen/triton/test_products.py",
+    "tfxla_cluster.codegen.kernel.lower.gpu.product_kernel": "codegen/triton/test_products.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.products": "codegen/triton/test_products.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.reductions": "codegen/triton/test_gpu_cases.py backends/test_gpu.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.rows": "codegen/triton/test_gpu_cases.py backends/test_gpu.py",

@@ -23,6 +23,8 @@ FORMS = {
     "stored blocks": {"descriptors": 2, "persistent": 1, "parts": 2},
     "stored whole": {"descriptors": 2, "persistent": 0, "parts": 1},
 }
+THIRDS = {"thirds": 1, "splits": 1, "persistent": 1, "descriptors": 2, "parts": 1, "stages": 2, "depth": 32}
+COPIED = {"packs": 1, "descriptors": 1}
 TYPES = {"bf16": 8, "f16": 8, "f32": 512, "f64": 512}
 ORDERS = tuple(product(("mk", "km"), ("kn", "nk")))
 SMALL = {"rows": 16, "cols": 32, "depth": 64}  # so that a persistent program has several blocks
@@ -61,6 +63,12 @@ def products() -> Iterator[Product]:
                 yield _product(f"small {form}", choice | SMALL, "bf16", TYPES["bf16"], order, (152, 304, 104))
     for splits in (1, 4):
         yield _product(f"{splits} splits", {"splits": splits}, "bf16", 8, ("km", "kn"), (32, 48, 2048))
+    for order in ORDERS:
+        yield _product("thirds", THIRDS, "f32", TYPES["f32"], order, (136, 72, 331))
+    yield _product(
+        "thirds of several blocks", THIRDS | {"rows": 64, "cols": 64}, "f32", 512, ORDERS[0], (152, 304, 104)
+    )
+    yield _product("copied", COPIED, "bf16", 8, ORDERS[0], (136, 200, 331))
     yield _product("integers", {}, "s8", 0, ("mk", "nk"), (65, 70, 200), "s32")
     yield _product("wide integers", {}, "s32", 0, ("mk", "kn"), (65, 70, 50))
 
