@@ -31,6 +31,7 @@ from tfxla_cluster.codegen.kernel import attention_ir, ir
 from tfxla_cluster.codegen.kernel.choice import Choice, Given
 from tfxla_cluster.codegen.kernel.lower.wide_emit import is_narrow
 from tfxla_cluster.codegen.kernel.unit import Unit, UnitKernel
+from tfxla_cluster.codegen.triton import attention as triton_attention
 from tfxla_cluster.codegen.triton import workers
 from tfxla_cluster.codegen.triton.source import render
 from tfxla_cluster.fusion import planner
@@ -135,6 +136,46 @@ def test_hostile_values(name: str) -> None:
     compare(CASES["mask over blocks"], args)
 
 
+GRADIENT = replace(CASES["gradient, scaled and masked over blocks"], queries=40)
+# The same for its gradient, whose first block has 64 keys and whose parameter 3 is the gradient of the result.
+HOSTILE_GRADIENT: dict[str, list[tuple[int, Any, float]]] = {
+    "all far": [(4, 0, -1e9)],
+    "all -inf": [(4, 0, -np.inf)],
+    "lowest": [(4, 0, float(np.finfo(np.float32).min))],
+    "large scores": [(Q, (..., 0), 300.0)],
+    "one large score": [(Q, (0, 0, 3, 0), 300.0)],
+    "NaN score": [(Q, (0, 0, 3, 0), np.nan)],
+    "NaN of the result": [(3, (0, 1, 20, 5), np.nan)],
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE_GRADIENT)
+def test_hostile_values_of_gradients(name: str) -> None:
+    args = arguments(GRADIENT.text)
+    for parameter, place, value in HOSTILE_GRADIENT[name]:
+        args[parameter][place] = value
+    compare(GRADIENT, args)
+
+
+@pytest.mark.parametrize("name", ["mask over blocks", "causal over blocks", "gradient, scaled and masked over blocks"])
+def test_the_fast_form_alone_is_right_for_ordinary_values(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(triton_attention._Template, "_condition", lambda self, text: "True")
+    attention, args = CASES[name], arguments(CASES[name].text)
+    found = run(attention.text, args, gpu_module.Interpreted())
+    for one, other in zip(found, evaluate(text.parse(attention.text), args), strict=True):
+        assert_near(one, other, CLOSE[attention.dtype])
+
+
+def test_the_exact_form_alone_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(triton_attention._Template, "_condition", lambda self, text: "False")
+    for name in ("causal over blocks", "gradient, scaled and masked over blocks"):
+        attention, args = CASES[name], arguments(CASES[name].text)
+        for one, other in zip(
+            run(attention.text, args, gpu_module.Interpreted()), evaluate(text.parse(attention.text), args), strict=True
+        ):
+            assert_near(one, other, CLOSE[attention.dtype])
+
+
 def units_of(attention: Attention) -> list[Unit]:
     return lowered(attention.text)
 
@@ -146,7 +187,7 @@ def lowered(source: str) -> list[Unit]:
 
 
 def _statement(unit: Unit) -> attention_ir.Attention:
-    (step,) = unit.steps
+    step = unit.steps[-1]  # before it, what there is a value a row of
     assert isinstance(step, UnitKernel)
     (found,) = [s for s in step.kernel.body if isinstance(s, attention_ir.Attention)]
     return found
@@ -197,8 +238,10 @@ def test_scores_of_halves_are_never_rounded() -> None:
     attention = Attention(dtype="bf16", score=HALF, extra={"bias": "$t[$B,$M]"})
     (unit,) = units_of(attention)
     stmt = _statement(unit)
-    assert stmt.score is not None
-    assert not [s for s in stmt.score.body if isinstance(s, ir.Op) and is_narrow(s.out.dtype)]
+    for between in (stmt.exact, stmt.fast):
+        assert between is not None
+        assert between.score is not None
+        assert not [s for s in between.score.body if isinstance(s, ir.Op) and is_narrow(s.out.dtype)]
     args = arguments(attention.text)
     exact = evaluate(text.parse(replace(attention, dtype="f32").text), [a.astype(np.float32) for a in args])[0]
     for backend in BACKENDS:

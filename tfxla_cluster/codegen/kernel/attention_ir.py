@@ -41,15 +41,26 @@ class Weighted:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Between:
+    """What is computed of a block of products of rows i and j. `score` (i, j, products...) is what the softmax is of,
+    in f32, where there is one; `weights` (i, j, probability or else products...) gives a weight for each sum."""
+
+    score: Region | None
+    weights: Region
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Cut:
     """Looped rows that a mask hides from all fixed rows of a block: there every score is `far`, maybe -inf.
 
-    `after`: those from `edge` on, otherwise those before it; `edge` is a multiple of the looped width. A target may
-    leave them out where it finds that they add nothing: their weights are 0, and what these are multiplied with is
-    finite, in all of `checked`: operands of looped rows with the span of their columns.
+    `after`: those from `edge` on, otherwise those before it; `edge` is a multiple of the looped width, and so is
+    `inside`, on the other side of which no fixed row of the block has a hidden one. A target may leave hidden rows out
+    where it finds that they add nothing: their weights are 0, and what these are multiplied with is finite, in all of
+    `checked`: operands of looped rows with the span of their columns.
     """
 
     edge: Var
+    inside: Var
     after: bool
     far: float
     checked: tuple[tuple[Region, Span], ...]
@@ -59,27 +70,27 @@ class Cut:
 class Attention(Template):
     """Two levels of products for the fixed rows i = `start` ... of one block, over all looped rows j.
 
-    `scores` multiply rows of both. Without a softmax `weights` (i, j, scores...) gives a weight for each of `sums`.
-    With one, `score` (i, j, scores...) gives what it is of, in f32: p(i, j) = exp(s(i, j) - top(i)) / total(i), where
-    top is the maximum over j and total the sum of those exponentials. `weights` (i, j, p) gives the weight of the only
-    sum, and must be a multiple of p: a target may divide by total at the end. `statistics` (i, top, total) may store
-    both. No looped row at all gives sums of 0. The order of additions is the target's choice, from the statement and
-    the extents alone; `precision` (one of PRECISIONS) is that of products of f32, `stages`: so many blocks of looped
-    rows are on their way at once.
+    `scores` multiply rows of both, and `exact` makes weights of the products, for each of `sums`. With a softmax
+    p(i, j) = exp(score(i, j) - top(i)) / total(i) is in between, where top is the maximum over j and total the sum of
+    those exponentials; then there is one sum, whose weight must be a multiple of p: a target may divide by total at the
+    end. `statistics` (i, top, total) may store both. No looped row at all gives sums of 0. The order of additions is
+    the target's choice, from the statement and the extents alone; `precision` (one of PRECISIONS) is that of products
+    of f32, `stages`: so many blocks of looped rows are on their way at once.
 
-    `binary_score` gives `score` times log2(e) with less work; where that leaves the range of f32 infinity or NaN comes
-    out, from which a target has to tell that it must do without. `reference`: with it, a target may subtract another
-    number than the maximum, for which the same comes out; there are no statistics then.
+    `fast` is `exact` with less work, its score times log2(e). Where that leaves the range of f32, or the numbers are
+    none that it is right for, it gives infinity or NaN, from which a target has to tell that it must do without. `seen`
+    is the same for rows of which a cut hides none. `reference`: with them, a target may subtract another number than
+    the maximum, for which the same comes out; there are no statistics then.
     """
 
     start: Var
     fixed: Span
     looped: Span
     scores: tuple[Scores, ...]
-    score: Region | None
-    binary_score: Region | None
-    weights: Region
+    exact: Between
     sums: tuple[Weighted, ...]
+    fast: Between | None = None
+    seen: Between | None = None
     statistics: Region | None = None
     precision: str = "ieee"
     stages: int = 2
@@ -88,7 +99,7 @@ class Attention(Template):
 
     def regions(self) -> tuple[Region, ...]:
         scores = [region for s in self.scores for region in (s.fixed, s.looped)]
+        between = [region for b in (self.exact, self.fast, self.seen) if b for region in (b.score, b.weights)]
         sums = [region for w in self.sums for region in (w.values, w.store)]
-        return tuple(
-            r for r in (*scores, self.score, self.binary_score, self.weights, *sums, self.statistics) if r is not None
-        )
+        checked = [region for region, _ in self.cut.checked] if self.cut else []
+        return tuple(r for r in (*scores, *between, *sums, *checked, self.statistics) if r is not None)

@@ -35,10 +35,10 @@ def attention(run: Regions, stmt: Attention) -> None:
         d = _numbers(run, s.depth)[None, :]
         blocks.append(_rows(run, s.fixed, i, d) @ _rows(run, s.looped, j[:, None], d).T)
     index = [i, j[None, :]]
-    if stmt.score is not None:
-        (score,) = run.region(stmt.score, [*index, *blocks])
+    if stmt.exact.score is not None:
+        (score,) = run.region(stmt.exact.score, [*index, *blocks])
         blocks = [_softmax(run, stmt, i, np.broadcast_to(score, (i.size, j.size)))]
-    weights = run.region(stmt.weights, [*index, *blocks])
+    weights = run.region(stmt.exact.weights, [*index, *blocks])
     for weight, summed in zip(weights, stmt.sums):
         w = _numbers(run, summed.width)[None, :]
         values = _rows(run, summed.values, j[:, None], w)

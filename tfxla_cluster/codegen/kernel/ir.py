@@ -68,7 +68,7 @@ class Size:
 @dataclass(frozen=True, slots=True, eq=False)
 class Op:
     """`out = opcode(operands)`; attrs as the HLO instruction's (`direction` of compare, ...). `approximate`, of an
-    exponential of f32: right to 2^-20 of the result, and of the argument."""
+    exponential of f32 or a power of 2: right to 2^-20 of the result, and of the argument."""
 
     out: Var
     opcode: str

@@ -164,20 +164,20 @@ class _Printer:
         yield f"attention from {self._var(stmt.start)}: {self._span(stmt.fixed)} over {self._span(stmt.looped)}, {how}"
         if stmt.cut is not None:
             side = "from" if stmt.cut.after else "before"
-            yield f"scores are {stmt.cut.far} {side} {self._var(stmt.cut.edge)}"
+            places = f"{side} {self._var(stmt.cut.edge)}, none on the other side of {self._var(stmt.cut.inside)}"
+            yield f"scores are {stmt.cut.far} {places}"
         for scores in stmt.scores:
             yield f"scores over {self._span(scores.depth)}"
             yield from self._region(scores.fixed)
             yield from self._region(scores.looped)
-        for name, region in (
-            ("softmax of", stmt.score),
-            ("times log2(e)", stmt.binary_score),
-            ("weights", stmt.weights),
-            ("statistics", stmt.statistics),
-        ):
-            if region is not None:
-                yield name
-                yield from self._region(region)
+        for name, between in (("exact", stmt.exact), ("fast", stmt.fast), ("seen", stmt.seen)):
+            for part, region in (("score", between.score), ("weights", between.weights)) if between else ():
+                if region is not None:
+                    yield f"{name} {part}"
+                    yield from self._region(region)
+        if stmt.statistics is not None:
+            yield "statistics"
+            yield from self._region(stmt.statistics)
         for summed in stmt.sums:
             yield f"sums of {self._span(summed.width)}"
             yield from self._region(summed.values)

@@ -1,8 +1,8 @@
 """`Attention` statements: a loop over blocks of looped rows, with two levels of products by the matrix units.
 
-The softmax is the online one: a running maximum and sum a fixed row, by which what was added up so far is scaled. It is
-computed with powers of 2 of scores that are multiplied by log2(e) already; where a sum tells that this left the range
-of f32, or there is no telling, all is done again with the scores as they are.
+The softmax is the online one: a running maximum and sum a fixed row, by which what was added up so far is scaled. All
+is computed in the fast form first, with powers of 2, and without the rows that a mask hides from a whole block; where
+the sums tell that this left the range of f32, or hidden rows may add something, it is done again in the exact form.
 
 All blocks have two axes. Along the first lie the rows of an operand or the fixed rows, along the second what they are
 multiplied with, or the looped rows.
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from ..kernel.attention_ir import Attention, Cut, Span
+from ..kernel.attention_ir import Attention, Between, Cut, Span
 from ..kernel.ir import Load, Region, Var
 from .ops import LOG2E
 from .types import type_name
@@ -27,6 +27,7 @@ _FAR = 150.0  # so much above a score, the exponential of that is 0
 _LARGE, _SMALL = 1e30, 1e-30  # a sum of exponentials that is not far from the largest float, or from the least
 _LANES = 8  # a row of a block of scores lies in 4 threads, in pairs: a sum of each of those is one thread's own
 _LOWEST = "float('-inf')"
+_HIGHEST = "float('inf')"
 _LEAST = -3.4e38  # of f32, and less of it than this is taken for -inf
 
 
@@ -57,54 +58,78 @@ class _Template:
         self.fixed = self._lanes(e.name(stmt.start), stmt.fixed)
         self.base = e.fresh("base")
         self.looped = self._lanes(self.base, stmt.looped)
+        self.stop = e.name(stmt.looped.stop)
         self.totals = [e.fresh("acc") for _ in stmt.sums]
         self.top, self.total, self.partial = e.fresh("top"), e.fresh("total"), e.fresh("partial")
-        self.binary = False  # scores are times log2(e)
+        self.softmax = stmt.exact.score is not None
+        self.between = stmt.exact
         self.operands: list[str] = []
 
     def _lanes(self, start: str, span: Span) -> _Lanes:
         return _Lanes(start, "" if span.full else self.e.name(span.stop), span.width)
 
+    @property
+    def fast(self) -> bool:
+        """Whether scores are times log2(e)."""
+        return self.between is not self.stmt.exact
+
     def emit(self) -> None:
         e, stmt = self.e, self.stmt
         self.operands = [self._operand(s.fixed, self.fixed, self._lanes("0", s.depth)) for s in stmt.scores]
-        if stmt.score is None:
-            for name, summed in zip(self.totals, stmt.sums):
-                e.put(f"{name} = tl.zeros([{stmt.fixed.width}, {summed.width.width}], tl.float32)")
-            self._all_blocks(self._block)
-        else:
-            self._softmax_sums()
+        if stmt.fast is not None:
+            e.put(f"if not ({' & '.join(self._fast(stmt.fast))}):")
+            e.depth += 1
+        self.between = stmt.exact
+        self._start()
+        self._blocks("0", self.stop, self._block)
+        self._end()
+        e.depth -= stmt.fast is not None
         self._finish()
-
-    def _softmax_sums(self) -> None:
-        e, stmt, good = self.e, self.stmt, self.e.fresh("good")
-        self.binary = True
-        self._start()
-        if stmt.reference:
-            self._refer()
-        self._all_blocks(self._reference_block if stmt.reference else self._block)
-        e.put(f"{self.total} = tl.sum({self.partial}, 1)")
-        if stmt.statistics is not None:
-            e.put(f"{self.top} = {self.top} * {LN2}")
-        self.binary = False
-        least = f"tl.where({self._rows_there()}, {self.total}, 1.0)" if self.fixed.stop else self.total
-        tests = [f"(tl.sum({self.total}, 0) < {_LARGE})", f"(tl.min({least}, 0) > {_SMALL})"]
-        tests += [f"(tl.sum(tl.sum({name} * 0.0, 1), 0) == 0.0)" for name in self.totals]
-        e.put(f"{good} = {' & '.join(tests)}")
-        e.put(f"if not {good}:")
-        e.depth += 1
-        self._start()
-        self._all_blocks(self._block)
-        e.put(f"{self.total} = tl.sum({self.partial}, 1)")
-        e.depth -= 1
 
     def _start(self) -> None:
         """Nothing is added up yet."""
         e, rows = self.e, self.stmt.fixed.width
-        e.put(f"{self.top} = tl.full([{rows}], {_LOWEST}, tl.float32)")
-        e.put(f"{self.partial} = tl.zeros([{rows}, {_LANES}], tl.float32)")
+        if self.softmax:
+            e.put(f"{self.top} = tl.full([{rows}], {_LOWEST}, tl.float32)")
+            e.put(f"{self.partial} = tl.zeros([{rows}, {_LANES}], tl.float32)")
         for name, summed in zip(self.totals, self.stmt.sums):
             e.put(f"{name} = tl.zeros([{rows}, {summed.width.width}], tl.float32)")
+
+    def _end(self) -> None:
+        """All is added up."""
+        if self.softmax:
+            self.e.put(f"{self.total} = tl.sum({self.partial}, 1)")
+            if self.fast and self.stmt.statistics is not None:
+                self.e.put(f"{self.top} = {self.top} * {LN2}")
+
+    # --- the fast form ---
+    def _fast(self, between: Between) -> list[str]:
+        """Adds all up; conditions, all of which must hold for it to count."""
+        stmt = self.stmt
+        self.between = between
+        good = [] if stmt.cut is None else self._clean(stmt.cut)
+        self._start()
+        if stmt.reference:
+            self._refer()
+        block = self._reference_block if stmt.reference else self._block
+        if stmt.cut is None:
+            self._blocks("0", self.stop, block)
+        else:
+            self._seen_blocks(stmt.cut, block)
+            if self.softmax:
+                far = _over(stmt.cut.far * LOG2E)
+                good.append(self._condition(f"tl.min({self._of_rows(self.top, _HIGHEST)}, 0) > {far}"))
+        self._end()
+        good += [self._condition(f"tl.sum(tl.sum({name} * 0.0, 1), 0) == 0.0") for name in self.totals]
+        if self.softmax:
+            good.append(self._condition(f"tl.sum({self.total}, 0) < {_LARGE}"))
+            good.append(self._condition(f"tl.min({self._of_rows(self.total, '1.0')}, 0) > {_SMALL}"))
+        return good
+
+    def _condition(self, text: str) -> str:
+        name = self.e.fresh("good")
+        self.e.put(f"{name} = {text}")
+        return name
 
     def _refer(self) -> None:
         """The maximum of the first block serves for all, which saves scaling what was added up."""
@@ -115,12 +140,12 @@ class _Template:
         e.put(f"{self.top} = tl.max({first}, 1)")
         e.put(f"{self.top} = tl.where({self.top} == {_LOWEST}, 0.0, {self.top})")
 
-    def _all_blocks(self, block: Callable[[], None]) -> None:
-        stop = self.e.name(self.stmt.looped.stop)
-        if self.stmt.cut is None:
-            self._blocks("0", stop, block)
-        else:
-            self._cut_blocks(self.stmt.cut, stop, block)
+    def _of_rows(self, name: str, other: str) -> str:
+        """A number a fixed row, `other` in idle lanes."""
+        if not self.fixed.stop:
+            return name
+        lanes = f"({self.fixed.start} + tl.arange(0, {self.fixed.width}))"
+        return f"tl.where({lanes} < {self.fixed.stop}, {name}, {other})"
 
     def _blocks(self, start: str, stop: str, fill: Callable[[], None]) -> None:
         """A loop over blocks of looped rows."""
@@ -131,91 +156,70 @@ class _Template:
         e.depth -= 1
 
     # --- hidden rows ---
-    def _cut_blocks(self, cut: Cut, stop: str, block: Callable[[], None]) -> None:
-        """The loop without the hidden rows where they add nothing; with them otherwise."""
-        e = self.e
-        edge, bound = e.fresh("edge"), e.fresh("bound")
-        e.put(f"{edge} = tl.minimum({e.name(cut.edge)}, {stop})")
-        clean = self._clean(cut, edge, stop)
-        e.put(f"{bound} = tl.where({clean}, {edge}, {stop if cut.after else 0})")
-        if self.stmt.score is None:
-            self._blocks(*(("0", bound) if cut.after else (bound, stop)), block)
-        else:
-            self._rounds(cut, bound, stop, block)
+    def _seen_blocks(self, cut: Cut, block: Callable[[], None]) -> None:
+        """The rows that some fixed row sees; where all of them do, none is asked for."""
+        e, masked = self.e, self.between
+        edge, inside = e.fresh("edge"), e.fresh("inside")
+        e.put(f"{edge} = tl.minimum({e.name(cut.edge)}, {self.stop})")
+        e.put(f"{inside} = tl.minimum({e.name(cut.inside)}, {edge if cut.after else self.stop})")
+        seen = ("0", inside, self.stmt.seen or masked) if cut.after else (inside, self.stop, self.stmt.seen or masked)
+        partly = (inside, edge, masked) if cut.after else (edge, inside, masked)
+        for start, stop, between in (seen, partly) if cut.after else (partly, seen):
+            self.between = between
+            self._blocks(start, stop, block)
+        self.between = masked
 
-    def _rounds(self, cut: Cut, bound: str, stop: str, block: Callable[[], None]) -> None:
-        """First the rows that are seen. Where a row's maximum is then not far above what hidden rows have, these count,
-        and a second round has them."""
-        e = self.e
-        start, end, low = e.fresh("start"), e.fresh("end"), e.fresh("low")
-        e.put(f"{start}, {end} = " + (f"{bound} * 0, {bound}" if cut.after else f"{bound}, {bound} * 0 + {stop}"))
-        e.put("for _ in tl.range(0, 2):")
-        e.depth += 1
-        self._blocks(start, end, block)
-        e.put(f"{low} = tl.min(tl.where({self._rows_there()}, {self.top}, float('inf')), 0)")
-        far = _over(cut.far * LOG2E if self.binary else cut.far)
-        other = f"tl.where({low} > {far}, {bound}, {stop if cut.after else 0})"
-        e.put(f"{start}, {end} = " + (f"{bound}, {other}" if cut.after else f"{other}, {bound}"))
-        e.depth -= 1
-
-    def _rows_there(self) -> str:
-        lanes = f"({self.fixed.start} + tl.arange(0, {self.fixed.width}))"
-        return f"{lanes} < {self.fixed.stop}" if self.fixed.stop else f"{lanes} >= 0"
-
-    def _clean(self, cut: Cut, edge: str, stop: str) -> str:
-        """The name of whether the hidden rows add nothing.
+    def _clean(self, cut: Cut) -> list[str]:
+        """Conditions for hidden rows to add nothing; besides, a softmax's maxima have to be far above hidden scores.
 
         What their weights are multiplied with is finite: 0 times all of it adds up to 0. In a gradient the weights
         themselves are 0, for the scores that they have: those of all hidden rows with the first fixed one, and of all
         fixed rows with the first hidden one, since no float depends on a pair of them.
         """
-        e, gradient = self.e, self.stmt.score is None
-        sums = [e.fresh("sum") for _ in cut.checked]
+        e = self.e
+        sums, weights, edge = [e.fresh("sum") for _ in cut.checked], e.fresh("sum"), e.fresh("edge")
+        e.put(f"{edge} = tl.minimum({e.name(cut.edge)}, {self.stop})")
         for name, (_, span) in zip(sums, cut.checked):
             e.put(f"{name} = tl.zeros([{self.looped.width}, {span.width}], tl.float32)")
-        weights = e.fresh("sum")
-        if gradient:
+        if not self.softmax:
             e.put(f"{weights} = tl.zeros([1, {self.looped.width}], tl.float32)")
 
         def check() -> None:
             for name, (region, span) in zip(sums, cut.checked):
                 e.put(f"{name} += {self._operand(region, self.looped, self._lanes('0', span))}.to(tl.float32) * 0.0")
-            if gradient:
-                for weight in self._hidden_weights(_Lanes(self.fixed.start, "", 1), self.looped):
-                    e.put(f"{weights} += tl.abs({self._masked(weight, '0.0')})")
+            for weight in [] if self.softmax else self._hidden_weights(_Lanes(self.fixed.start, "", 1), self.looped):
+                e.put(f"{weights} += tl.abs({self._masked(weight, '0.0')})")
 
-        first, last = (edge, stop) if cut.after else ("0", edge)
-        self._blocks(first, last, check)
-        clean = e.fresh("clean")
-        tests = [f"(tl.sum(tl.sum({name}, 1), 0) == 0.0)" for name in sums]
-        if gradient:
-            tests.append(f"(tl.sum(tl.sum({weights}, 1), 0) == 0.0)")
+        self._blocks(*((edge, self.stop) if cut.after else ("0", edge)), check)
+        tests = [f"tl.sum(tl.sum({name}, 1), 0)" for name in sums]
+        if not self.softmax:
+            tests.append(f"tl.sum(tl.sum({weights}, 1), 0)")
+            rows = f"({self.fixed.start} + tl.arange(0, {self.fixed.width}))[:, None]"
             for weight in self._hidden_weights(self.fixed, _Lanes(edge if cut.after else "0", "", 1)):
-                held = f"tl.where(({self._rows_there()})[:, None], tl.abs({weight}), 0.0)"
-                tests.append(f"(tl.sum(tl.sum({held}, 1), 0) == 0.0)")
-            tests += [f"(tl.sum(tl.sum({name}.to(tl.float32) * 0.0, 1), 0) == 0.0)" for name in self.operands]
-        e.put(f"{clean} = {' & '.join(tests)}")
-        return clean
+                held = f"tl.where({rows} < {self.fixed.stop}, {weight}, 0.0)" if self.fixed.stop else weight
+                tests.append(f"tl.sum(tl.sum(tl.abs({held}), 1), 0)")
+            tests += [f"tl.sum(tl.sum({name}.to(tl.float32) * 0.0, 1), 0)" for name in self.operands]
+        return [self._condition(f"{test} == 0.0") for test in tests]
 
     def _hidden_weights(self, rows: _Lanes, columns: _Lanes) -> list[str]:
         """The weights where all products are 0: those of hidden scores do not depend on them."""
         zeros = f"tl.zeros([{rows.width}, {columns.width}], tl.float32)"
-        return self._region(self.stmt.weights, rows, columns, [zeros] * len(self.stmt.scores))
+        return self._region(self.stmt.exact.weights, rows, columns, [zeros] * len(self.stmt.scores))
 
     # --- one block of looped rows ---
     def _block(self) -> None:
-        self._add(self._softmax() if self.stmt.score is not None else self._plain())
+        self._add(self._softmax() if self.softmax else self._plain())
 
     def _reference_block(self) -> None:
         power = self._powers(self._score_block(), self.top)
         self._add_powers(power)
-        self._add(self._region(self.stmt.weights, self.fixed, self.looped, [power]))
+        self._add(self._region(self.between.weights, self.fixed, self.looped, [power]))
 
     def _powers(self, score: str, shift: str, columns: str = "[:, None]") -> str:
         """The exponential of scores less a number a row."""
         power = self.e.fresh("power")
         less = f"{score} - {shift}{columns}"
-        self.e.put(f"{power} = tl.exp2({less if self.binary else f'({less}) * {LOG2E}'})")
+        self.e.put(f"{power} = tl.exp2({less if self.fast else f'({less}) * {LOG2E}'})")
         return power
 
     def _add_powers(self, power: str) -> None:
@@ -243,15 +247,14 @@ class _Template:
 
     def _score_block(self) -> str:
         """What the softmax is of, -inf for looped rows that are not there."""
-        region = self.stmt.binary_score if self.binary else self.stmt.score
-        assert region is not None
-        (raw,) = self._region(region, self.fixed, self.looped, self._products())
+        assert self.between.score is not None
+        (raw,) = self._region(self.between.score, self.fixed, self.looped, self._products())
         return self._masked(raw, _LOWEST)
 
     def _plain(self) -> list[str]:
         """Weights; none for looped rows that are not there."""
         scores = self._products()
-        return [self._masked(w, "0.0") for w in self._region(self.stmt.weights, self.fixed, self.looped, scores)]
+        return [self._masked(w, "0.0") for w in self._region(self.between.weights, self.fixed, self.looped, scores)]
 
     def _masked(self, block: str, other: str) -> str:
         """`block` with `other` in the columns of looped rows that are not there."""
@@ -268,7 +271,7 @@ class _Template:
         Of a row that was -inf so far all are 0: then 0 is subtracted, for -inf less itself is NaN. The maximum drops
         NaN, but the exponential of one is in the row's sum, as is that of +inf less itself.
         """
-        e, stmt = self.e, self.stmt
+        e = self.e
         score, new, shift = self._score_block(), e.fresh("new"), e.fresh("shift")
         e.put(f"{new} = tl.maximum({self.top}, tl.max({score}, 1))")
         e.put(f"{shift} = tl.where({new} == {_LOWEST}, 0.0, {new})")
@@ -278,16 +281,16 @@ class _Template:
         for total in self.totals:
             e.put(f"{total} = {total} * {scale}[:, None]")
         e.put(f"{self.top} = {new}")
-        return self._region(stmt.weights, self.fixed, self.looped, [power])
+        return self._region(self.between.weights, self.fixed, self.looped, [power])
 
     # --- after all blocks ---
     def _finish(self) -> None:
         e, stmt = self.e, self.stmt
         for total, summed in zip(self.totals, stmt.sums):
             result = total
-            if stmt.score is not None:
+            if self.softmax:
                 result = e.fresh("result")
-                e.put(f"{result} = tl.where({e.name(stmt.looped.stop)} > 0, {total} / {self.total}[:, None], 0.0)")
+                e.put(f"{result} = tl.where({self.stop} > 0, {total} / {self.total}[:, None], 0.0)")
             self._region(summed.store, self.fixed, self._lanes("0", summed.width), [result])
         if stmt.statistics is not None:
             i, top, total_of_row = stmt.statistics.args

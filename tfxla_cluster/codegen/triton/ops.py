@@ -171,7 +171,7 @@ def expression(op: Op, operands: list[str], positive: bool = False) -> str:
 
 def _from_table(op: Op, dtype: DType, operands: list[str]) -> str:
     if op.attrs.get("approximate"):
-        return f"tl.exp2({operands[0]} * {LOG2E})"
+        return f"tl.exp2({operands[1]})" if op.opcode == "power" else f"tl.exp2({operands[0]} * {LOG2E})"
     template = _TABLES[dtype.kind][op.opcode]
     if dtype.is_integer:
         info = ml_dtypes.iinfo(dtype.numpy)

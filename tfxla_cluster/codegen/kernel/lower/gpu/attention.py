@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from .....decision import YES, Decision, no
@@ -14,7 +14,7 @@ from .....ir.dim import Dim, ceil_div, make, product, sample
 from .....ir.dtype import F32, S64, DType
 from .....ir.node import Instr
 from .....target import Target
-from ...attention_ir import Attention, Cut, Scores, Span, Weighted
+from ...attention_ir import Attention, Between, Cut, Scores, Span, Weighted
 from ...builder import KernelBuilder
 from ...choice import Knobs
 from ...ir import Buffer, Region, Var
@@ -23,6 +23,7 @@ from ..dot import precision
 from ..emit import Emitter
 from ..space import delinearize
 from .attention_cut import Diagonal, diagonal_of
+from .attention_rows import logarithms, probabilities
 from .attention_scores import LOG2E, ScoreEmitter, weight_and_factor
 from .product_factors import PRECISIONS
 from .shapes import MULTIPLE, power
@@ -67,7 +68,11 @@ def lower_attention(instr: Instr, target: Target, knobs: Knobs) -> Unit:
     decision = supports(form)
     if not decision:
         raise UnsupportedError(decision.reason)
-    return Unit((_Kernel(instr, form, knobs).build(),))
+    kernel = _Kernel(instr, form, knobs)
+    if kernel.rows is None:
+        return Unit((kernel.build(),))
+    step = logarithms(instr.name, kernel.rows, kernel.row_operands, kernel.bytes_of_weights, temp=0)
+    return Unit((step, kernel.build()), (product((*kernel.rows.top.instr.shape.dims, F32.itemsize)),))
 
 
 class _Kernel:
@@ -87,6 +92,18 @@ class _Kernel:
         self.diagonal = diagonal_of(form)
         self.reference = bool(self._may_refer() and knobs.take("reference", 1, (0,)))
         self.stages = knobs.take("stages", 3 if small else 2, (2, 3))
+        self.rows = probabilities(form)
+        self.logarithms = None if self.rows is None else self.b.input(F32)
+
+    @property
+    def bytes_of_weights(self) -> int:
+        return max(o.operand.instr.shape.element_type.itemsize for o in self.form.outer)
+
+    @property
+    def row_operands(self) -> list[int]:
+        """The numbers of the operands that are a row's maximum and sum."""
+        found = (self.rows.top, self.rows.total) if self.rows else ()
+        return [int(a.instr.attrs["parameter_number"]) for a in found]
 
     def _may_refer(self) -> bool:
         """Whether the first block's maximum may serve for all: weights have the range of f32, no statistics leave, and
@@ -105,17 +122,16 @@ class _Kernel:
         if diagonal is not None and diagonal.after:  # the last rows have the most to do: they go first
             block = b.op("subtract", b.op("subtract", b.size(blocks), b.index(1)), block)
         start = b.mul(block, b.index(self.fixed))
-        softmax = form.softmax is not None
         b.attention(
             Attention(
                 start,
                 self._span(form.fixed, self.fixed),
                 self._span(form.looped, self.looped),
                 tuple(self._scores(i) for i in form.inner),
-                self._score() if softmax else None,
-                self._binary_score() if softmax else None,
-                self._probability_weights() if softmax else self._weights(),
+                self._between(),
                 tuple(self._sum(o) for o in form.outer),
+                self._fast({}),
+                None if diagonal is None else self._fast({diagonal.test: diagonal.says}),
                 self._statistics() if form.statistics else None,
                 precision=_precisions(form).pop(),
                 stages=self.stages,
@@ -124,17 +140,18 @@ class _Kernel:
             )
         )
         kernel = b.finish(make("mul", blocks, _extent(form.batch)), self._cost(), self.warps)
-        inputs = tuple(UnitRef("operand", int(p.attrs["parameter_number"])) for p in self.params)
-        return UnitKernel(kernel, inputs, tuple(UnitRef("result", n) for n in range(len(self.outputs))))
+        inputs = [UnitRef("operand", int(p.attrs["parameter_number"])) for p in self.params]
+        inputs += [UnitRef("temp", 0)] if self.rows else []
+        return UnitKernel(kernel, tuple(inputs), tuple(UnitRef("result", n) for n in range(len(self.outputs))))
 
     def _cut(self, diagonal: Diagonal, start: Var) -> Cut:
         b, form = self.b, self.form
-        width, zero = b.index(self.looped), b.index(0)
         if diagonal.after:
-            first = b.add(start, b.index(self.fixed + diagonal.number + self.looped - 1))
+            edge = self._whole_blocks(b.add(start, b.index(self.fixed + diagonal.number + self.looped - 1)))
+            inside = self._whole_blocks(b.add(start, b.index(diagonal.number + 1)))
         else:
-            first = b.add(start, b.index(-diagonal.number))
-        edge = b.mul(b.quotient(b.op("maximum", first, zero), width), width)
+            edge = self._whole_blocks(b.add(start, b.index(-diagonal.number)))
+            inside = self._whole_blocks(b.add(start, b.index(self.fixed - diagonal.number + self.looped - 2)))
         checked = [(self._operand(o.operand, form.looped, o.width), self._whole(o.width)) for o in form.outer]
         if form.softmax is None:
             known = {o.operand.instr for o in form.outer}
@@ -143,7 +160,12 @@ class _Kernel:
                 for i in form.inner
                 if i.looped.instr not in known
             ]
-        return Cut(edge, diagonal.after, diagonal.far, tuple(checked))
+        return Cut(edge, inside, diagonal.after, diagonal.far, tuple(checked))
+
+    def _whole_blocks(self, number: Var) -> Var:
+        """The number of looped rows in the whole blocks before `number`, which may be negative."""
+        b, width = self.b, self.b.index(self.looped)
+        return b.mul(b.quotient(b.op("maximum", number, b.index(0)), width), width)
 
     def _cost(self) -> Dim:
         widths = sum(
@@ -180,21 +202,26 @@ class _Kernel:
 
         return self.b.region([S64, S64], fill)
 
-    def _score(self) -> Region:
-        assert self.form.score is not None
-        return self._elementwise(self.form.inner_accesses, [self.form.score])
+    def _between(self, emit: Callable[[Access], Var] | None = None) -> Between:
+        """What is computed between the products; the score as `emit` makes it."""
+        form = self.form
+        if form.score is None:
+            weights = [weight_and_factor(o.weight)[0] for o in form.outer]
+            return Between(None, self._elementwise(form.inner_accesses, weights))
+        assert form.probability is not None
+        weights = [form.outer[0].weight]
+        score = self._elementwise(form.inner_accesses, [form.score], emit)
+        return Between(score, self._elementwise([form.probability], weights))
 
-    def _binary_score(self) -> Region:
-        score = self.form.score
-        assert score is not None
-        return self._elementwise(self.form.inner_accesses, [score], partial(self.wide.times, factor=LOG2E))
+    def _fast(self, known: Mapping[Access, bool]) -> Between:
+        self.wide.known, self.wide.logarithm = known, self._logarithm if self.rows else None
+        between = self._between(partial(self.wide.times, factor=LOG2E))
+        self.wide.known, self.wide.logarithm = {}, None
+        return between
 
-    def _probability_weights(self) -> Region:
-        assert self.form.probability is not None
-        return self._elementwise([self.form.probability], [self.form.outer[0].weight])
-
-    def _weights(self) -> Region:
-        return self._elementwise(self.form.inner_accesses, [weight_and_factor(o.weight)[0] for o in self.form.outer])
+    def _logarithm(self, top: Access) -> Var:
+        assert self.logarithms is not None
+        return self.b.load_once(self.logarithms, self.wide.number(flatten(top.index)))
 
     def _elementwise(
         self, given: Sequence[Access], wanted: Sequence[Access], emit: Callable[[Access], Var] | None = None

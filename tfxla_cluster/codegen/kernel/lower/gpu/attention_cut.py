@@ -18,11 +18,13 @@ _SWAPPED = {"GE": "LE", "GT": "LT", "LE": "GE", "LT": "GT"}
 @dataclass(frozen=True)
 class Diagonal:
     """Only looped rows up to fixed row + `number` are seen; or, not `after`, from fixed row - `number` on. The scores
-    of all others are `far`."""
+    of all others are `far`. `test`: the comparison that is `says` for rows that are seen."""
 
     number: int
     after: bool
     far: float
+    test: Access
+    says: bool
 
 
 def diagonal_of(form: Form) -> Diagonal | None:
@@ -36,15 +38,24 @@ def diagonal_of(form: Form) -> Diagonal | None:
         return None
     test, *branches = sources(score, Splitter())
     numbers = [_number(b.instr) for b in branches]
+    test = root(test)
     seen = _seen(test)
     if seen is None or (numbers[0] is None) == (numbers[1] is None):
         return None
     far = numbers[1] if numbers[0] is None else numbers[0]
     assert far is not None
-    high, low, number = seen if numbers[1] is not None else (seen[1], seen[0], -seen[2] - 1)
-    if (high, low) == (form.fixed[0], form.looped[0]):
-        return Diagonal(number, True, far)
-    return Diagonal(number, False, far) if (low, high) == (form.fixed[0], form.looped[0]) else None
+    says = numbers[1] is not None
+    high, low, number = seen if says else (seen[1], seen[0], -seen[2] - 1)
+    if {high, low} != {form.fixed[0], form.looped[0]}:
+        return None
+    return Diagonal(number, high == form.fixed[0], far, test, says)
+
+
+def root(test: Access) -> Access:
+    """What is moved to be `test`."""
+    while test.instr.opcode in _MOVES:
+        (test,) = sources(test, Splitter())
+    return test
 
 
 def _score(form: Form) -> Access | None:
@@ -71,8 +82,6 @@ def _score(form: Form) -> Access | None:
 
 def _seen(test: Access) -> tuple[Atom, Atom, int] | None:
     """(a, b, n) where the predicate says a + n >= b; None where it is no such comparison."""
-    while test.instr.opcode in _MOVES:
-        (test,) = sources(test, Splitter())
     if test.instr.opcode != "compare":
         return None
     left, right = (_affine(s) for s in sources(test, Splitter()))

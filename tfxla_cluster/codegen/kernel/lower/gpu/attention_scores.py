@@ -8,7 +8,9 @@ zero, infinity and NaN are those of the exact operations.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +22,7 @@ from .....ir.node import Instr
 from ...ir import Var
 from ..inline import elementwise
 from ..wide_emit import WideEmitter
+from .attention_cut import root
 
 LOG2E = math.log2(math.e)
 _SAFE = (2.0**-100, 2.0**100)  # whose reciprocals are as precise as they
@@ -30,6 +33,39 @@ _LINEAR = ("convert", "add", "subtract", "negate", "select", "multiply", "divide
 
 
 class ScoreEmitter(WideEmitter):
+    """`known`: what comparisons say for all elements that are emitted until it changes. `logarithm`: gives for a row's
+    maximum log2 of the sum of all exponentials of the row, by which its probabilities are powers of 2; None where it
+    is not at hand."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.known: Mapping[Access, bool] = {}
+        self.logarithm: Callable[[Access], Var] | None = None
+
+    def _sources(self, access: Access) -> tuple[Access, ...]:
+        chosen = self._chosen(access)
+        if chosen is not None:
+            return (chosen,)
+        return () if self.logarithm and probability_of(access) else super()._sources(access)
+
+    def _compute(self, access: Access) -> Var:
+        chosen = self._chosen(access)
+        if chosen is not None:
+            return self.value(chosen)
+        found = probability_of(access) if self.logarithm else None
+        if found is None or self.logarithm is None:
+            return super()._compute(access)
+        less = self.b.op("subtract", self.times(found.score, LOG2E), self.logarithm(found.top))
+        return self.b.op("power", self.b.const(2.0, F32), less, approximate=True)
+
+    def _chosen(self, access: Access) -> Access | None:
+        """The operand that a select gives, where it is known."""
+        if not self.known or access.instr.opcode != "select" or access in self.replaced:
+            return None
+        test, *branches = sources(access, Splitter())
+        says = self.known.get(root(test))
+        return None if says is None else branches[0 if says else 1]
+
     def _element(self, instr: Instr, values: Sequence[Var]) -> Var:
         if instr.opcode == "exponential" and instr.shape.dtype == F32:
             return self.b.op("exponential", values[0], approximate=True)
@@ -55,6 +91,9 @@ class ScoreEmitter(WideEmitter):
         if instr.opcode == "negate":
             return self.times(parts[0], -factor)
         if instr.opcode == "select":
+            chosen = self._chosen(access)
+            if chosen is not None:
+                return self.times(chosen, factor)
             return b.op("select", self.value(parts[0]), *(self.times(p, factor) for p in parts[1:]), dtype=F32)
         if instr.opcode in ("multiply", "divide"):
             for n, other in ((0, 1), (1, 0))[: 1 if instr.opcode == "divide" else 2]:
@@ -101,6 +140,36 @@ def weight_and_factor(weight: Access) -> tuple[Access, float]:
         if not _SAFE[0] < abs(number) < _SAFE[1]:
             return weight, factor
         weight, factor = parts[other], factor * number
+
+
+@dataclass(frozen=True)
+class Probability:
+    """exp(score - top) / total, the two of a row read from memory at one index."""
+
+    score: Access
+    top: Access
+    total: Access
+
+
+def probability_of(access: Access) -> Probability | None:
+    """What `access` is, if that; None where it is something else. Conversions between floats do nothing here."""
+    if access.instr.opcode != "divide" or not access.instr.shape.element_type.is_float:
+        return None
+    power, total = map(_unwidened, sources(access, Splitter()))
+    shifted = _unwidened(sources(power, Splitter())[0]) if power.instr.opcode == "exponential" else power
+    if shifted.instr.opcode != "subtract":
+        return None
+    score, top = sources(shifted, Splitter())
+    top, total = root(top), root(total)
+    rows = top.instr.opcode == total.instr.opcode == "parameter" and top.index == total.index
+    alike = top.instr.shape == total.instr.shape and top.instr.shape.element_type == F32
+    return Probability(score, top, total) if rows and alike else None
+
+
+def _unwidened(access: Access) -> Access:
+    while wide(access.instr) is not access.instr:
+        (access,) = sources(access, Splitter())
+    return access
 
 
 def _is_f32_of_float(convert: Instr) -> bool:
