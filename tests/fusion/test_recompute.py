@@ -11,10 +11,13 @@ from tests.fuzz.test_fuzz import run
 from tests.hlo_contractions import GELU_GRADIENT
 from tfxla_cluster import compiler
 from tfxla_cluster.backends import cpu, gpu
+from tfxla_cluster.fusion.build import fused
+from tfxla_cluster.fusion.graph import Graph, order_of
 from tfxla_cluster.fusion.machine import Machine
 from tfxla_cluster.fusion.planner import fuse
 from tfxla_cluster.ir import text
 from tfxla_cluster.ir.evaluator import evaluate
+from tfxla_cluster.ir.rewrite import Names
 
 
 def test_outputs_of_several_sizes() -> None:
@@ -83,8 +86,8 @@ ENTRY e { x = bf16[256,96] parameter(0)
 def test_kernels_that_came_to_read_one_array_become_one(machine: Machine) -> None:
     """Both sums over columns compute what the first kernel does for themselves, and then read `g` together."""
     decisions: list[dict[str, object]] = []
-    fused = fuse(text.parse(NORM), machine, decisions.append)
-    found = [i for i in fused.entry.instrs if i.opcode == "fusion"]
+    made = fuse(text.parse(NORM), machine, decisions.append)
+    found = [i for i in made.entry.instrs if i.opcode == "fusion"]
     assert len(found) == 2
     assert [str(part) for part in found[1].shape.elements] == ["f32[96]", "f32[96]"]
     assert any(d["rule"] == "recompute" for d in decisions)
@@ -97,10 +100,10 @@ def test_kernels_that_came_to_read_one_array_become_one(machine: Machine) -> Non
 )
 def test_factors_of_a_gradient_come_from_the_product(machine: Machine, kept: list[str]) -> None:
     """Three factors (up, part, slope) leave the first product's kernel no more; a CPU computes no tanh again."""
-    fused = fuse(text.parse(GELU_GRADIENT), machine, lambda decision: None)
-    first = next(i for i in fused.entry.instrs if i.opcode == "fusion")
+    made = fuse(text.parse(GELU_GRADIENT), machine, lambda decision: None)
+    first = next(i for i in made.entry.instrs if i.opcode == "fusion")
     assert [o.name for o in first.attrs["calls"].root.operands] == kept
-    heroes = [i for i in fused.entry.instrs if i.opcode in ("fusion", "dot")]
+    heroes = [i for i in made.entry.instrs if i.opcode in ("fusion", "dot")]
     assert len(heroes) == 3  # y is an operand of the second product, so it is not computed there
 
 
@@ -109,8 +112,8 @@ def test_what_a_product_multiplies_is_not_computed_again() -> None:
     twice = GELU_GRADIENT.replace("up = bf16[128,96] add(ones, t)", "up = bf16[128,96] add(ones, a)").replace(
         "dot(y, v)", "dot(up, v)"
     )
-    fused = fuse(text.parse(twice), gpu.described().machine, lambda decision: None)
-    first = next(i for i in fused.entry.instrs if i.opcode == "fusion")
+    made = fuse(text.parse(twice), gpu.described().machine, lambda decision: None)
+    first = next(i for i in made.entry.instrs if i.opcode == "fusion")
     assert "up" in [o.name for o in first.attrs["calls"].root.operands]
 
 
@@ -124,3 +127,24 @@ def test_numbers_of_what_is_computed_again(name: str) -> None:
         compiler.compile_module(module, cpu.this_machine()).executable.run(args), evaluate(module, args)
     ):
         np.testing.assert_allclose(got.astype(np.float32), want.astype(np.float32), rtol=2e-2, atol=1e-2)
+
+
+def test_what_only_others_compute_now_is_not_made() -> None:
+    """Of a group of two, of which another computes the second value itself, the first is left."""
+    comp = text.parse("""HloModule m
+ENTRY e { x = f32[64] parameter(0)
+  s = f32[64] add(x, x)
+  a = f32[64] multiply(s, x)
+  b = f32[64] negate(a)
+  ROOT t = (f32[64], f32[64]) tuple(s, b) }
+""").entry
+    graph = Graph(comp)
+    order = order_of(graph)
+    s, a, b = (order.group[next(i for i in comp.instrs if i.name == name)] for name in "sab")
+    between = order.between(s, a)
+    assert between is not None
+    value = next(iter(a.members))
+    order.merge(s, a, between)
+    b.recomputed[value] = None
+    made = fused(graph, order, Names())
+    assert [i.opcode for i in made.instrs] == ["parameter", "add", "fusion", "tuple"]

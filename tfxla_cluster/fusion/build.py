@@ -73,8 +73,10 @@ class _Builder:
             if _is_fusion(self.graph, group, outputs):
                 self._fusion(group, outputs)
             elif outputs:
+                needed = set(self.graph.closure(outputs, group.members)[0])  # less than all where others compute some
                 for member in group.members:
-                    self._plain(member)
+                    if member in needed:
+                        self._plain(member)
         self._parameters_first()
         return Computation(self.graph.comp.name, tuple(self.instrs), self.done[self.graph.comp.root])
 
