@@ -17,6 +17,11 @@ COMBINERS = "".join(
     for name, opcode in (("max_f32", "maximum"), ("add_f32", "add"))
 )
 HEAD = "lhs_batch_dims={0,1}, rhs_batch_dims={0,1}"
+# Several heads of queries read one of keys and values.
+_SHARED = """
+  $name = $t[$B,$heads,$M,$columns] parameter($number)
+  ${name}_all = $t[$B,$heads,$share,$M,$columns] broadcast($name), dimensions={0,1,3,4}
+  $one = $t[$B,$H,$M,$columns] reshape(${name}_all)"""
 FORWARD = f"""
   low = f32[] constant(-inf)
   zero = f32[] constant(-0.0)
@@ -64,6 +69,7 @@ class Attention:
     `score`: lines that make s of d, the scores' product; `weight`: lines that make w of p, the probabilities; `after`:
     lines that make the root of o, the result. They may read `extra`, parameters by name and type from number 3 on. In
     all `$S` is the type of scores, `$P` of predicates on them, `$R` of a value a row, `$O` of the result, and so on.
+    `share`: so many heads of queries read one of keys and values.
     """
 
     batch: int = 2
@@ -77,6 +83,7 @@ class Attention:
     weight: str = "w = $S copy(p)"
     after: str = "ROOT r = $O copy(o)"
     extra: dict[str, str] = field(default_factory=dict)
+    share: int = 1
 
     @property
     def text(self) -> str:
@@ -102,6 +109,14 @@ class Attention:
         }
         parameters = {"q": "$Q", "k": "$K", "v": "$V", **self.extra}
         lines = "\n".join(f"  {name} = {kind} parameter({n})" for n, (name, kind) in enumerate(parameters.items()))
+        if self.share > 1:
+            lines = lines.replace("  k = $K parameter(1)", self._shared("k", 1, self.depth))
+            lines = lines.replace("  v = $V parameter(2)", self._shared("v", 2, self.width))
         body = Template(FORWARD).safe_substitute(score=self.score, weight=self.weight)
         entry = Template(f"ENTRY main {{\n{lines}{body}  {self.after}\n}}\n").substitute(types)
         return f"HloModule m\n{COMBINERS}\n{entry}"
+
+    def _shared(self, one: str, number: int, columns: int) -> str:
+        heads = self.heads // self.share
+        names = {"name": f"{one}_read", "one": one, "number": number, "heads": heads, "columns": columns}
+        return Template(_SHARED).safe_substitute(names, share=self.share)

@@ -47,6 +47,7 @@ FOUND = {
     "causal": Attention(score=CAUSAL),
     "dropout": Attention(weight=DROPOUT, extra={"keep": "$P"}),
     "heads last": Attention(after=HEADS_LAST),
+    "shared keys": Attention(heads=4, share=2),
 }
 SCALE = """eighth = f32[] constant(8)
   eighths = $S broadcast(eighth), dimensions={}
@@ -67,6 +68,7 @@ TRAINED = {
         weight=DROPOUT, width=16, extra={**DO, "keep": "$P"}, after=backward(weight=DROPOUT_BACK)
     ),
 }
+TRAINED["gradient, shared keys"] = replace(TRAINED["gradient"], heads=4, share=2)
 USED = """nil = f32[] constant(0)
   sum = $R reduce(p, nil), dimensions={3}, to_apply=add_f32
   ROOT r = ($O, $R) tuple(o, sum)"""
@@ -178,6 +180,12 @@ def test_a_move_of_an_operand_stands_in_the_kernel_where_neighbours_stay_neighbo
     for source, inside in ((near, True), (far, False)):
         (fusion,) = custom(planned(source)[0])
         assert ("transpose" in {i.opcode for i in fusion.attrs["calls"].instrs}) == inside
+
+
+def test_keys_that_heads_share_are_read_where_they_lie() -> None:
+    (fusion,) = custom(planned(FOUND["shared keys"].text)[0])
+    assert [o.opcode for o in fusion.operands] == ["parameter"] * 3
+    assert fusion.operands[1].shape.dims == (2, 2, 12, 8)
 
 
 def test_wide_masks_are_read_and_small_ones_computed() -> None:

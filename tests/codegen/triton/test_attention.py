@@ -67,6 +67,7 @@ CASES = {
     "dropout over blocks": replace(ODD, weight=DROPOUT, extra={"keep": "$P"}),
     "bf16 over blocks": replace(ODD, dtype="bf16", score=MASK, extra={"mask": "f32[$B,$M]"}, after=HEADS_LAST),
 }
+CASES["shared keys over blocks"] = replace(FOUND["shared keys"], queries=40, keys=150, depth=20, width=24)
 CASES["heads last"] = replace(CASES["heads last"], keys=70)
 
 
