@@ -22,6 +22,7 @@ from tfxla_cluster.ir.node import Instr
 from tfxla_cluster.options import CompileOptions
 from tfxla_cluster.runtime.cpu import host
 from tfxla_cluster.runtime.plan import KernelStep
+from tfxla_cluster.target import Target
 from tfxla_cluster.tuning import check, trial, tuner
 from tfxla_cluster.tuning.persisted.results import Entry, Key, Measured
 from tfxla_cluster.tuning.trial import CpuTrial
@@ -252,3 +253,37 @@ def test_integers_and_narrow_floats() -> None:
     assert check.difference([one], [one + np.array([0, 1], ml_dtypes.bfloat16)]) == ""
     assert check.difference([one], [one + np.array([0, 50], ml_dtypes.bfloat16)]) != ""
     assert "not" in check.difference([np.zeros(2)], [np.zeros(3)])
+
+
+def test_factors_of_11_bits() -> None:
+    """Forms round f32 to tf32 each in its way, on GPUs and where HLO lets them; a lost block is far more."""
+    one = np.ones(2, np.float32)
+    assert check.difference([one], [one * np.float32(1.001)]) != ""
+    assert check.difference([one], [one * np.float32(1.001)], tf32=True) == ""
+    assert check.difference([one], [one * np.float32(1.01)], tf32=True) != ""
+    wide = one.astype(np.float64)
+    assert check.difference([wide], [wide * 1.001], tf32=True) != ""
+
+
+@pytest.mark.parametrize(
+    ("dtype", "how", "backend", "rounded"),
+    [
+        ("f32", "", "gpu", True),
+        ("f32", "", "cpu", False),
+        ("f32", ", operand_precision={highest,highest}", "gpu", False),
+        ("f32", ", algorithm=dot_tf32_tf32_f32", "gpu", True),
+        ("f64", "", "gpu", False),
+    ],
+)
+def test_which_products_round_their_factors(dtype: str, how: str, backend: str, rounded: bool) -> None:
+    source = f"""HloModule m
+inner {{ x = {dtype}[5,7] parameter(0)
+  y = {dtype}[7,3] parameter(1)
+  d = {dtype}[5,3] dot(x, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}{how}
+  ROOT n = {dtype}[5,3] negate(d) }}
+ENTRY e {{ a = {dtype}[5,7] parameter(0)
+  b = {dtype}[7,3] parameter(1)
+  ROOT f = {dtype}[5,3] fusion(a, b), kind=kOutput, calls=inner }}
+"""
+    fusion = text.parse(source).entry.root
+    assert check.rounds_factors(fusion, Target(backend, "sm_90")) is rounded

@@ -7,14 +7,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..codegen.kernel.lower.dot import precision
+from ..codegen.kernel.lower.gpu.product_factors import PRECISIONS
 from ..ir import dim as dims_
-from ..ir.dtype import DType
-from ..ir.node import Instr
+from ..ir.dtype import F32, DType
+from ..ir.node import Instr, holds
+from ..target import Target
 
 # Units in the last place of the array's largest element: another order of sums moves results by some; poison, a lost
 # block or a race moves them by far more.
 ULPS = 512.0
-_FEW = 8.0  # of types of 16 bits and fewer, whose sums are kept in f32
+_FEW = 8.0  # of types of 16 bits and fewer, whose sums are kept in f32, and of factors rounded to tf32
+_TF32_EPSILON = 2.0**-10
 
 
 def inputs(params: Sequence[Instr], name: str) -> list[np.ndarray]:
@@ -34,13 +38,25 @@ def _drawn(shape: tuple[int, ...], dtype: DType, rng: np.random.Generator) -> np
     return np.asarray(values).astype(dtype.numpy)
 
 
-def difference(got: Sequence[np.ndarray], want: Sequence[np.ndarray]) -> str:
+def rounds_factors(instr: Instr, target: Target) -> bool:
+    """Whether the target may multiply f32 in it as tf32: which of both factors' bits it drops, and how, is each form's
+    own."""
+    return target.backend == "gpu" and holds(instr, "products as tf32", _is_tf32)
+
+
+def _is_tf32(instr: Instr) -> bool:
+    if instr.opcode not in ("dot", "convolution") or instr.operands[0].shape.element_type != F32:
+        return False
+    return PRECISIONS.get(precision(instr)) == "tf32"
+
+
+def difference(got: Sequence[np.ndarray], want: Sequence[np.ndarray], tf32: bool = False) -> str:
     """In words what is wrong with `got`; '' where it is near enough: integers equal, NaN and infinities in the same
-    places, floats within ULPS of the largest element."""
+    places, floats within ULPS of the largest element, f32 within fewer ones of `tf32` where that was multiplied."""
     for number, (a, b) in enumerate(zip(got, want, strict=True)):
         if a.shape != b.shape or a.dtype != b.dtype:
             return f"output {number} is {a.dtype}{list(a.shape)}, not {b.dtype}{list(b.shape)}"
-        wrong = _wrong(a, b)
+        wrong = _wrong(a, b, tf32)
         if wrong:
             return f"output {number}: {wrong}"
     return ""
@@ -52,7 +68,7 @@ def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
     return np.array_equal(first, second)
 
 
-def _wrong(a: np.ndarray, b: np.ndarray) -> str:
+def _wrong(a: np.ndarray, b: np.ndarray, tf32: bool) -> str:
     if same_bits(a, b):
         return ""
     if a.dtype.kind in "biu":
@@ -69,9 +85,13 @@ def _wrong(a: np.ndarray, b: np.ndarray) -> str:
     ):
         return "NaN or infinities in other places"
     largest = float(np.abs(wide_b[finite]).max(initial=0.0))
-    allowed = (ULPS if bits > 16 else _FEW) * _epsilon(a.dtype) * largest
+    allowed = largest * (_FEW * _TF32_EPSILON if tf32 and bits == 32 else _units(bits) * _epsilon(a.dtype))
     worst = float(np.abs(wide_a[finite] - wide_b[finite]).max(initial=0.0))
     return f"off by {worst:.3g}, the largest element is {largest:.3g}" if worst > allowed else ""
+
+
+def _units(bits: int) -> float:
+    return ULPS if bits > 16 else _FEW
 
 
 def _epsilon(dtype: np.dtype) -> float:

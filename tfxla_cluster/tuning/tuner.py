@@ -91,6 +91,7 @@ class _Work:
         self.candidates = tuner.backend.candidates(instr)
         self.measured = {c: m for c, m in measured.items() if c in self.candidates}
         self._module, self._instr = alone(instr)
+        self._tf32 = check.rounds_factors(instr, tuner.backend.target)
         self._inputs = check.inputs(self._module.entry.params, key.hlo)
         self._forms: dict[tuple[object, ...], Choice] = {}
         self._default, self._want = self._reference()
@@ -103,7 +104,7 @@ class _Work:
             said = first.overrun() or check.difference(got[0], got[1])
             if not said and flops_of(self._instr) + bytes_of(self._instr) <= SMALL_WORK:
                 want = _flat(evaluate(self._module, self._inputs))
-                said = check.difference(got[0], want)
+                said = check.difference(got[0], want, self._tf32)
             if said:
                 raise TfxlaError(f"the default form of {self._instr.name} cannot be trusted: {said}")
         except BaseException:
@@ -191,7 +192,7 @@ class _Work:
         written = one.overrun()
         if written:
             return "REDZONE_MODIFIED", written
-        wrong = check.difference(got, self._want)
+        wrong = check.difference(got, self._want, self._tf32)
         return ("WRONG_RESULT", wrong) if wrong else None
 
     def _time(self, trials: Mapping[Choice, Trial]) -> None:
