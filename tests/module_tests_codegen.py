@@ -145,6 +145,7 @@ CODEGEN: dict[str, str] = {
     "tfxla_cluster.codegen.kernel.lower.gpu.attention_cut": "codegen/triton/test_attention.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.attention_rows": "codegen/triton/test_attention.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.attention_scores": "codegen/triton/test_attention.py",
+    "tfxla_cluster.codegen.kernel.lower.gpu.library_operands": "codegen/triton/test_library_products.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.library_products": "codegen/triton/test_library_products.py",
     "tfxla_cluster.codegen.kernel.lower.wide_emit": "codegen/triton/test_attention.py",
     "tfxla_cluster.codegen.triton.attention": "codegen/triton/test_attention.py",

@@ -182,6 +182,28 @@ CASES = {
 }
 
 
+CONVOLUTIONS = {
+    "conv 1x1": ("f32[2,5,3,7]", "f32[1,1,7,4]", "f32[2,5,3,4]", "window={size=1x1}, dim_labels=b01f_01io->b01f"),
+    "conv 1x1 by image": (
+        "bf16[2,5,3,4]",
+        "bf16[1,1,7,4]",
+        "bf16[2,5,3,7]",
+        "window={size=1x1 rhs_reversal=1x1}, dim_labels=b01f_01oi->b01f",
+    ),
+    "conv 1x1 by window": (
+        "f64[2,5,3,7]",
+        "f64[2,5,3,4]",
+        "f64[1,1,7,4]",
+        "window={size=5x3}, dim_labels=f01b_i01o->01bf",
+    ),
+    "conv of lines": ("f32[6,9,7]", "f32[1,7,4]", "f32[6,9,4]", "window={size=1}, dim_labels=b0f_0io->b0f"),
+}
+CASES |= {
+    name: f"  x = {x} parameter(0)\n  y = {y} parameter(1)\n  ROOT c = {out} convolution(x, y), {how}"
+    for name, (x, y, out, how) in CONVOLUTIONS.items()
+}
+
+
 def tolerance(body: str) -> float:
     return max(bound for name, bound in EPSILON.items() if f"{name}[" in body)
 
@@ -211,6 +233,24 @@ REFUSED = {
     "no matrix": dot("f32[2,7,3]", "f32[7,4]", "f32[2,3,4]", "lhs_contracting_dims={1}, rhs_contracting_dims={0}"),
     "nothing": dot("f32[0,7]", "f32[7,4]", "f32[0,4]", PLAIN),
     "no depth": dot("f32[5,0]", "f32[0,4]", "f32[5,4]", PLAIN),
+    "3x3": """  x = f32[2,5,3,7] parameter(0)
+  y = f32[3,3,7,4] parameter(1)
+  ROOT c = f32[2,5,3,4] convolution(x, y), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f""",
+    "1x1 with strides": """  x = f32[2,5,3,7] parameter(0)
+  y = f32[1,1,7,4] parameter(1)
+  ROOT c = f32[2,3,2,4] convolution(x, y), window={size=1x1 stride=2x2}, dim_labels=b01f_01io->b01f""",
+    "1x1 with padding": """  x = f32[2,5,3,7] parameter(0)
+  y = f32[1,1,7,4] parameter(1)
+  ROOT c = f32[2,7,5,4] convolution(x, y), window={size=1x1 pad=1_1x1_1}, dim_labels=b01f_01io->b01f""",
+    "1x1 in groups": """  x = f32[2,5,3,6] parameter(0)
+  y = f32[1,1,3,4] parameter(1)
+  ROOT c = f32[2,5,3,4] convolution(x, y), window={size=1x1}, dim_labels=b01f_01io->b01f, feature_group_count=2""",
+    "features first": """  x = f32[2,7,5,3] parameter(0)
+  y = f32[4,7,1,1] parameter(1)
+  ROOT c = f32[2,4,5,3] convolution(x, y), window={size=1x1}, dim_labels=bf01_oi01->bf01""",
+    "whole but turned": """  x = f32[2,5,3,7] parameter(0)
+  y = f32[5,3,7,4] parameter(1)
+  ROOT c = f32[2,1,1,4] convolution(x, y), window={size=5x3 rhs_reversal=1x1}, dim_labels=b01f_01io->b01f""",
     "no product": "  x = f32[5] parameter(0)\n  ROOT y = f32[5] negate(x)",
 }
 

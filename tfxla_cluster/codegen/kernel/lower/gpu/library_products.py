@@ -7,7 +7,7 @@ computed into memory first, and what follows the product in its fusion reads it 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from .....errors import UnsupportedError
 from .....fusion.hero import hero_of
@@ -31,8 +31,8 @@ from ...library_product import (
 from ...unit import Unit, UnitCopy, UnitKernel, UnitLibrary, UnitRef
 from .. import fused
 from ..contraction_fusion import widens
-from ..contraction_operand import Axis, merged, strides
 from ..dot import precision
+from .library_operands import matrices
 from .plain import lower_plain
 
 # Types of the factors and of the product -> cublasComputeType_t, and the type of the library's own factor.
@@ -58,7 +58,8 @@ _VIEWS = ("reshape", "bitcast")
 
 
 def choices(instr: Instr, libraries: Libraries) -> Sequence[Choice]:
-    """Those by which a library multiplies, for a dot or a fusion around one; some of them `lower` refuses."""
+    """Those by which a library multiplies, for a dot, a convolution that is a plain product, or a fusion around one;
+    some of them `lower` refuses."""
     try:
         product = _Parts(instr).product
     except UnsupportedError:
@@ -77,14 +78,14 @@ def lower(instr: Instr, algorithm: Algorithm, libraries: Libraries) -> Unit:
 
 
 class _Parts:
-    """The product of a dot or of a fusion around one, and what is around it; UnsupportedError where it is none that a
-    library multiplies."""
+    """The product of an instruction or of a fusion around it, and what is around it; UnsupportedError where it is none
+    that a library multiplies."""
 
     def __init__(self, instr: Instr) -> None:
         self._name = instr.name
         self._comp = instr.attrs["calls"] if instr.opcode == "fusion" else fused.wrap(instr)
         hero = hero_of(self._comp)
-        if hero is None or hero.opcode != "dot":
+        if hero is None:
             raise UnsupportedError(f"{instr.name} is no matrix product")
         self._hero = hero
         self._factors = _factors(hero)
@@ -148,12 +149,12 @@ class _Steps:
         self.temps += unit.temps
 
 
-def _factors(dot: Instr) -> list[Instr]:
+def _factors(hero: Instr) -> list[Instr]:
     """What of both operands has to lie in memory: before exact widening where both have one type then."""
-    narrow = [_under_views(o, widening=True) for o in dot.operands]
+    narrow = [_under_views(o, widening=True) for o in hero.operands]
     if narrow[0].shape.element_type == narrow[1].shape.element_type:
         return narrow
-    return [_under_views(o) for o in dot.operands]
+    return [_under_views(o) for o in hero.operands]
 
 
 def _under_views(instr: Instr, widening: bool = False) -> Instr:
@@ -172,18 +173,18 @@ def _before(comp: Computation, root: Instr) -> tuple[Instr, ...]:
     return tuple(i for i in comp.instrs if i in needed)
 
 
-def _product(dot: Instr, left: str, right: str) -> Product:
+def _product(hero: Instr, left: str, right: str) -> Product:
     """`left`, `right`: the types that the operands have in memory."""
-    result = dot.shape.element_type.name
+    result = hero.shape.element_type.name
     if left != right or (left, result) not in _TYPES:
-        raise UnsupportedError(f"no library multiplies {left} and {right} to {result} ({dot.name})")
+        raise UnsupportedError(f"no library multiplies {left} and {right} to {result} ({hero.name})")
     compute, scale = _TYPES[left, result]
     if left == "f32":
-        said = precision(dot)
+        said = precision(hero)
         if said not in _F32:
-            raise UnsupportedError(f"no library multiplies f32 as {said} ({dot.name})")
+            raise UnsupportedError(f"no library multiplies f32 as {said} ({hero.name})")
         compute = _F32[said]
-    a, b = _matrices(dot)
+    a, b = matrices(hero)
     return Product(
         a.batch.extent,
         a.free.extent,
@@ -196,53 +197,3 @@ def _product(dot: Instr, left: str, right: str) -> Product:
         *a.layout(),
         *b.layout(),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Axis:
-    """`extent` elements that lie `step` apart."""
-
-    extent: int
-    step: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Matrix:
-    """An operand by its batch, free and depth indices."""
-
-    batch: _Axis
-    free: _Axis
-    depth: _Axis
-
-    def layout(self) -> tuple[int, int, int]:
-        """(turned, stride, step), as a Product has them."""
-        if self.depth.step == 1:
-            return 0, self.free.step if self.free.extent > 1 else self.depth.extent, self.batch.step
-        return 1, self.depth.step, self.batch.step
-
-
-def _matrices(dot: Instr) -> tuple[_Matrix, _Matrix]:
-    """Both operands; UnsupportedError where one does not lie as a matrix, or has elements of an unknown number."""
-    batch, depth = (
-        [tuple(dot.attrs.get(f"{side}_{kind}_dims", ())) for side in ("lhs", "rhs")]
-        for kind in ("batch", "contracting")
-    )
-    order = sorted(range(len(depth[0])), key=depth[0].__getitem__)
-    found = []
-    for operand, own_batch, own_depth in zip(dot.operands, batch, depth):
-        dims = operand.shape.dims
-        free = tuple(d for d in range(len(dims)) if d not in own_batch + own_depth)
-        axes = (own_batch, free, tuple(own_depth[i] for i in order))
-        found.append(_Matrix(*(_axis(dot, dims, some) for some in axes)))
-        if found[-1].depth.step != 1 and found[-1].free.step != 1:
-            raise UnsupportedError(f"an operand of {dot.name} has no contiguous lines")
-    return found[0], found[1]
-
-
-def _axis(dot: Instr, dims: Sequence[Dim], chosen: Sequence[int]) -> _Axis:
-    steps = strides(dims)
-    axes = merged([Axis(dims[d], steps[d]) for d in chosen])
-    extent, step = axes[0].extent, axes[0].step
-    if len(axes) > 1 or not isinstance(extent, int) or not isinstance(step, int) or extent < 1:
-        raise UnsupportedError(f"an operand of {dot.name} does not lie as a matrix of a known size")
-    return _Axis(extent, step)
