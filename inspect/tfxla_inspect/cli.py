@@ -24,6 +24,11 @@ exit codes: 0 done; 1 a kernel of the program has no result; 2 wrong command lin
 no results, or DIR no kernels; 6 OUT cannot be written."""
 
 
+_PROFILES_EPILOG = """\
+exit codes: 0 done; 1 --diff found differences; 2 wrong command line; 3 a FILE is missing or no profile;
+6 a file cannot be written."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; its exit code. Errors are one line on stderr."""
     arguments = _parser().parse_args(argv)
@@ -71,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
     one.set_defaults(run=_report)
     _add_autotune(commands)
+    _add_profiles(commands)
     return parser
 
 
@@ -87,6 +93,32 @@ def _add_autotune(commands: Any) -> None:
     two.add_argument("--program", metavar="DIR", type=Path, help="a program's dump: what it uses, misses, has no more")
     two.add_argument("--candidates", action="store_true", help="also each form that was measured, or why it fell out")
     two.set_defaults(run=_autotune)
+
+
+def _add_profiles(commands: Any) -> None:
+    three = commands.add_parser(
+        "pgo",
+        help="show, merge, compare and clear profiles of sizes",
+        epilog=_PROFILES_EPILOG,
+        description="Shows profiles of sizes (--tfxla_pgo), merges, compares and clears them.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    three.add_argument("files", metavar="FILE", nargs="+", help="a path or URL of a .profile.json")
+    what = three.add_mutually_exclusive_group()
+    what.add_argument("--merge", metavar="OUT", help="join all of them into OUT, with what it holds")
+    what.add_argument("--diff", action="store_true", help="what differs between two of them")
+    what.add_argument("--sources", action="store_true", help="print the --tfxla_dynamic_sources that says the same")
+    what.add_argument(
+        "--clear", metavar="START", nargs="?", const="", help="forget functions whose names start so (default: all)"
+    )
+    three.set_defaults(run=_profiles)
+
+
+def _profiles(arguments: argparse.Namespace) -> int:
+    from . import profiles  # needs fsspec, which reports do without
+
+    wanted = profiles.Wanted(arguments.merge, arguments.diff, arguments.sources, arguments.clear)
+    return profiles.run(arguments.files, wanted, print)
 
 
 def _autotune(arguments: argparse.Namespace) -> int:

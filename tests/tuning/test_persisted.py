@@ -14,6 +14,7 @@ from pathlib import Path
 import fsspec
 import pytest
 
+from tfxla_cluster import shared_file
 from tfxla_cluster.codegen.kernel.choice import Choice
 from tfxla_cluster.errors import InputFileError, OutputError, UsageError
 from tfxla_cluster.options import TuningOptions
@@ -249,16 +250,16 @@ def test_what_cannot_be_written_is_said(tmp_path: Path) -> None:
 def test_words_of_a_test_runner(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TEST_UNDECLARED_OUTPUTS_DIR", str(tmp_path / "out"))
     monkeypatch.setenv("TEST_WORKSPACE", str(tmp_path / "src"))
-    assert files.resolve("TEST_UNDECLARED_OUTPUTS_DIR/a/r.txt") == f"{tmp_path}/out/a/r.txt"
-    assert files.resolve("TEST_WORKSPACE/r.txt") == f"{tmp_path}/src/r.txt"
+    assert shared_file.resolve("TEST_UNDECLARED_OUTPUTS_DIR/a/r.txt") == f"{tmp_path}/out/a/r.txt"
+    assert shared_file.resolve("TEST_WORKSPACE/r.txt") == f"{tmp_path}/src/r.txt"
     monkeypatch.setenv("TEST_WORKSPACE", "name")
     monkeypatch.setenv("TEST_SRCDIR", str(tmp_path))
-    assert files.resolve("TEST_WORKSPACE/r.txt") == f"{tmp_path}/name/r.txt"
-    assert files.resolve("TEST_WORKSPACE_OTHER/r") == "TEST_WORKSPACE_OTHER/r"
-    assert files.resolve("gs://TEST_WORKSPACE/r") == "gs://TEST_WORKSPACE/r"
+    assert shared_file.resolve("TEST_WORKSPACE/r.txt") == f"{tmp_path}/name/r.txt"
+    assert shared_file.resolve("TEST_WORKSPACE_OTHER/r") == "TEST_WORKSPACE_OTHER/r"
+    assert shared_file.resolve("gs://TEST_WORKSPACE/r") == "gs://TEST_WORKSPACE/r"
     monkeypatch.delenv("TEST_WORKSPACE")
     with pytest.raises(UsageError, match="TEST_WORKSPACE, which is not set"):
-        files.resolve("TEST_WORKSPACE/r.txt")
+        shared_file.resolve("TEST_WORKSPACE/r.txt")
 
 
 # --- a file a fusion ---

@@ -9,7 +9,7 @@ import uuid
 import fsspec
 
 from ...errors import OutputError
-from .files import resolve
+from ...shared_file import resolve
 from .messages import from_text, message, to_text
 from .results import Entry, Key, fill_result, from_result
 

@@ -1,0 +1,1 @@
+"""Profiles of the sizes that functions had, merged over runs and machines."""
