@@ -7,6 +7,7 @@ Kernels of this package are told by the names in kernels.json of a dump director
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from tfxla_cluster.bench import gpu_tensorflow
 
 # Of an H200, for what a kernel takes at least: bytes a second that copies reach, operations of bf16 products.
 BYTES, OPERATIONS = 4.1e12, 7.9e14
+_FUNCTION = re.compile(r"^kernel_\d+_")  # what a symbol has in place of the name of the kernel's function
 
 
 @dataclass(frozen=True)
@@ -63,12 +65,16 @@ def of_steps(step: Callable[[], object], steps: int, dump: Path | None = None) -
 
 
 def known_kernels(dump: Path) -> dict[str, tuple[float, str]]:
-    """Kernel -> (least milliseconds of a run, what it computes), of all modules of a dump directory."""
+    """Kernel -> (least milliseconds of a run, what it computes), of all modules of a dump directory; of
+    functions of one name that of the last module."""
     found: dict[str, tuple[float, str]] = {}
     for path in sorted(dump.glob("*.kernels.json")):
         for row in json.loads(path.read_text()):
             least = max(row["bytes"] / BYTES, row["flops"] / OPERATIONS if _product(row) else 0.0)
-            found[row["symbol"]] = (least * 1e3, f"{row['instr']}: {' '.join(row['instrs'][:6])}")
+            found[_FUNCTION.sub("tfxla_", row["symbol"])] = (
+                least * 1e3,
+                f"{row['instr']}: {' '.join(row['instrs'][:6])}",
+            )
     return found
 
 

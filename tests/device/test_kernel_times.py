@@ -28,9 +28,12 @@ def test_nothing_ran() -> None:
 
 def test_the_least_is_that_of_bytes_or_of_products(tmp_path: Path) -> None:
     row = {"instr": "f", "opcode": "fusion", "bytes": BYTES / 1e3, "flops": OPERATIONS / 100}
-    rows = [{**row, "symbol": "k0", "instrs": ["add.1"]}, {**row, "symbol": "k1", "instrs": ["dot.1", "add.2"]}]
+    rows = [
+        {**row, "symbol": "kernel_0_add", "instrs": ["add.1"]},
+        {**row, "symbol": "kernel_1_dot_1", "instrs": ["dot.1", "add.2"]},
+    ]
     (tmp_path / "module_0001.x.kernels.json").write_text(json.dumps(rows))
     assert known_kernels(tmp_path) == {
-        "k0": (pytest.approx(1.0), "f: add.1"),
-        "k1": (pytest.approx(10.0), "f: dot.1 add.2"),
+        "tfxla_add": (pytest.approx(1.0), "f: add.1"),
+        "tfxla_dot_1": (pytest.approx(10.0), "f: dot.1 add.2"),
     }

@@ -12,7 +12,7 @@ from tfxla_cluster.codegen.triton import workers
 from tfxla_cluster.codegen.triton.ops import expression, support
 from tfxla_cluster.codegen.triton.source import render
 from tfxla_cluster.errors import UnsupportedError
-from tfxla_cluster.ir.dtype import DTYPES, PRED, S64
+from tfxla_cluster.ir.dtype import DTYPES, F32, PRED, S64
 from tfxla_cluster.ir.opcode import OPCODES
 
 pytestmark = pytest.mark.skipif(not workers.usable(), reason="no usable Triton is installed")
@@ -61,3 +61,21 @@ def test_constants_of_s64() -> None:
     b.store(b.output(S64), b.index(0), b.const(-(2**63), S64))
     (got,) = interpreter.run(render(b.finish(1)), [], [np.ones(1, np.int64)], [], 1)
     assert got[0] == -(2**63)
+
+
+APPROXIMATE = {"exponential": np.exp, "logistic": lambda x: 1 / (1 + np.exp(-x)), "tanh": np.tanh}
+
+
+@pytest.mark.parametrize("opcode", APPROXIMATE)
+def test_approximate_functions_are_right_to_more_bits_than_bf16_has(opcode: str) -> None:
+    small = np.array([0.0, -0.0, 1e-30, -1e-6, 0.031, -0.0313, 88.0, -88.0, 200.0, -200.0, np.inf, -np.inf, np.nan])
+    x = np.concatenate([small, np.linspace(-20, 20, 51)]).astype(np.float32)
+    b = KernelBuilder("approximate")
+    source, out = b.input(F32), b.output(F32)
+    b.store(out, b.task, b.op(opcode, b.load(source, b.task), approximate=True))
+    with np.errstate(all="ignore"):
+        (got,) = interpreter.run(render(b.finish(x.size)), [x], [np.ones_like(x)], [], x.size)
+        wanted = APPROXIMATE[opcode](x.astype(np.float64))
+        np.testing.assert_allclose(got, wanted.astype(np.float32), rtol=2.0**-15, atol=1e-37)
+        number = ~np.isnan(x)
+        np.testing.assert_array_equal(np.signbit(got[number]), np.signbit(wanted[number]))

@@ -10,10 +10,11 @@ from .unit import UnitKernel, UnitRef
 
 
 class Ports:
-    """`b` builds the kernel; `read` and `write` give the buffer of an operand, result or temporary."""
+    """`b` builds the kernel; `read` and `write` give the buffer of an operand, result or temporary. `wide`: what
+    follows a contraction is computed in f32 where its floats are narrower, and rounded where it is stored."""
 
-    def __init__(self, name: str, multiple: int = 0) -> None:
-        self.b = KernelBuilder(name, multiple)
+    def __init__(self, name: str, multiple: int = 0, wide: bool = False) -> None:
+        self.b, self.wide = KernelBuilder(name, multiple), wide
         self._inputs: dict[UnitRef, Buffer] = {}
         self._outputs: dict[UnitRef, Buffer] = {}
 

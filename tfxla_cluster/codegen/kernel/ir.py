@@ -68,7 +68,8 @@ class Size:
 @dataclass(frozen=True, slots=True, eq=False)
 class Op:
     """`out = opcode(operands)`; attrs as the HLO instruction's (`direction` of compare, ...). `approximate`, of an
-    exponential of f32 or a power of 2: right to 2^-20 of the result, and of the argument."""
+    exponential or logistic of f32 or a power of 2: right to 2^-20 of the result, and of the argument; of a tanh to
+    2^-10 of the result."""
 
     out: Var
     opcode: str

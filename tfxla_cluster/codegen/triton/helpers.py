@@ -61,6 +61,11 @@ def _saturate(x, low: tl.constexpr, high: tl.constexpr, beyond: tl.constexpr, to
     whole = tl.where(x >= beyond, tl.full([], high, to), whole)
     return tl.where(x <= low, tl.full([], low, to), whole)
 ''',
+    "_tanh_near": '''@triton.jit
+def _tanh_near(x):
+    """The machine's own, of f32."""
+    return tl.inline_asm_elementwise("tanh.approx.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+''',
     "_round_half_away": """@triton.jit
 def _round_half_away(x):
     whole = libdevice.trunc(x)

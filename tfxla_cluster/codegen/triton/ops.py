@@ -116,6 +116,12 @@ _FLOAT = {
     "round-nearest-even": "libdevice.rint({0})",
     "round-nearest-afz": "_round_half_away({0})",
 }
+_APPROXIMATE = {
+    "power": "tl.exp2({1})",  # of 2
+    "exponential": f"tl.exp2({{0}} * {LOG2E})",
+    "logistic": f"(1.0 / (1.0 + tl.exp2({{0}} * {-LOG2E})))",
+    "tanh": "_tanh_near({0})",
+}
 _PREDICATES = ("is-finite",)  # results that are no floats
 _TABLES = {"float": _FLOAT, "int": _SIGNED, "uint": _UNSIGNED, "pred": _PRED}
 _ANY, _INTEGERS = ("float", "int", "uint", "pred"), ("int", "uint")
@@ -171,7 +177,7 @@ def expression(op: Op, operands: list[str], positive: bool = False) -> str:
 
 def _from_table(op: Op, dtype: DType, operands: list[str]) -> str:
     if op.attrs.get("approximate"):
-        return f"tl.exp2({operands[1]})" if op.opcode == "power" else f"tl.exp2({operands[0]} * {LOG2E})"
+        return _APPROXIMATE[op.opcode].format(*operands)
     template = _TABLES[dtype.kind][op.opcode]
     if dtype.is_integer:
         info = ml_dtypes.iinfo(dtype.numpy)

@@ -22,6 +22,7 @@ from . import convolution, dot
 from .contraction_operand import Element, Operand, Store, buffer_operand, convert, lies_in_order
 from .emit import Emitter
 from .grid import bind_rows
+from .wide_emit import NEVER_WIDE, EpilogueEmitter
 
 _NO_LOOPS = Program(*((),) * len(fields(Program)))  # the loops are those of the contraction
 
@@ -110,17 +111,18 @@ def _elements(instr: Instr) -> int:
 def _epilogue(hero: Instr, outputs: Sequence[Instr], inside: Sequence[Instr]) -> Store:
     """Computes every output's element from the hero's, and stores it."""
     found, in_order = epilogue(hero, outputs, inside), lies_in_order(hero)
+    can_widen = not any(i.opcode in NEVER_WIDE for i in inside)
 
     def store(p: Ports, value: Var, index: Index) -> None:
-        rounded = convert(p.b, value, hero.shape.element_type)
-        emitter = Emitter(p.b, _NO_LOOPS, _Buffers(p))
+        own = value if p.wide and can_widen else convert(p.b, value, hero.shape.element_type)
+        emitter = (EpilogueEmitter if p.wide and can_widen else Emitter)(p.b, _NO_LOOPS, _Buffers(p))
         for groups, number in zip(found.groups, index):
             bind_rows(emitter, groups, number)
-        emitter.replaced[Access(hero, found.own)] = lambda: rounded
+        emitter.replaced[Access(hero, found.own)] = lambda: own
         values = [emitter.value(root) for root in found.roots]
         for position, (root, element) in enumerate(zip(found.roots, values)):
-            place = flatten(root.index)
-            p.put(position, emitter.number(place), element, in_order and place == flatten(found.own))
+            place, rounded = flatten(root.index), convert(p.b, element, root.instr.shape.element_type)
+            p.put(position, emitter.number(place), rounded, in_order and place == flatten(found.own))
 
     return store
 

@@ -39,7 +39,7 @@ def lower_channels(c: Contraction, target: Target) -> Unit:
 
 
 def _written_out(c: Contraction, taps: int) -> UnitKernel:
-    p = Ports(c.name, MULTIPLE)
+    p = Ports(c.name, MULTIPLE, wide=True)
     b, space = p.b, (*c.rows, *c.batch)
     count = product(space)
     start = b.mul(b.task, b.index(_BLOCK))
@@ -67,7 +67,7 @@ def _splits(c: Contraction, target: Target) -> int:
 
 def _summed(c: Contraction, splits: int) -> UnitKernel:
     """A program sums its part of the depth, of one row, for a block of groups."""
-    p = Ports(c.name, MULTIPLE)
+    p = Ports(c.name, MULTIPLE, wide=True)
     b, groups, depth = p.b, c.batch[0], product(c.depth)
     width = lanes(groups, _GROUPS)
     counts = [splits, product(c.rows), ceil_div(groups, width)]

@@ -40,7 +40,7 @@ class _Ports(Ports):
     result after the other; none are without `blocks`."""
 
     def __init__(self, name: str, size: Extents, blocks: Blocks | None, room: int) -> None:
-        super().__init__(name, MULTIPLE)
+        super().__init__(name, MULTIPLE, wide=True)
         self.size, self.blocks, self.room = size, blocks, room
         self.batch = self.b.index(0)
 

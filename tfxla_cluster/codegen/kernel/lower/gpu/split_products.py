@@ -32,7 +32,7 @@ def partial(c: Contraction, temp: int) -> Contraction:
 
 def total(c: Contraction, splits: int, temp: int) -> UnitKernel:
     """Adds the parts of each sum, in temporary number `temp`, in order, and finishes it."""
-    p, size = Ports(f"{c.name}.total", MULTIPLE), Extents.of(c)
+    p, size = Ports(f"{c.name}.total", MULTIPLE, wide=True), Extents.of(c)
     b = p.b
     height, width = (lanes(e, most) for e, most in zip((size.rows, size.cols), _FINISH))
     counts = [ceil_div(size.rows, height), ceil_div(size.cols, width)]
