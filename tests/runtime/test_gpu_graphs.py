@@ -18,6 +18,7 @@ from tfxla_cluster.runtime.gpu.driver import Driver
 from tfxla_cluster.runtime.gpu.executable import Executable
 from tfxla_cluster.runtime.gpu.graphs import MOST_NODES, can_capture
 from tfxla_cluster.runtime.gpu.prepared import Prepared
+from tfxla_cluster.runtime.gpu.record_layout import MOST_FAILURES
 from tfxla_cluster.runtime.plan import CopyStep, LaunchPlan, LibraryStep, LoopStep, Ref, SizeSource
 
 from .gpu_double import Library
@@ -149,6 +150,26 @@ def test_no_memory_for_a_graph_is_no_failure_of_the_execution(machine: tuple[Dri
     assert executable.graphs() == {"replayed": 1, "updated": 0, "made": 1, "busy": 0, "failed": 1}
 
 
+@pytest.mark.parametrize("times", [1, 20])
+def test_a_graph_that_the_driver_does_not_launch(machine: tuple[Driver, Library], times: int) -> None:
+    """Its steps run one by one, each once; soon no graph is tried any more."""
+    driver, library = machine
+    executable = Executable(sum_plan(5, 2), CODE, driver=driver, least_graph=2)
+    inputs = [random(10), random(10, 1)]
+    library.context = 1
+    with executable.prepare(inputs) as prepared:
+        launched(prepared, inputs, 3)
+        before = len(library.launches)
+        library.failing["cuGraphLaunch"] = (0, 2)
+        launched(prepared, inputs, times)
+        assert len(library.launches) == before + 2 * times
+        library.failing.clear()
+        launched(prepared, inputs, 3)
+    counts = executable.graphs()
+    assert counts["failed"] == min(times, MOST_FAILURES)
+    assert library.calls["cuGraphLaunch"] == 1 + (times + 3 if times < MOST_FAILURES else MOST_FAILURES)
+
+
 @pytest.mark.parametrize("has_load", [True, False])
 def test_a_kernel_that_first_runs_in_a_capture(machine: tuple[Driver, Library], has_load: bool) -> None:
     """It is loaded before; drivers that cannot do so launch it by itself."""
@@ -201,7 +222,7 @@ def test_the_backend_of_this_machine_makes_graphs_by_option(
     monkeypatch.setattr(drivers, "driver", lambda: machine[0])
     told: list[dict[str, object]] = []
     monkeypatch.setattr(trace, "wants", lambda kind: kind == "graph")
-    monkeypatch.setattr(trace, "record", lambda kind, **fields: told.append(fields))
+    monkeypatch.setattr(trace, "record", lambda kind, **fields: told.append(fields) if kind == "graph" else None)
     backend = gpu.this_machine(1)
     assert (backend.target.arch, backend.target.cores, backend.device) == ("sm_90", 132, 1)
     inputs = [random(10), random(10, 1)]

@@ -10,7 +10,7 @@ from llvmlite import ir
 
 from ..launcher.record_layout import RECORD, STATUS_NO_MEMORY
 from ..launcher.words import Function, Word
-from .driver_code import STATE, call, give_back, status_of, take
+from .driver_code import STATE, call, give_back, take
 from .record_layout import (
     CAPTURE_STREAMS,
     FIRST_GRAPH_CALL,
@@ -44,7 +44,7 @@ def emit_graph(module: ir.Module, steps: Function) -> Function:
     slot = _equal_slot(f, graphs, key)
     with f.if_(slot.compare("!=", 0)):
         f.atomic_add(graphs + 8 * GRAPHS["replayed"], 1)
-        f.return_(_launched(f, driver, slot, state))
+        f.return_(_launched(f, driver, graphs, slot, state))
     number = f.atomic_add(graphs + 8 * GRAPHS["next"], 1) & (GRAPH_SLOTS - 1)
     slot = _slot(f, graphs, number)
     with f.if_(f.exchange(slot, 1).compare("!=", 0)):
@@ -63,7 +63,7 @@ def emit_graph(module: ir.Module, steps: Function) -> Function:
         f.atomic_store(slot, 0)
         f.return_(status.get())
     f.call("memcpy", slot + 8 * len(GRAPH_SLOT), key, f.load(graphs, GRAPHS["key_words"]) * 8)
-    f.return_(_launched(f, driver, slot, state))
+    f.return_(_launched(f, driver, graphs, slot, state))
     return f
 
 
@@ -105,12 +105,15 @@ def _equal_slot(f: Function, graphs: Word, key: Word) -> Word:
     return found.get()
 
 
-def _launched(f: Function, driver: Word, slot: Word, state: Word) -> Word:
-    """The status of launching a slot's graph; the slot is free again."""
+def _launched(f: Function, driver: Word, graphs: Word, slot: Word, state: Word) -> Word:
+    """Launches a slot's graph, after which the slot is free again: 0, or NO_GRAPH where the driver refuses. Then
+    nothing of it runs: the driver has no memory of its own left, say; what else is wrong the steps will tell."""
     stream = f.load(state, STATE["stream"])
-    status = status_of(f, call(f, driver, "cuGraphLaunch", f.load(slot, GRAPH_SLOT["executable"]), stream))
+    refused = call(f, driver, "cuGraphLaunch", f.load(slot, GRAPH_SLOT["executable"]), stream).compare("!=", 0)
     f.atomic_store(slot, 0)
-    return status
+    with f.if_(refused):
+        f.atomic_add(graphs + 8 * GRAPHS["failed"], 1)
+    return f.select(refused, NO_GRAPH, 0)
 
 
 def _emit_capture(module: ir.Module, steps: Function) -> Function:
