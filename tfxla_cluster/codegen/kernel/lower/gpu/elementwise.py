@@ -15,7 +15,23 @@ from ..grid import Blocks, bind_rows, extent
 from ..loops import open_kernel, store_roots, work
 from ..space import digits
 from ..tiles import tile_group
-from .shapes import BLOCK, BLOCKS, CROSSING, CROSSINGS, LEAST_BLOCK, MULTIPLE, WARPS, WIDE, block_warps, filling, lanes
+from .shapes import (
+    BLOCK,
+    BLOCKS,
+    BUSY,
+    CROSSING,
+    CROSSINGS,
+    LEAST_BLOCK,
+    MULTIPLE,
+    OF_A_WARP,
+    OF_A_WARP_SOONER,
+    WARPS,
+    WIDE,
+    block_warps,
+    filling,
+    lanes,
+    narrow,
+)
 
 _NEAR = 1 << 31  # elements of a row: with those of a block they are numbers of 32 bits
 
@@ -42,13 +58,15 @@ def loop_kernel(program: Program, name: str, knobs: Knobs) -> Kernel:
         sides = [knobs.take(name, side, CROSSINGS) for name, side in zip(("rows", "columns"), CROSSING)]
         shape = (lanes(extent(crossing), sides[0]), lanes(extent(inner), sides[1]))
         return _block(e, outer, [crossing], inner, shape, store, knobs)
-    default = filling(BLOCK, LEAST_BLOCK, sample(product(map(extent, groups))))
+    busy = BUSY if narrow(program) else 1
+    default = filling(BLOCK * busy, LEAST_BLOCK, sample(product(map(extent, groups))))
     block = knobs.take("block", default, BLOCKS)
+    each = OF_A_WARP * busy if default == BLOCK * busy else OF_A_WARP_SOONER
     if _may_be_flat(groups, default) and knobs.take("flat", int(not _rows_begin_whole(groups)), (0, 1)):
-        return _flat(e, groups, block, store, knobs, few=default < BLOCK)
+        return _flat(e, groups, block, store, knobs, each)
     width = lanes(extent(inner), block)
     rows = lanes(product(map(extent, groups[:-1])), block // width)
-    return _block(e, [], groups[:-1], inner, (rows, width), store, knobs, few=default < BLOCK)
+    return _block(e, [], groups[:-1], inner, (rows, width), store, knobs, each)
 
 
 def _rows_begin_whole(groups: Sequence[Group]) -> bool:
@@ -70,7 +88,7 @@ def _may_be_flat(groups: Sequence[Group], block: int) -> bool:
 
 
 def _flat(
-    e: Emitter, groups: Sequence[Group], block: int, store: Callable[[], None], knobs: Knobs, few: bool
+    e: Emitter, groups: Sequence[Group], block: int, store: Callable[[], None], knobs: Knobs, each: int
 ) -> Kernel:
     """Programs have blocks of elements as they lie in memory, whatever rows these are of: what is written, and what is
     read in the same order, begins at whole accesses."""
@@ -89,7 +107,7 @@ def _flat(
         e.bind(groups[-1], column)
         e.bind_run(e.program.space, number)
         store()
-    return b.finish(blocks.count, block * work(e.program), knobs.take("warps", block_warps(block, few), WARPS))
+    return b.finish(blocks.count, block * work(e.program), knobs.take("warps", block_warps(block, each), WARPS))
 
 
 def _block(
@@ -100,9 +118,10 @@ def _block(
     shape: tuple[int, int],
     store: Callable[[], None],
     knobs: Knobs,
-    few: bool = False,
+    each: int = OF_A_WARP,
 ) -> Kernel:
-    """Programs that follow each other go along the innermost loop, then along the rows, then the others."""
+    """Programs that follow each other go along the innermost loop, then along the rows, then the others. `each`:
+    elements of a warp."""
     b = e.b
     across, down = Blocks(extent(inner), shape[1]), Blocks(product(map(extent, rows)), shape[0])
     column, task = _split(e, b.task, across.count)
@@ -116,7 +135,7 @@ def _block(
         store()
     tasks = make("mul", product(map(extent, outer)), make("mul", down.count, across.count))
     elements = shape[0] * shape[1]
-    return b.finish(tasks, elements * work(e.program), knobs.take("warps", block_warps(elements, few), WARPS))
+    return b.finish(tasks, elements * work(e.program), knobs.take("warps", block_warps(elements, each), WARPS))
 
 
 def _split(e: Emitter, number: Var, count: Dim) -> tuple[Var, Var]:

@@ -32,7 +32,7 @@ def lower_reduction(program: Program, name: str, knobs: Knobs) -> Unit:
     kept, reduced = row_groups(program)
     shape = reduction_shape(program, kept, reduced, knobs)
     if _splits(program, kept, shape):
-        count = PROGRAMS * BUSY if shape.minor_kept and narrow(program) else PROGRAMS
+        count = PROGRAMS // BUSY if shape.minor_kept and narrow(program) else PROGRAMS
         return staged_unit(program, name, shape, knobs.take("programs", count, PROGRAM_COUNTS))
     e, outputs = open_kernel(program, name, MULTIPLE)
     with program_rows(e, kept, shape, e.b.task):

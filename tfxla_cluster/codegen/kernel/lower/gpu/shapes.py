@@ -16,7 +16,7 @@ from ..grid import extent
 MULTIPLE = 16  # of which fixed sizes are said to be multiples: accesses of 16 bytes follow from it
 WIDE = 4  # elements of the widest access, of 4 bytes each
 # Each default with the values that tuning tries besides.
-BLOCK, BLOCKS = 512, (128, 256, 1024, 2048)  # elements of a block of elementwise work
+BLOCK, BLOCKS = 512, (128, 256, 512, 1024, 2048)  # elements of a block of elementwise work
 CROSSING = (128, 64)  # lanes of a block that is read along the first loop and written along the second
 CROSSINGS = (32, 64, 128)
 WARPS = (1, 2, 4, 8, 16)  # of a program
@@ -25,15 +25,18 @@ ROW_OF_A_WARP = 1024  # elements of a row that one warp holds
 RESIDENT = 16 * 1024  # elements of a row held in registers
 LOOPED, LOOPS = 4096, (1024, 2048, 8192)  # lanes of a row that is passed over in blocks
 ROWS_BLOCK = 1024  # elements of a block of several short rows
+ROWS_OF_SEVERAL = 2  # rows at least of such a block with several accumulators
 ROWS = (1, 2, 4, 8)  # rows of such a block
-COLUMNS, COLUMN_WIDTHS = 128, (16, 32, 64, 256)  # of a block of a column reduction
-COLUMN_ROWS, COLUMN_DEPTHS = 32, (16, 64, 128)
+COLUMNS, COLUMN_WIDTHS = 128, (16, 32, 64, 128, 256)  # of a block of a column reduction
+COLUMN_ROWS, COLUMN_DEPTHS = 32, (16, 32, 64, 128)
 NARROWEST = 16  # columns, where more programs are wanted: a line of 64 bytes
-PROGRAMS, PROGRAM_COUNTS = 132 * 8, (132 * 4, 132 * 16)  # that fill a GPU several times over
+PROGRAMS, PROGRAM_COUNTS = 132 * 8, (132 * 4, 132 * 8, 132 * 16)  # that fill a GPU several times over
 FEW = 132 * 2  # programs: fewer leave some of it idle
 LEAST_BLOCK = 256  # elements, where more programs are wanted
+OF_A_WARP, OF_A_WARP_SOONER = 256, 64  # elements of such a block; where there are few programs, to be sooner done
 SEVERAL = 8  # warps at most of a reduction with several accumulators, whose combiner is long
-BUSY = 2  # times the warps and programs of a column reduction of narrow elements: as many bytes are then under way
+BUSY = 2  # times the elements, or warps, of programs whose elements are narrow: as many bytes are then under way
+SMALL = 16  # times smaller than the largest array is one whose bytes do not count
 SPLIT_WORK = 64 * 1024  # elements from which a reduction in two kernels pays
 
 
@@ -52,9 +55,9 @@ def fits(dim: Dim, width: int) -> bool:
     return isinstance(dim, int) and dim <= width
 
 
-def block_warps(elements: int, few: bool = False) -> int:
-    """Of a program whose block has so many elements; with `few` programs more of them, which are sooner done."""
-    return max(1, min(16, elements // (64 if few else 256)))
+def block_warps(elements: int, each: int) -> int:
+    """Of a program whose block has so many elements, about `each` of them a warp."""
+    return max(1, min(16, elements // each))
 
 
 def filling(width: int, least: int, elements: int) -> int:
@@ -88,27 +91,30 @@ def reduction_warps(kept: int, reduced: int, resident: bool) -> int:
 def reduction_shape(program: Program, kept: Sequence[Group], reduced: Sequence[Group], knobs: Knobs) -> ReductionShape:
     """Knobs: 'columns' and 'depth' of a block of a column reduction, 'rows' of a block that holds rows, 'block' of
     one that does not, 'warps'."""
-    found = _block(program, kept, reduced, knobs)
-    busy = BUSY if found[2] and narrow(program) else 1
     several = any(len(reduce.operands) > 2 for level in program.levels for reduce in level)
+    found = _block(program, kept, reduced, several, knobs)
+    busy = BUSY if found[2] and narrow(program) else 1
     warps = min(reduction_warps(found[0], found[1], found[3]) * busy, SEVERAL if several else WARPS[-1])
     return ReductionShape(*found, knobs.take("warps", warps, WARPS))
 
 
 def narrow(program: Program) -> bool:
-    """Whether all it reads has elements of at most 2 bytes."""
-    return all(load.instr.shape.element_type.itemsize <= 2 for load in program.loads)
+    """Whether what it reads, but for small arrays, has elements of at most 2 bytes."""
+    arrays = {load.instr.shape for load in program.loads}
+    least = max((sample(a.byte_size) for a in arrays), default=0) // SMALL
+    return all(a.element_type.itemsize <= 2 for a in arrays if sample(a.byte_size) > least)
 
 
 def _block(
-    program: Program, kept: Sequence[Group], reduced: Sequence[Group], knobs: Knobs
+    program: Program, kept: Sequence[Group], reduced: Sequence[Group], several: bool, knobs: Knobs
 ) -> tuple[int, int, bool, bool]:
-    """ReductionShape's fields but for the warps."""
+    """ReductionShape's fields but for the warps. `several`: accumulators."""
     row, rows = extent_of(program.reduced), product(map(extent, kept))
     last = program.groups_of(program.space)[-1:]
     if kept and last and last[0] is kept[-1]:
         held = sample(row) <= COLUMN_ROWS * COLUMNS // NARROWEST
-        default = filling(COLUMNS, NARROWEST, sample(rows)) if held else COLUMNS
+        most = COLUMNS // BUSY if narrow(program) else COLUMNS
+        default = filling(most, NARROWEST, sample(rows)) if held else most
         widest = knobs.take("columns", default, COLUMN_WIDTHS)
         deepest = knobs.take("depth", COLUMN_ROWS * COLUMNS // default, COLUMN_DEPTHS)
         columns = lanes(extent(kept[-1]), widest)
@@ -117,5 +123,5 @@ def _block(
     width = lanes(row, RESIDENT)
     if not fits(row, width):
         return 1, lanes(row, knobs.take("block", LOOPED, LOOPS)), False, False
-    default = filling(max(ROWS_BLOCK // width, 1), 1, sample(rows))
+    default = filling(max(ROWS_BLOCK // width, ROWS_OF_SEVERAL if several else 1), 1, sample(rows))
     return lanes(rows, knobs.take("rows", default, ROWS)), width, False, True
