@@ -100,6 +100,49 @@ def test_plain_products(case, form: dict[str, int]) -> None:
         assert render(kernel).text.count("make_tensor_descriptor") == (0, 2, 3)[form["descriptors"]]
 
 
+# Read in boxes: of neighbours in an image, of several images, of images at one point; of the points of a gradient.
+IMAGES = [
+    ((2, 8, 8, 16), (3, 3, 16, 32), "size=3x3 pad=1_1x1_1", "b01f_01io->b01f", {"depth": 16}),
+    ((4, 6, 4, 32), (3, 3, 48, 32), "size=3x3 pad=1_1x1_1 rhs_reversal=1x1", "b01f_01oi->b01f", {}),
+    ((2, 7, 16, 32), (3, 1, 32, 32), "size=3x1 pad=2_2x0_0 rhs_dilate=2x1", "b01f_01io->b01f", {}),
+    ((16, 5, 5, 16), (3, 3, 16, 32), "size=3x3 stride=2x2 pad=0_1x0_1", "b01f_01io->b01f", {"depth": 16}),
+    ((16, 6, 6, 32), (1, 1, 32, 32), "size=1x1 stride=2x2", "b01f_01io->b01f", {}),
+    ((16, 4, 6, 16), (16, 4, 6, 32), "size=4x6 pad=1_1x1_1", "f01b_i01o->01bf", {"depth": 32, "splits": 6}),
+    ((2, 8, 4, 6, 16), (1, 3, 1, 16, 32), "size=1x3x1 pad=0_0x1_1x0_0", "b012f_012io->b012f", {"depth": 16}),
+]
+
+
+@pytest.mark.parametrize("persistent", [0, 1])
+@pytest.mark.parametrize("case", IMAGES, ids=str)
+def test_blocks_of_images(monkeypatch: pytest.MonkeyPatch, case, persistent: int) -> None:
+    """Both operands come by descriptors, beside infinities too."""
+    monkeypatch.setattr(product_blocks, "_SPLIT_DEPTH", 64)
+    hlo = source(*case[:4], dtype="bf16")
+    module = text.parse(hlo)
+    args = drawn(hlo)
+    args[0].flat[:: args[0].size // 5] = np.inf
+    form = {"descriptors": 1, "persistent": persistent, "rows": 16, "cols": 16, **case[4]}
+    (want,) = oracle.run(hlo, args)
+    for backend in BACKENDS:
+        made = compiler.compile_module(module, backend, choices=Given(module.entry.root.name, Choice(form)))
+        assert_near(made.executable.run(args)[0], want, 20 * TOLERANCE["bf16"])
+        rendered = render(next(iter(made.code.kernels.values()))).text
+        assert rendered.count("make_tensor_descriptor") == 2
+        assert rendered.count(".reshape(") >= 2
+
+
+@pytest.mark.parametrize("dims", [(1, 5, 7, 32), (2, 8, 8, 20)], ids=str)
+def test_no_blocks_where_images_have_no_boxes(dims: tuple[int, ...]) -> None:
+    """Extents that no block divides; points that are no whole units of memory apart."""
+    hlo = source(dims, (3, 3, dims[3], 32), "size=3x3 pad=1_1x1_1", "b01f_01io->b01f", dtype="bf16")
+    module = text.parse(hlo)
+    forms = [c for c in BACKENDS[0].candidates(module.entry.root) if c["rows"] == c["cols"] == 16 and c["descriptors"]]
+    for form in forms[:1]:
+        made = compiler.compile_module(module, BACKENDS[0], choices=Given(module.entry.root.name, form))
+        assert "make_tensor_descriptor" not in render(next(iter(made.code.kernels.values()))).text
+    check(hlo, drawn(hlo), 20 * TOLERANCE["bf16"])
+
+
 def test_a_window_copied_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tf32: the depth of the copy is taken apart as that of the image, so that blocks stay in runs."""
     monkeypatch.setattr(product_blocks, "_PACK_READS", 0)

@@ -132,8 +132,10 @@ class KernelBuilder:
         mask: Var | None = None,
         stream: bool = False,
         matrix: Var | None = None,
+        place: tuple[Var, ...] = (),
+        rows: tuple[int, ...] = (),
     ) -> None:
-        self._append(Store(buffer, offset, value, mask, stream, matrix))
+        self._append(Store(buffer, offset, value, mask, stream, matrix, place, rows))
 
     # --- index arithmetic, folding what is known ---
     def add(self, a: Var, b: Var) -> Var:
@@ -246,12 +248,13 @@ class KernelBuilder:
         return outs
 
     def descriptor(
-        self, buffer: Buffer, offset: Var, extents: tuple[Var, Var], stride: Var, block: tuple[int, int]
+        self, buffer: Buffer, offset: Var, dims: Sequence[Var], strides: Sequence[Var], block: tuple[int, ...]
     ) -> Var:
-        """A matrix of `extents` of which blocks are read or stored."""
-        operands = (offset, *extents, stride)
+        """An array of `dims`, all but the last `strides` apart, of which blocks are read or stored."""
+        fields = (tuple(dims), tuple(strides))
+        operands = (offset, *dims, *strides)
         key = ("descriptor", buffer, operands, block)
-        return self._shared(key, buffer.dtype, lambda out: Descriptor(out, buffer, *operands, block), operands)
+        return self._shared(key, buffer.dtype, lambda out: Descriptor(out, buffer, offset, *fields, block), operands)
 
     def dot(self, dtype: DType, start: Var, stop: Var, a: Region, b: Region, **how: Any) -> Var:
         """The sum of products in `dtype`; `how`: the further fields of a `Dot`."""

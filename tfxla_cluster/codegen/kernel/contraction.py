@@ -40,6 +40,31 @@ class Plain:
 
 
 @dataclass(frozen=True, slots=True)
+class ImageAxis:
+    """A dim of an array in memory, `extent` elements that are `step` apart. The index that an element has along it is
+    `start` plus `free_scale` times a digit of the free index plus `depth_scale` times one of the depth index, those of
+    the numbers `free` and `depth` (None: there is none). Outside the extent elements are zero."""
+
+    extent: Dim
+    step: Dim
+    free: int | None = None
+    depth: int | None = None
+    free_scale: int = 1
+    depth_scale: int = 1
+    start: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An operand as an array in memory: operand number `number` of the unit, of `dtype`. `axes`: outermost first; the
+    elements of the last lie side by side."""
+
+    number: int
+    dtype: DType
+    axes: tuple[ImageAxis, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Side:
     """One operand seen as a matrix of free (rows of lhs, columns of rhs) and depth indices.
 
@@ -50,7 +75,8 @@ class Side:
     whichever dtype it has. `free` and `depth`: the dims
     that those indices have for this operand; their products are the contraction's rows or columns and depth.
     `loaded`: an element is one load and perhaps a conversion, so that it is zero where the load is left out.
-    `inside(ports, free, depth)`: `valid` as conditions, each on as few indices as can be.
+    `inside(ports, free, depth)`: `valid` as conditions, each on as few indices as can be. `image`: where the operand is
+    an array of which both indices are digits of the index.
     """
 
     free: tuple[Dim, ...]
@@ -62,6 +88,7 @@ class Side:
     matrix: Callable[[Ports, Index], Plain] | None = None
     loaded: bool = False
     inside: Callable[[Ports, Index, Index], list[Var]] | None = None
+    image: Image | None = None
 
 
 @dataclass(frozen=True, slots=True)

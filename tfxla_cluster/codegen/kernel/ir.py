@@ -94,7 +94,8 @@ class Store:
 
     `stream`: so much is written that it is out of the caches before it is read again, so that a target
     may write past them. `matrix`: of a `Descriptor`, whose element at the indices of the two tiles around the store is
-    the one at the offset; a target may write a block of it whole.
+    the one at the offset; a target may write a block of it whole. `place`, `rows`: of an array of more dims, where in
+    all but the last, the inner tile's, the block of the outer tile's lanes begins, and how many of each it holds.
     """
 
     buffer: Buffer
@@ -103,6 +104,8 @@ class Store:
     mask: Var | None = None
     stream: bool = False
     matrix: Var | None = None
+    place: tuple[Var, ...] = ()
+    rows: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -212,30 +215,34 @@ class Scan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Descriptor:
-    """`out` stands for a matrix of which a `Dot` reads, or a store writes, whole blocks of `block` (rows, columns).
+    """`out` stands for an array of which a `Dot` reads, or a store writes, whole blocks of the extents `block`.
 
-    Element [i, j], i < rows and j < cols, is buffer[offset + i * stride + j]; outside there are zeros. The offset and
-    the stride are whole units of 16 bytes.
+    Element [.., i, j], each index less than its extent in `dims`, is buffer[offset + .. + i * strides[-1] + j]; outside
+    there are zeros. The offset and the strides are whole units of 16 bytes.
     """
 
     out: Var
     buffer: Buffer
     offset: Var
-    rows: Var
-    cols: Var
-    stride: Var
-    block: tuple[int, int]
+    dims: tuple[Var, ...]
+    strides: tuple[Var, ...]
+    block: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """A factor of a `Dot` as blocks of a matrix: of the `Descriptor` that defines `matrix`, whose columns are k, or
-    its rows where `turned`. `thirds`: the factor is f32, the sum of three blocks of bf16 that lie so many of the rows
-    apart, the leading one first."""
+    """A factor of a `Dot` as blocks of the `Descriptor` that defines `matrix`: a matrix whose columns are k, or its
+    rows where `turned`. `thirds`: the factor is f32, the sum of three blocks of bf16 that lie so many of the rows
+    apart, the leading one first. `place`: of an array of more dims, the index at which the block of the lanes and of
+    the k from its argument on begins; the elements of the block are those of a matrix in the same order."""
 
     matrix: Var
     turned: bool
     thirds: Var | None = None
+    place: Region | None = None
+
+    def regions(self) -> tuple[Region, ...]:
+        return () if self.place is None else (self.place,)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -263,6 +270,11 @@ class Dot:
     a_blocks: Blocks | None = None
     b_blocks: Blocks | None = None
     run: int = 0
+
+    def regions(self) -> tuple[Region, ...]:
+        """All regions of the statement, in order."""
+        places = (r for blocks in (self.a_blocks, self.b_blocks) if blocks is not None for r in blocks.regions())
+        return (self.a, self.b, *places)
 
 
 PRECISIONS = ("ieee", "tf32", "tf32x3", "bf16x3", "bf16x6")  # how a GPU may multiply f32, as Triton names it

@@ -93,14 +93,15 @@ class _Printer:
         elif isinstance(stmt, Store):
             mask = f" if {self._var(stmt.mask)}" if stmt.mask else ""
             stream = " streamed" * stmt.stream + (f" in {self._var(stmt.matrix)}" if stmt.matrix else "")
+            stream += f" at {self._vars(stmt.place)}" if stmt.place else ""
             yield f"{_buffer(stmt.buffer)}[{self._var(stmt.offset)}] = {self._var(stmt.value)}{mask}{stream}"
         elif isinstance(stmt, Product):
             yield self._product(stmt)
         elif isinstance(stmt, TritonCall):
             yield from _triton_call(stmt)
         elif isinstance(stmt, Descriptor):
-            place = f"{_buffer(stmt.buffer)}[{self._var(stmt.offset)}] stride {self._var(stmt.stride)}"
-            block = f"{self._vars((stmt.rows, stmt.cols))}, blocks of {stmt.block[0]} x {stmt.block[1]}"
+            place = f"{_buffer(stmt.buffer)}[{self._var(stmt.offset)}] stride {self._vars(stmt.strides)}"
+            block = f"{self._vars(stmt.dims)}, blocks of {' x '.join(map(str, stmt.block))}"
             yield f"{self._define(stmt.out)} = matrix {place}, {block}"
         elif isinstance(stmt, Tile | Across | Scan | Dot | Template):
             yield from self._block(stmt)
@@ -149,8 +150,8 @@ class _Printer:
                 how += f" {side} of {self._blocks(blocks)}" if blocks else ""
             span = f"{self._var(stmt.start)} .. {self._var(stmt.stop)}"
             yield f"{self._define(stmt.out)} = dot {stmt.depth} in {span}{how}"
-            yield from self._region(stmt.a)
-            yield from self._region(stmt.b)
+            for region in stmt.regions():
+                yield from self._region(region)
         elif isinstance(stmt, Across):
             yield f"across {self._var(stmt.lane)} from {self._vars(stmt.init)} identity {_identity(stmt)}"
             yield from self._combine(stmt)

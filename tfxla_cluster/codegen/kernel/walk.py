@@ -14,7 +14,7 @@ _NESTED: Mapping[type, Callable[[Any], tuple[tuple[Stmt, ...], ...]]] = {
     Reduce: lambda stmt: (stmt.body, stmt.combine.body),
     Across: lambda stmt: (stmt.combine.body,),
     Scan: lambda stmt: (stmt.combine.body,),
-    Dot: lambda stmt: (stmt.a.body, stmt.b.body),
+    Dot: lambda stmt: tuple(region.body for region in stmt.regions()),
     If: lambda stmt: (stmt.then.body, stmt.orelse.body),
     While: lambda stmt: (stmt.cond.body, stmt.body.body),
     Attention: lambda stmt: tuple(region.body for region in stmt.regions()),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...ir.dtype import F32
-from ..kernel.ir import Blocks, Descriptor, Dot, Load, Region, Tile, Var
+from ..kernel.ir import Blocks, Descriptor, Dot, Load, Region, Store, Tile, Var
 from ..kernel.matrix_types import multiplies_as_matrix
 from .types import type_name
 from .writer import Axis, Writer
@@ -15,9 +15,10 @@ def emit_descriptor(e: Writer, stmt: Descriptor) -> None:
     """Made by the program itself, in scratch memory of its own."""
     name = e.fresh("matrix")
     place = f"{e.pointer(stmt.buffer)} + {e.name(stmt.offset)}"
-    shape = ", ".join(f"tl.cast({e.name(v)}, tl.int32)" for v in (stmt.rows, stmt.cols))
-    block = f"block_shape=[{stmt.block[0]}, {stmt.block[1]}]"
-    e.put(f"{name} = tl.make_tensor_descriptor({place}, [{shape}], [{e.name(stmt.stride)}, 1], {block})")
+    dims = ", ".join(f"tl.cast({e.name(v)}, tl.int32)" for v in stmt.dims)
+    strides = ", ".join(map(e.name, stmt.strides))
+    block = f"block_shape=[{', '.join(map(str, stmt.block))}]"
+    e.put(f"{name} = tl.make_tensor_descriptor({place}, [{dims}], [{strides}, 1], {block})")
     e.names[stmt.out], e.axes[stmt.out] = name, frozenset()
 
 
@@ -34,8 +35,10 @@ def emit_dot(e: Writer, stmt: Dot) -> None:
     span = f"{e.name(stmt.start)}, {e.name(stmt.stop)}, {stmt.depth}"
     e.put(f"for {base} in tl.range({span}, num_stages={stmt.stages}):")
     e.depth += 1
-    a = _factor(e, stmt, stmt.a, COLS, base) if stmt.a_blocks is None else _blocks(e, stmt.a_blocks, COLS, base)
-    b = _factor(e, stmt, stmt.b, ROWS, base) if stmt.b_blocks is None else _blocks(e, stmt.b_blocks, ROWS, base)
+    a, b = (
+        _factor(e, stmt, region, axis, base) if blocks is None else _blocks(e, stmt, blocks, axis, base)
+        for region, blocks, axis in ((stmt.a, stmt.a_blocks, COLS), (stmt.b, stmt.b_blocks, ROWS))
+    )
     if thirds:
         parts = f"*{_in_thirds(a, stmt.a_blocks)}, *{_in_thirds(b, stmt.b_blocks)}"
         e.put(f"{total}, {small} = _dot_thirds({parts}, {total}, {small})")
@@ -77,8 +80,10 @@ def _factor(e: Writer, stmt: Dot, region: Region, axis: int, base: str) -> str:
     return name
 
 
-def _blocks(e: Writer, blocks: Blocks, axis: int, base: str) -> str:
+def _blocks(e: Writer, stmt: Dot, blocks: Blocks, axis: int, base: str) -> str:
     """A factor read whole; its three parts as a tuple where it lies so."""
+    if blocks.place is not None:
+        return _block_of_array(e, stmt, blocks, blocks.place, axis, base)
     if blocks.thirds is None:
         return _block(e, blocks, axis, base, "")
     apart = f"tl.cast({e.name(blocks.thirds)}, tl.int32)"
@@ -98,10 +103,27 @@ def _block(e: Writer, blocks: Blocks, axis: int, base: str, further: str) -> str
     return name
 
 
-def store_block(e: Writer, matrix: Var, value: Var) -> None:
+def _block_of_array(e: Writer, stmt: Dot, blocks: Blocks, place: Region, axis: int, base: str) -> str:
+    """One block of an array of more dims, as a matrix."""
+    (k,) = place.args
+    e.define(k, f"tl.cast({base}, tl.int64)", frozenset())
+    e.body(place.body)
+    index = ", ".join(f"tl.cast({e.name(at)}, tl.int32)" for at in place.results)
+    sides = e.open[1 - axis].width, stmt.depth
+    rows, cols = sides[::-1] if blocks.turned else sides
+    turned = (axis == COLS) == blocks.turned
+    name = e.fresh("factor")
+    e.put(f"{name} = {e.name(blocks.matrix)}.load([{index}]).reshape({rows}, {cols})" + (".T" if turned else ""))
+    return name
+
+
+def store_block(e: Writer, stmt: Store, matrix: Var) -> None:
     """Stores a whole block where the tiles are."""
-    place = ", ".join(f"tl.cast({axis.start}, tl.int32)" for axis in e.open)
-    e.put(f"{e.name(matrix)}.store([{place}], {e.spread(value)})")
+    rows, cols = e.open
+    starts = [*map(e.name, stmt.place), cols.start] if stmt.place else [rows.start, cols.start]
+    place = ", ".join(f"tl.cast({start}, tl.int32)" for start in starts)
+    shape = f".reshape({', '.join(map(str, (*stmt.rows, cols.width)))})" if stmt.place else ""
+    e.put(f"{e.name(matrix)}.store([{place}], {e.spread(stmt.value)}{shape})")
 
 
 def _hide(e: Writer, axis: int) -> dict[Var, str]:

@@ -175,7 +175,7 @@ class Emitter:
 
     def store(self, stmt: Store) -> None:
         if stmt.matrix is not None:
-            store_block(self, stmt.matrix, stmt.value)
+            store_block(self, stmt, stmt.matrix)
             return
         axes, value = self.axes_of(stmt.offset, stmt.value, stmt.mask), self.name(stmt.value)
         mask = self.mask(axes, stmt.mask)

@@ -40,6 +40,7 @@ from .contraction_operand import (
     weighted,
 )
 from .contraction_walk import maximum
+from .convolution_images import image, window
 from .dot import lower_contraction, precision
 from .space import inside
 from .spatial import Spatial, phases_of
@@ -194,6 +195,7 @@ class _Conv:
             value,
             plain=plain if linear and o.dtype == dtype and not by_depth else None,
             matrix=plain if linear else None,
+            image=window(o, labels, self.spatial) if self.by_taps and self.groups == 1 else None,
         )
 
     def _window_index(self, b: KernelBuilder, g: Index, f: Index, k: Index) -> Index:
@@ -275,6 +277,7 @@ class _Image:
             plain if linear and o.element is None else None,
             loaded=o.element is None,
             inside=self._inside if checked else None,
+            image=image(o, conv.labels, conv.spatial, conv.row_order) if conv.by_taps and conv.groups == 1 else None,
         )
 
     @property
@@ -349,8 +352,8 @@ def _range(p: Ports, position: Var, size: Dim, coefficient: int, run: Dim) -> tu
 
 
 def _is_one_point(s: Spatial) -> bool:
-    """The window has one tap."""
-    return s.taps == 1
+    """The window has one tap, which meets all of the image in turn."""
+    return s.taps == 1 and s.stride == 1
 
 
 def _is_whole(s: Spatial) -> bool:

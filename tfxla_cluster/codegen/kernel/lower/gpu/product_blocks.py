@@ -13,6 +13,7 @@ from ...choice import Knobs
 from ...contraction import Contraction
 from ...matrix_types import multiplies_as_matrix
 from .capability import shared_bytes
+from .image_blocks import cut
 from .shapes import power
 
 
@@ -41,6 +42,10 @@ class Blocks:
     thirds: int = 0
     packs: int = 0
 
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.rows, self.cols, self.depth
+
 
 # Falling in size. A larger block reads less for each product, so the machine's units are busier.
 _NARROW = (
@@ -64,6 +69,17 @@ _F32 = (
 _THIRDS = (Blocks(128, 128, 64, 8, 2, parts=2, persistent=1, descriptors=2, thirds=1),)
 _F64 = (Blocks(64, 64, 16, 4), Blocks(32, 32, 16, 4), Blocks(16, 16, 16, 2))
 _OTHER = (Blocks(32, 32, 8, 4, 1), Blocks(16, 16, 8, 4, 1))
+# Of operands that are images. Gradients by the window take the deep ones.
+_IMAGES = (
+    Blocks(128, 256, 64, 8, 3, parts=2),
+    Blocks(256, 128, 64, 8, 3, parts=2),
+    Blocks(256, 64, 64, 8, 4),
+    Blocks(128, 128, 128, 8, 3),
+    Blocks(128, 128, 64, 8, 4),
+    Blocks(128, 64, 64, 4, 3),
+    Blocks(64, 64, 128, 4, 3),
+    Blocks(64, 64, 64, 4, 3),
+)
 _BY_WIDTH = {8: _BYTE, 16: _NARROW, 32: _F32, 64: _F64}
 _MOST_SPLITS = 64
 _SPLIT_DEPTH = 512  # k that a program has at least
@@ -77,12 +93,13 @@ _SKINNY_PROGRAMS = 2  # of a multiprocessor at once
 class Factors:
     """How a product is multiplied: factors of `dtype`; `lying`: operands that are matrices as descriptors read them;
     `thirds`: they may be split in thirds, as f32 whose every bit counts; `packs`: operands that may be packed. 1 is
-    the left operand, 2 the right one, 3 both."""
+    the left operand, 2 the right one, 3 both. `images`: they are read in boxes of images."""
 
     dtype: DType
     lying: int
     thirds: bool
     packs: int
+    images: bool = False
 
     def described(self, packs: int) -> bool:
         """Whether both are read in blocks where those of `packs` are copied."""
@@ -143,10 +160,12 @@ def _ranked(c: Contraction, factors: Factors, target: Target) -> list[Blocks]:
     """Blocks for the sample sizes, by falling promise."""
     factor = factors.dtype
     table = _BY_WIDTH[factor.bits] if multiplies_as_matrix(factor, c.dtype) else _OTHER
-    sizes = _Sizes(*(sample(product(dims)) for dims in (c.batch, c.rows, c.cols, c.depth)))
-    sizes = replace(sizes, run=run_of(c))
+    batch, rows, cols, depth = (sample(product(dims)) for dims in (c.batch, c.rows, c.cols, c.depth))
     room = shared_bytes(target)
+    boxes = [b for b in _IMAGES if factors.images and cut(c, b.shape) is not None]
+    sizes = _Sizes(batch, rows, cols, depth, run_of(c), bool(boxes))
     fitting = [b for b in dict.fromkeys(_fit(b, sizes) for b in table) if on_their_way(b, factor.itemsize) <= room]
+    fitting = boxes or fitting
     tried = [s for b in fitting for s in _splits(b, sizes, target.cores)]
     tried += [_fit(b, sizes) for b in _THIRDS if factors.thirds]
     ranked = sorted(tried, key=lambda b: _time(b, sizes, target.cores))
@@ -166,6 +185,8 @@ def _described(blocks: Blocks, sizes: _Sizes, cores: int) -> Blocks:
     """
     if sizes.programs(blocks) > cores and blocks.rows * blocks.cols >= _PERSISTENT_BLOCK:
         return replace(blocks, persistent=1, descriptors=2)
+    if sizes.images:
+        return replace(blocks, descriptors=1)
     return replace(blocks, descriptors=int(sizes.depth // blocks.splits >= _DESCRIBED_DEPTH))
 
 
@@ -189,6 +210,13 @@ class _Sizes:
     cols: int
     depth: int
     run: int = 0
+    images: bool = False
+
+    def together(self, blocks: Blocks) -> int:
+        """Programs that a multiprocessor has at once: they wait in turn."""
+        if self.skinny:
+            return _SKINNY_PROGRAMS
+        return _IMAGE_PROGRAMS if self.images and blocks.warps <= _FEW_WARPS else 1
 
     @property
     def skinny(self) -> bool:
@@ -219,7 +247,8 @@ def _splits(blocks: Blocks, sizes: _Sizes, cores: int) -> list[Blocks]:
     """The depth whole, and shared by so many programs that together they are just under one, two or three waves."""
     most = min(sizes.depth // _SPLIT_DEPTH, _MOST_SPLITS)
     programs = max(sizes.programs(blocks), 1)
-    found = {1, *(min(waves * cores // programs, most) for waves in (1, 2, 3))}
+    places = cores * (sizes.together(blocks) if sizes.images else 1)
+    found = {1, *(min(waves * places // programs, most) for waves in (1, 2, 3))}
     return [replace(blocks, splits=s) for s in sorted(found) if s >= 1]
 
 
@@ -235,14 +264,21 @@ def _time(blocks: Blocks, sizes: _Sizes, cores: int) -> float:
         split = sizes.batch * (sizes.rows + sizes.cols) * sizes.depth * _SPLIT / cores
         waves = -(-sizes.programs(blocks) // cores)
         return waves * (blocks.rows * blocks.cols * sizes.depth / _THIRDS_GAIN + _START) + split + _THIRDS_START
-    waves = -(-sizes.programs(blocks) // (cores * (_SKINNY_PROGRAMS if sizes.skinny else 1)))
+    waves = -(-sizes.programs(blocks) // (cores * sizes.together(blocks)))
     sums = sizes.batch * sizes.rows * sizes.cols * blocks.splits if blocks.splits > 1 else 0
-    return waves * (blocks.rows * blocks.cols * depth * reading + _START) + sums * _PARTIAL / cores
+    one = blocks.rows * blocks.cols * depth * reading
+    if sizes.images:
+        kept_on = sizes.programs(blocks) > cores and blocks.rows * blocks.cols >= _PERSISTENT_BLOCK
+        one = one * (_SHARED if sizes.together(blocks) > 1 else 1) + (0 if kept_on else _START)
+        return waves * one + sums * _PARTIAL / cores
+    return waves * (one + _START) + sums * _PARTIAL / cores
 
 
 _READING = 24  # products that take as long as reading one number
 _THIRDS_GAIN = 2.0  # products in thirds for one in f32
 _SPLIT = 72  # products that take as long as splitting a number and writing its thirds
 _THIRDS_START = 4e6  # products that take as long as the further kernels
+_IMAGE_PROGRAMS, _FEW_WARPS = 2, 4  # of images, of a multiprocessor at once, where they have so few warps
+_SHARED = 1.7  # times as long as one of them takes with another beside it
 _START = 2e6  # of a program, in products
 _PARTIAL = 400  # products that take as long as a partial sum there and back

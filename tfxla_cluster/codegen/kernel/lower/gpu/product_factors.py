@@ -16,6 +16,7 @@ from ...ir import Buffer, Op, Region, Var
 from ...matrix_types import multiplies_as_matrix
 from ..space import all_of, digits
 from .capability import DESCRIPTOR_UNIT, has_descriptors
+from .image_blocks import Cut, blocks_of, is_image
 from .packed_operands import packable
 from .product_blocks import Blocks, Factors, run_of
 from .product_grid import Extents
@@ -41,10 +42,10 @@ Matrices = tuple[ir.Blocks | None, ir.Blocks | None]
 
 
 class Multiplier:
-    """Sums of products of `c` in the kernel of `ports`, in `blocks`."""
+    """Sums of products of `c` in the kernel of `ports`, in `blocks`, which may be `boxes` of images."""
 
-    def __init__(self, c: Contraction, ports: Ports, blocks: Blocks) -> None:
-        self.c, self.p, self.blocks, self.size = c, ports, blocks, Extents.of(c)
+    def __init__(self, c: Contraction, ports: Ports, blocks: Blocks, boxes: Cut | None) -> None:
+        self.c, self.p, self.blocks, self.boxes, self.size = c, ports, blocks, boxes, Extents.of(c)
         # Made anew for each block of one program they would have to wait for each other.
         described = blocks.descriptors or blocks.thirds
         self.described = bool(described and (self.size.batch == 1 or not blocks.persistent))
@@ -53,7 +54,7 @@ class Multiplier:
         """Over the k of `span`: the first, one past the last, whether that is whole blocks."""
         c, blocks = self.c, self.blocks
         start, stop, full = span
-        run = run_of(c)
+        run = 0 if all(matrices) else run_of(c)
         run = run if run % blocks.depth == 0 else 0
         left, right = factors(self.p, c, g, i, j, run)
         a, b = (_same(m, r) for m, r in zip(matrices, (left, right)))
@@ -72,10 +73,13 @@ class Multiplier:
             run=run,
         )
 
-    def descriptors(self, g: Index) -> Matrices:
-        """The operands as matrices of blocks, those that are."""
+    def descriptors(self, g: Index, place: tuple[Var, Var]) -> Matrices:
+        """The operands as matrices of blocks, those that are, for the block of rows and of columns at `place`."""
         if not self.described:
             return None, None
+        if self.boxes is not None:
+            rows, cols = ((box, self.boxes.depth) for box in (self.boxes.rows, self.boxes.cols))
+            return blocks_of(self.p, self.c.lhs, rows, place[0]), blocks_of(self.p, self.c.rhs, cols, place[1])
         return (
             self._descriptor(self.c.lhs, g, self.size.rows, self.blocks.rows),
             self._descriptor(self.c.rhs, g, self.size.cols, self.blocks.cols),
@@ -92,7 +96,7 @@ class Multiplier:
         if turned:
             extents, shape = extents[::-1], shape[::-1]
         sizes = b.size(extents[0]), b.size(extents[1])
-        matrix = b.descriptor(plain.buffer, plain.offset, sizes, plain.stride, shape)
+        matrix = b.descriptor(plain.buffer, plain.offset, sizes, (plain.stride,), shape)
         return ir.Blocks(matrix, turned, plain.thirds)
 
 
@@ -185,7 +189,10 @@ def how_multiplied(c: Contraction, target: Target) -> Factors:
     zero = p.b.index(0)
     g = (zero,) * len(c.batch)
     regions = factors(p, c, g, zero, zero)
-    whole = [_is_matrix(p, side, g, region) for side, region in zip((c.lhs, c.rhs), regions)]
+    pairs = list(zip((c.lhs, c.rhs), regions))
+    images = all(is_image(side, region.results[0].dtype) for side, region in pairs)
+    images &= regions[0].results[0].dtype.bits == _HALF_BITS
+    whole = [images or _is_matrix(p, side, g, region) for side, region in pairs]
     once = [side.inside is None and side.valid is None for side in (c.lhs, c.rhs)]  # each element stands at one place
     dtype = regions[0].results[0].dtype
     exact = dtype == F32 and c.precision not in PRECISIONS
@@ -194,7 +201,7 @@ def how_multiplied(c: Contraction, target: Target) -> Factors:
     packs = packable(c) if dtype == F32 and not exact else 0
     if described and dtype.bits == _HALF_BITS:
         packs = (once[0] + 2 * once[1]) & ~lying
-    return Factors(dtype, lying, exact and described and all(once), packs)
+    return Factors(dtype, lying, exact and described and all(once), packs, images and described)
 
 
 def _is_matrix(p: Ports, side: Side, g: Index, factor: Region) -> bool:

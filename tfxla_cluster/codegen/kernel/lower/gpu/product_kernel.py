@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .....ir.dim import ceil_div, make, product
+from .....ir.dim import Dim, ceil_div, make, product
 from .....ir.dtype import S32, S64
 from .....ir.polynomial import common_factor
 from .....target import Target
@@ -16,9 +16,11 @@ from ...contraction import Contraction
 from ...contraction_ports import Ports
 from ...ir import Buffer, Var
 from ...unit import UnitKernel
+from ..contraction_operand import strides
 from ..grid import minimum
 from ..space import delinearize, digits
 from .capability import shared_bytes
+from .image_blocks import Cut
 from .product_blocks import Blocks, on_their_way
 from .product_factors import Multiplier, in_units
 from .product_grid import Extents, Grid, tiles
@@ -39,41 +41,62 @@ class _Ports(Ports):
     """Results that lie as the blocks do are stored by blocks, which pass through `room` bytes of shared memory, one
     result after the other; none are without `blocks`."""
 
-    def __init__(self, name: str, size: Extents, blocks: Blocks | None, room: int) -> None:
+    def __init__(self, name: str, size: Extents, blocks: Blocks | None, boxes: Cut | None, room: int) -> None:
         super().__init__(name, MULTIPLE, wide=True)
-        self.size, self.blocks, self.room = size, blocks, room
-        self.batch = self.b.index(0)
+        self.size, self.blocks, self.boxes, self.room = size, blocks, boxes, room
+        self.batch = self.row = self.b.index(0)
 
-    def begin(self, batch: Var) -> None:
-        """From now on elements of matrix number `batch` are stored."""
-        self.batch = batch
+    def begin(self, batch: Var, row: Var) -> None:
+        """From now on elements of matrix number `batch` and block of rows number `row` are stored."""
+        self.batch, self.row = batch, row
 
     def put(self, index: int, offset: Var, value: Var, own: bool) -> None:
-        b, size, buffer = self.b, self.size, self.write("result", index, value.dtype)
-        matrix = None
-        if own and self.blocks is not None and self._fits(buffer) and in_units(common_factor((size.cols,)), buffer):
-            first = b.mul(self.batch, b.size(make("mul", size.rows, size.cols)))
-            block = (self.blocks.rows, self.blocks.cols // self.blocks.parts)
-            matrix = b.descriptor(buffer, first, (b.size(size.rows), b.size(size.cols)), b.size(size.cols), block)
-        b.store(buffer, offset, value, matrix=matrix)
+        b, buffer = self.b, self.write("result", index, value.dtype)
+        if not own or self.blocks is None or not self._fits(buffer):
+            b.store(buffer, offset, value)
+            return
+        cols = self.blocks.cols // self.blocks.parts
+        if self.boxes is None:
+            b.store(buffer, offset, value, matrix=self._array(buffer, (self.size.rows,), (self.blocks.rows, cols)))
+            return
+        box = self.boxes.rows
+        matrix = self._array(buffer, box.dims, (*box.widths, cols))
+        place = box.begin(b, digits(b, self.row, box.counts))
+        b.store(buffer, offset, value, matrix=matrix, place=place, rows=box.widths)
+
+    def _array(self, buffer: Buffer, rows: tuple[Dim, ...], block: tuple[int, ...]) -> Var:
+        """A result as an array of the rows' dims and the columns."""
+        b, dims = self.b, (*rows, self.size.cols)
+        first = b.mul(self.batch, b.size(make("mul", self.size.rows, self.size.cols)))
+        steps = [b.size(step) for step in strides(dims)[:-1]]
+        return b.descriptor(buffer, first, [b.size(dim) for dim in dims], steps, block)
 
     def _fits(self, buffer: Buffer) -> bool:
+        """Whether a block of it has room, and its rows are whole units of memory."""
         assert self.blocks is not None
-        return self.blocks.rows * self.blocks.cols * buffer.dtype.itemsize <= self.room
+        size = self.blocks.rows * self.blocks.cols * buffer.dtype.itemsize
+        return size <= self.room and in_units(common_factor((self.size.cols,)), buffer)
 
 
 class ProductKernel:
-    """Of a contraction whose operands are as they are multiplied; `bytes_read`: of an element of both. A gate needs
-    persistent programs."""
+    """Of a contraction whose operands are as they are multiplied; `bytes_read`: of an element of both. `boxes`: blocks
+    are those of images. A gate needs persistent programs."""
 
     def __init__(
-        self, c: Contraction, blocks: Blocks, target: Target, bytes_read: int, gate: Gate | None = None
+        self,
+        c: Contraction,
+        blocks: Blocks,
+        target: Target,
+        bytes_read: int,
+        gate: Gate | None = None,
+        boxes: Cut | None = None,
     ) -> None:
         self.c, self.blocks, self.size, self.gate = c, blocks, Extents.of(c), gate
         room = shared_bytes(target) - on_their_way(blocks, bytes_read) - _BARRIERS
         stored = blocks.descriptors > 1 and (self.size.batch == 1 or not blocks.persistent)
-        self.p = _Ports(c.name, self.size, blocks if stored else None, room)
-        self.multiplier = Multiplier(c, self.p, blocks)
+        stored &= boxes is None or boxes.rows.ascending
+        self.p = _Ports(c.name, self.size, blocks if stored else None, boxes, room)
+        self.multiplier = Multiplier(c, self.p, blocks, boxes)
         self.tiles = Grid(self.size.rows, self.size.cols, blocks)
         self.count = product((blocks.splits, self.size.batch, self.tiles.count))
         self.programs = make("min", self.count, target.cores) if blocks.persistent else self.count
@@ -106,8 +129,8 @@ class ProductKernel:
         split, batch, tile = delinearize(b, number, [blocks.splits, self.size.batch, self.tiles.count])
         place = self.tiles.place(b, tile)
         g = tuple(delinearize(b, batch, c.batch))
-        matrices = self.multiplier.descriptors(g)
-        self.p.begin(batch)
+        matrices = self.multiplier.descriptors(g, place)
+        self.p.begin(batch, place[0])
         with tiles(b, self.size, place, (blocks.rows, blocks.cols), blocks.parts) as (i, j):
             total = self.multiplier.sum(self._span(split), g, i, j, matrices)
             outer = (split,) if blocks.splits > 1 else ()

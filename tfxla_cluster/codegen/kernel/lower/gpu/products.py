@@ -18,6 +18,7 @@ from .. import fused
 from ..contraction_fusion import parts_of
 from ..dot import describe
 from . import split_products
+from .image_blocks import cut, renumbered
 from .packed_operands import packed
 from .product_blocks import choose
 from .product_factors import how_multiplied
@@ -50,9 +51,11 @@ def lower_product(c: Contraction, target: Target, knobs: Knobs) -> Unit:
     if blocks.thirds:
         return lower_in_thirds(c, blocks, factors, target)
     bytes_read = factors.dtype.itemsize
+    boxes = cut(c, blocks.shape) if blocks.descriptors and factors.lying == 3 and not blocks.packs else None
+    c = renumbered(c, boxes) if boxes is not None else c
     c, steps, temps = packed(c, blocks.packs, factors.dtype)
     if blocks.splits == 1:
-        return Unit((*steps, ProductKernel(c, blocks, target, bytes_read).build()), temps)
-    parts = ProductKernel(split_products.partial(c, len(temps)), blocks, target, bytes_read).build()
+        return Unit((*steps, ProductKernel(c, blocks, target, bytes_read, boxes=boxes).build()), temps)
+    parts = ProductKernel(split_products.partial(c, len(temps)), blocks, target, bytes_read, boxes=boxes).build()
     held = product((blocks.splits, *c.batch, *c.rows, *c.cols, c.dtype.itemsize))
     return Unit((*steps, parts, split_products.total(c, blocks.splits, len(temps))), (*temps, held))
