@@ -22,6 +22,18 @@ def compile_options(device: str = "CPU") -> CompileOptions:
     )
 
 
+def is_dynamic(device: str) -> bool:
+    """May one executable serve several sizes on this device now?"""
+    asked = flags.get("tfxla_dynamic")
+    return asked == "on" or (asked == "auto" and device.startswith("CPU"))
+
+
+def is_trusted(proofs: int) -> bool:
+    """May a module for many sizes, proven at so many besides those that it was made from, run at others unproven?"""
+    verify = flags.get("tfxla_dynamic_verify")
+    return verify == "off" or (verify == "first" and proofs > 0)
+
+
 def store_options(device_type: str) -> StoreOptions | None:
     """The store of --tf_xla_persistent_cache_directory and its relatives; None when off for such devices."""
     directory = str(flags.get("tf_xla_persistent_cache_directory"))

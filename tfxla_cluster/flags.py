@@ -140,6 +140,8 @@ FLAGS: dict[str, Flag] = {
         Flag("tfxla_autotune", "enum", "auto", "Tune kernels; auto: where results are kept.", ("auto", "on", "off")),
         Flag("tfxla_autotune_budget_s", "int", 600, "Seconds that a process may spend on tuning (0: any)."),
         Flag("tfxla_autotune_progress", "bool", True, "Show on a terminal how far tuning is."),
+        Flag("tfxla_dynamic", "enum", "auto", "One executable for all sizes; auto: on CPUs.", ("auto", "on", "off")),
+        Flag("tfxla_dynamic_verify", "enum", "always", "Which sizes are proven to be its.", ("always", "first", "off")),
         Flag(
             "tfxla_must_compile_fallback",
             "enum",
@@ -149,11 +151,7 @@ FLAGS: dict[str, Flag] = {
             ("xla", "raise"),
         ),
         Flag(
-            "tfxla_threads",
-            "int",
-            0,
-            "Threads of the kernel pool (0: as many as this process may use).",
-            most=_MOST_THREADS,
+            "tfxla_threads", "int", 0, "Threads of the kernel pool (0: all this process may use).", most=_MOST_THREADS
         ),
         Flag("tfxla_cache_capacity", "int", 256, "Executables kept in memory; the least recently used goes first."),
         Flag(

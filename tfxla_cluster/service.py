@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from . import __version__, compiler, counters, cross_compile, flag_options, flags, trace, user_kernels
+from . import __version__, bugs, compiler, counters, cross_compile, flag_options, flags, trace, user_kernels
 from .backends import registry
 from .backends.backend import Backend, NativeExecutable
 from .codegen.kernel.choice import Choices
@@ -21,6 +21,10 @@ from .codegen.triton import workers
 from .decision import Decision
 from .dump import module_files
 from .dump.sink import Sink
+from .dynamic import families
+from .dynamic.families import Choice
+from .dynamic.misfit import Misfit
+from .errors import TuningError
 from .ir import guard
 from .ir import proto as hlo_proto
 from .ir.node import Module
@@ -57,6 +61,15 @@ class Loaded:
     guards: tuple[guard.Guard, ...]
 
 
+@dataclass(frozen=True)
+class Served:
+    """What tf.compiler_port.Served asks for."""
+
+    loaded: Loaded
+    compiled: bool
+    exact: bool = False
+
+
 class Service:
     """A tf.compiler_port.Compiler, one a process.
 
@@ -71,37 +84,65 @@ class Service:
         )
         self.compile_seconds = 0.0
         self._tuned_keys = TunedKeys()
+        self.families = families.Families()
         # Function or cluster -> guards of its compilations; those of the functions compiled last.
         self.compiled: dict[str, list[tuple[guard.Guard, ...]]] = {}
 
-    def compile_hlo(self, proto: bytes, request: CompileRequest) -> Loaded:
-        """The executable of HloModuleProto bytes; UnsupportedError for what has no kernel yet."""
-        backend, options = registry.for_device(request.device), flag_options.compile_options(request.device)
+    def compile_hlo(self, proto: bytes, request: CompileRequest) -> Served:
+        """The executable of HloModuleProto bytes, for many sizes where there is one that is proven right at these;
+        UnsupportedError for what has no kernel yet."""
         module = hlo_proto.read(proto)
+        choice = self._choose(module, request)
+        generic = choice.generic
+        if generic is not None:
+            try:
+                loaded, compiled = self._executable(choice, request)
+            except TuningError:
+                raise
+            except Exception as error:  # noqa: BLE001 - its own sizes may still compile
+                reason = bugs.failed(f"compiling {request.name} for all sizes", error)
+                self.families.refuse(_family(request), generic, reason)
+                choice = Choice(module, digest=families.digest(module), misfit=Misfit(None, reason))
+            else:
+                trusted = generic.is_guarded and flag_options.is_trusted(choice.proofs)
+                return Served(loaded, compiled, exact=not trusted)
+        return Served(*self._executable(choice, request))
+
+    def _choose(self, module: Module, request: CompileRequest) -> Choice:
+        """The module itself, or a generic one that is proven to be it."""
+        if not (request.dynamic and request.family and flag_options.is_dynamic(request.device)):
+            return Choice(module, digest=families.digest(module))
+        with trace.phase("generic", cluster=request.name):
+            return self.families.choose(_family(request), module, request.variables)
+
+    def _executable(self, choice: Choice, request: CompileRequest) -> tuple[Loaded, bool]:
+        """Found, or compiled now (True)."""
+        backend, options = registry.for_device(request.device), flag_options.compile_options(request.device)
         tuning = flag_options.tuning_options()
         choices = session.choices(backend, options, tuning)
-        untuned = cache_key(module, backend, options)
+        untuned = cache_key(choice, backend, options)
         key = self._tuned_keys.key(untuned, choices, opened(options.store))
         found = None if key is None else self.memory.get(_on_device(key, request))
         if key is not None and found is not None:
             counters.add("cache_hits", reason="memory")
             _lookup("memory", True, key)
-            self._record(request, key, {"hit": "memory", **asdict(found.count)})
-            return found
+            self._record(request, key, choice, {"hit": "memory", **asdict(found.count)})
+            return found, False
         with trace.phase("executable", cluster=request.name) as timed:
-            stored = None if key is None else self._from_disk(key, request, backend, options)
+            stored = None if key is None else self._from_disk(key, request, choice, backend, options)
+            compiled = stored is None
             if key is None:
                 counters.add("cache_misses", reason="its kernels may still be tuned")
             if key is None or stored is None:
-                key, stored = self._compile(module, untuned, request, backend, options, choices)
+                key, stored = self._compile(choice, untuned, request, backend, options, choices)
                 tables.PROCESS.dump(tuning)
         with self.lock:
             self.compile_seconds += timed.seconds
-        return self.memory.put(_on_device(key, request), stored)
+        return self.memory.put(_on_device(key, request), stored), compiled
 
     def _compile(
         self,
-        module: Module,
+        choice: Choice,
         untuned: cache.Key,
         request: CompileRequest,
         backend: Backend[NativeExecutable],
@@ -111,7 +152,7 @@ class Service:
         """The executable and its key; `untuned`: that of the module."""
         from .tf2xla import bridge  # it imports tensorflow, whose import may import this module
 
-        sink = Sink(flag_options.dump_options())
+        module, sink = choice.module, Sink(flag_options.dump_options())
         dump = sink.module(request.name)
         module_files.sources(dump, module, request.lines)
         trace.record(
@@ -135,10 +176,11 @@ class Service:
         self._record(
             request,
             key,
+            choice,
             {
                 "id": dump.number,
                 "hit": "",
-                "reason": self._why(request),
+                "reason": self._why(request, choice),
                 "phases": made.phases,
                 "ms": sum(made.phases.values()),
                 **asdict(loaded.count),
@@ -148,21 +190,32 @@ class Service:
             store.put(key, persist.KIND, persist.to_sections(made.plan, made.code.objects))
         return key, loaded
 
-    def _why(self, request: CompileRequest) -> str:
-        """Why nothing compiled before serves: the guards that differ from the closest earlier compilation."""
+    def _why(self, request: CompileRequest, choice: Choice) -> str:
+        """Why nothing compiled before serves: the guards that differ from the closest earlier compilation, and why
+        one executable does not do for both."""
         wanted = request.guards
         with self.lock:
-            earlier = self.compiled.setdefault(request.name, [])
-            closest = max(earlier, key=lambda k: len(set(k) & set(wanted)), default=None)
+            earlier = self.compiled.setdefault(request.family or request.name, [])
+            closest = max(reversed(earlier), key=lambda k: len(set(k) & set(wanted)), default=None)
             earlier.append(wanted)
             if len(self.compiled) > _REMEMBERED:
                 del self.compiled[next(iter(self.compiled))]
         if closest is None:
             return "first compilation of this function"
-        return "; ".join(guard.differences(closest, wanted, request.names)) or "the function changed"
+        changed = guard.differences(closest, wanted, request.names) or ["the function changed"]
+        if choice.generic is not None:
+            changed.append("compiled for all such sizes")
+        elif choice.misfit is not None:
+            changed.append(f"for these alone: {_where(choice.misfit, request)}{choice.misfit}")
+        return "; ".join(changed)
 
     def _from_disk(
-        self, key: cache.Key, request: CompileRequest, backend: Backend[NativeExecutable], options: CompileOptions
+        self,
+        key: cache.Key,
+        request: CompileRequest,
+        choice: Choice,
+        backend: Backend[NativeExecutable],
+        options: CompileOptions,
     ) -> Loaded | None:
         store = opened(options.store)
         if store is None:
@@ -181,13 +234,13 @@ class Service:
                 counters.add("cache_hits", reason="disk")
                 _lookup("disk", True, key)
                 _count(loaded)
-                self._record(request, key, {"hit": "disk", **asdict(loaded.count)})
+                self._record(request, key, choice, {"hit": "disk", **asdict(loaded.count)})
                 return loaded
         counters.add("cache_misses", reason=reason)
         _lookup("disk", False, key, "; ".join([reason, *store.explain_miss(key, persist.KIND)]))
         return None
 
-    def _record(self, request: CompileRequest, key: cache.Key, fields: dict[str, Any]) -> None:
+    def _record(self, request: CompileRequest, key: cache.Key, choice: Choice, fields: dict[str, Any]) -> None:
         trace.record(
             "compile",
             module=request.name,
@@ -197,6 +250,7 @@ class Service:
             guards=[] if request.names is None else guard.by_input(request.guards, request.names),
             inputs=list(request.inputs),
             key=cache_key_text(key),
+            generic=choice.generic is not None,
             **fields,
         )
 
@@ -255,21 +309,28 @@ def _loaded(executable: NativeExecutable, module: str, number: int | None) -> Lo
     )
 
 
+def _family(request: CompileRequest) -> str:
+    return f"{request.family} on {request.device}"
+
+
+def _where(misfit: Misfit, request: CompileRequest) -> str:
+    """The user's line of the instruction at which modules part."""
+    nodes = sorted(misfit.instr.sources) if misfit.instr is not None else []
+    lines = [request.lines[node] for node in nodes if node in request.lines]
+    return f"{lines[0]}: " if lines else ""
+
+
 def _count(loaded: Loaded) -> None:
     counters.add("kernels", loaded.count.kernels)
     counters.add("native_kernels", loaded.count.native)
 
 
-def cache_key(module: Module, backend: Backend[NativeExecutable], options: CompileOptions) -> cache.Key:
-    """Named guards: all that can change the machine code of a module.
-
-    The module as we write it: the bridge's bytes differ from process to process in the order of things.
-    """
+def cache_key(choice: Choice, backend: Backend[NativeExecutable], options: CompileOptions) -> cache.Key:
+    """Named guards: all that can change the machine code of a module."""
     import tensorflow
 
-    digest = hashlib.sha256(hlo_proto.write(module)).hexdigest()
     facts: dict[str, object] = {
-        "hlo": digest,
+        "hlo": choice.digest,
         "backend": backend.name,
         "target": backend.target,
         "tfxla_cluster": __version__,
@@ -279,7 +340,7 @@ def cache_key(module: Module, backend: Backend[NativeExecutable], options: Compi
     }
     if backend.target.backend == "gpu" and workers.usable():
         facts["triton"] = version("triton")
-    facts |= _constexprs(module)
+    facts |= _constexprs(choice.module)
     return (*guard.facts(facts), *(guard.Guard("flag", name, str(value)) for name, value in options.key()))
 
 

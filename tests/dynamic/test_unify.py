@@ -113,6 +113,9 @@ def _literals(b: Builder, n: int, m: int) -> list[Instr]:
         b.constant(np.tril(np.ones((m, m), np.float32))),
         b.constant(np.triu(np.full((1, n, n), True), 1)),
         b.constant(np.full((n, 2), 0.5 / m, np.float32)),
+        b.constant(np.eye(m, dtype=np.float32) * n),
+        b.constant(np.arange(n)[:, None] - np.arange(m)[None] + n),
+        b.constant(np.arange(1, m + 1).astype(ml_dtypes.bfloat16)),
         b.constant(np.zeros((m,), np.float32)),
     ]
     return [x, *values]

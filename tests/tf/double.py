@@ -37,6 +37,13 @@ class Double:
     keep: object
 
 
+@dataclass
+class Served:
+    loaded: Double
+    exact: bool = False
+    compiled: bool = True
+
+
 def _shape(data: bytes) -> Shape:
     """xla.ShapeProto: element_type 2, dimensions 3, tuple_shapes 4, is_dynamic_dimension 6."""
     kind, dims, elements, dynamic = 0, [], [], []
@@ -70,7 +77,7 @@ class Compiler:
     def __init__(self, refusal: Exception | None = None) -> None:
         self.runs, self.refusal = 0, refusal
 
-    def compile_hlo(self, proto: bytes, request: compiler_port.CompileRequest) -> Double:
+    def compile_hlo(self, proto: bytes, request: compiler_port.CompileRequest) -> Served:
         if self.refusal is not None:
             raise self.refusal
         parameters, result = _program_shape(proto)
@@ -85,7 +92,7 @@ class Compiler:
 
         entry = _ENTRY(run)
         address = ctypes.cast(entry, ctypes.c_void_p).value or 0
-        return Double(1, address, outputs, (), of_shapes(parameters), entry)
+        return Served(Double(1, address, outputs, (), of_shapes(parameters), entry))
 
     def execute(self, proto: bytes, args: list[np.ndarray]) -> list[np.ndarray]:
         """What the module gives."""

@@ -17,6 +17,7 @@ from tests.tf import double
 from tfxla_cluster import api, flags, service, triton_calls, user_kernels
 from tfxla_cluster.backends import gpu
 from tfxla_cluster.codegen.triton import workers
+from tfxla_cluster.dynamic import families
 from tfxla_cluster.ir import guard
 from tfxla_cluster.ir import proto as hlo_proto
 from tfxla_cluster.options import DEFAULT
@@ -149,7 +150,8 @@ def test_constexprs_make_other_executables(on_gpu: OnGpu) -> None:
     for block in (16, 32, 16):
         np.testing.assert_allclose(f(x, y, block), want, rtol=1e-6)
     assert len(on_gpu.modules) == 2
-    keys = [service.cache_key(hlo_proto.read(m), gpu.described(), DEFAULT) for m in on_gpu.modules]
+    choices = [families.Choice(m, digest=families.digest(m)) for m in map(hlo_proto.read, on_gpu.modules)]
+    keys = [service.cache_key(choice, gpu.described(), DEFAULT) for choice in choices]
     changed = [guard.fact_text(fact) for fact in set(keys[1]) - set(keys[0])]
     assert "axpy.BLOCK=32" in changed
     assert len(changed) == 2  # and the module

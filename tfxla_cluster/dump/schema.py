@@ -146,6 +146,7 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
             "native": "Of those, the ones that run native code.",
             "what": "'cluster' or 'must'.",
             "device": "What it is for: 'CPU', or 'GPU:N' by CUDA's number.",
+            "generic": "Whether it serves many sizes.",
             "inputs": "List: what each HLO parameter is, in words.",
             "key": "Key text of the cache.",
         },

@@ -17,6 +17,7 @@ LEAST = 2
 """Sizes 0 and 1 are never generic: broadcasting and elided instructions make other modules of them."""
 MOST = 2**31 - 1  # of one dimension: what an s32, as TensorFlow hands sizes to programs, can say
 _DEGREE = 3  # of products of sizes
+_SMALL = 8  # of factors and shifts that programs write
 _DIVISORS = (2, 3, 4, 5, 6, 7, 8, 16, 32)
 
 
@@ -82,7 +83,7 @@ class Sizes:
         yield from (dim for dim, values in beside if values == vector)
         yield from self.known.get(vector, ())
         bases = [*beside, *self.symbols, *self.products()]
-        for way in (_multiple, _shifted, _linear, _divided):
+        for way in (_multiple, _near_multiple, _divided, _linear):
             for dim, values in bases:
                 made = way(dim, values, vector)
                 if made is not None:
@@ -110,23 +111,32 @@ def _multiple(dim: Dim, values: Vector, wanted: Vector) -> Dim | None:
     return make("mul", dim, factor) if factor and all(w == factor * v for v, w in zip(values, wanted)) else None
 
 
-def _shifted(dim: Dim, values: Vector, wanted: Vector) -> Dim | None:
-    """dim + c"""
-    shift = wanted[0] - values[0]
-    return make("add", dim, shift) if all(w == v + shift for v, w in zip(values, wanted)) else None
+def _near_multiple(dim: Dim, values: Vector, wanted: Vector) -> Dim | None:
+    """a * dim + b, both small"""
+    found = _slope(values, wanted)
+    return _sum(dim, found) if found is not None and 0 < found[0] <= _SMALL and abs(found[1]) <= _SMALL else None
 
 
 def _linear(dim: Dim, values: Vector, wanted: Vector) -> Dim | None:
     """a * dim + b"""
+    found = _slope(values, wanted)
+    return None if found is None else _sum(dim, found)
+
+
+def _sum(dim: Dim, slope: tuple[int, int]) -> Dim:
+    return make("add", make("mul", dim, slope[0]), slope[1])
+
+
+def _slope(values: Vector, wanted: Vector) -> tuple[int, int] | None:
+    """(a, b) with wanted = a * values + b, a not 0."""
     pair = next(((k, m) for k in range(len(values)) for m in range(k) if values[k] != values[m]), None)
     if pair is None:
         return None
     k, m = pair
     slope, rest = divmod(wanted[k] - wanted[m], values[k] - values[m])
     shift = wanted[k] - slope * values[k]
-    if rest or not slope or any(w != slope * v + shift for v, w in zip(values, wanted)):
-        return None
-    return make("add", make("mul", dim, slope), shift)
+    holds = not rest and slope and all(w == slope * v + shift for v, w in zip(values, wanted))
+    return (slope, shift) if holds else None
 
 
 def _divided(dim: Dim, values: Vector, wanted: Vector) -> Dim | None:

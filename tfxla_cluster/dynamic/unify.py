@@ -25,16 +25,18 @@ from ..ir.node import Computation, Instr, Module
 from ..ir.rewrite import Names, relinked
 from ..ir.shape import Shape
 from ..ir.size_values import SIZED, replaced
-from . import literals
+from . import forms, literals
 from .fit import LEAST, Sizes, Vector
-from .literals import Form
+from .forms import Form
 from .misfit import Misfit, difference, short
 from .rows import Body, Row, Rows, structure
 
 _MOST_CHOICES = 64  # of expressions that are tried for the numbers of one instruction
 _MOST_OPTIONS = 4  # of expressions for one number of several
 # Opcodes whose result's dimensions do not follow from their operands.
-_CLAIMS = frozenset(("broadcast", "reshape", "iota", "rng", "rng-bit-generator", "custom-call", "bitcast"))
+_CLAIMS = frozenset(("bitcast", "broadcast", "custom-call", "dynamic-reshape", "iota", "reshape")) | frozenset(
+    ("rng", "rng-bit-generator", "set-dimension-size")
+)
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,12 @@ class Generic:
     module: Module
     template: Rows
     literals: Mapping[tuple[int, int], Form]
+
+    @property
+    def is_guarded(self) -> bool:
+        """Guards on dimensions say all that the arguments' sizes have to fulfil: none of them is an expression."""
+        dims = (d for p in self.module.entry.params for d in p.shape.dims)
+        return all(isinstance(d, int) or d.is_size for d in dims)
 
 
 class _Parted(Exception):
@@ -212,7 +220,7 @@ class _Unifier:
 
         self.forms[place] = form
         scope.template[instr] = instr.replace(shape=shape)
-        scope.made[instr] = form.write(literals.writer(add))
+        scope.made[instr] = form.write(forms.writer(add))
 
     def _instruction(self, scope: _Scope, instr: Instr, peers: tuple[Instr, ...]) -> Instr:
         """The template of an instruction that is no parameter and no literal."""
@@ -264,7 +272,7 @@ class _Unifier:
             at = dict(zip(instr.attrs["dimensions"], instr.operands[0].shape.dims))
             for shape in self._shapes(shapes, instr, near):
                 yield replace(shape, dims=tuple(at.get(n, d) for n, d in enumerate(shape.dims)))
-        elif instr.opcode == "reshape":
+        elif instr.opcode in ("reshape", "bitcast"):
             merged = [product(near[a:b]) for a in range(len(near)) for b in range(a + 2, len(near) + 1)]
             yield from self._shapes(shapes, instr, near + merged)
         else:

@@ -18,7 +18,9 @@ class CompileRequest:
     name: of the TensorFlow function or cluster, for dumps and messages. kind: 'must' (a jit_compile
     function) or 'cluster'. inputs: what each HLO parameter is, in words ("argument 'x'", "variable 'w'").
     lines: TF node -> the user's `file:line`. guards: what is asked for, about the inputs of the function or cluster;
-    names: how to speak of these. device: what the executable is for, as tf.devices.device_of names it.
+    names: how to speak of these. device: what the executable is for, as tf.devices.device_of names it. family: the
+    same for the traces of one function of the program. variables: HLO parameters that are. dynamic: one executable
+    may serve several sizes.
     """
 
     name: str
@@ -28,6 +30,9 @@ class CompileRequest:
     guards: tuple[Guard, ...] = ()
     names: Names | None = None
     device: str = "CPU"
+    family: str = ""
+    variables: frozenset[int] = frozenset()
+    dynamic: bool = True
 
 
 class Loaded(Protocol):
@@ -55,6 +60,20 @@ class Loaded(Protocol):
     def guards(self) -> tuple[Guard, ...]: ...
 
 
+class Served(Protocol):
+    """What runs a module. exact: it is known to be right at the sizes of the request alone. compiled: as the executable
+    was not there before."""
+
+    @property
+    def loaded(self) -> Loaded: ...
+
+    @property
+    def exact(self) -> bool: ...
+
+    @property
+    def compiled(self) -> bool: ...
+
+
 class Compiler(Protocol):
     """What the TensorFlow side is made with; called on any thread."""
 
@@ -62,7 +81,7 @@ class Compiler(Protocol):
         """Can executables for devices of this TensorFlow type be made, and run in this process?"""
         ...
 
-    def compile_hlo(self, proto: bytes, request: CompileRequest) -> Loaded:
+    def compile_hlo(self, proto: bytes, request: CompileRequest) -> Served:
         """The executable of HloModuleProto bytes; UnsupportedError for what the compiler does not do yet."""
         ...
 

@@ -7,6 +7,7 @@ own while TensorFlow's ops run, --tf_xla_always_defer_compilation never compiles
 from __future__ import annotations
 
 import atexit
+import hashlib
 import queue
 import threading
 from collections import Counter, defaultdict
@@ -44,6 +45,7 @@ class ClusterPrograms:
             function.name, tuple(function.input_types), frozenset(), tuple(function.output_types), ()
         )
         caller = sources.caller()
+        family = f"{function_compiler.family_of(caller)}/{_digest(function.nodes)}"
 
         def lines() -> dict[str, str]:
             known = sources.caller_lines(caller) if trace.directory() else {}
@@ -53,7 +55,7 @@ class ClusterPrograms:
             try:
                 with registered(function):
                     return function_compiler.compile_function(
-                        self.compiler, interface, inputs, "cluster", function.name, lines(), device
+                        self.compiler, interface, inputs, "cluster", function.name, family, lines(), device
                     )
             except (tf.errors.OpError, LoweringError) as error:
                 # The original ops can run, and raise where they must: automatic clustering never breaks a program.
@@ -75,6 +77,11 @@ class ClusterPrograms:
             gone = [program for caller in callers for program in self._programs.pop(caller, ())]
         for program in gone:
             program.close()
+
+
+def _digest(nodes: Iterable[str]) -> str:
+    """Tells clusters of one function apart; the same in each trace of it."""
+    return hashlib.sha256("\n".join(sorted(nodes)).encode()).hexdigest()[:16]
 
 
 def fallen_back(name: str, reason: str) -> None:

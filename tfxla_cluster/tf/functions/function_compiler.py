@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,13 +16,16 @@ from ...ir import guard as guards
 from ...ir.dim import symbols
 from ...tf2xla import bridge, must_be_constant, sources
 from .. import devices
-from ..compiler_port import Compiler, CompileRequest, Loaded
+from ..compiler_port import Compiler, CompileRequest, Loaded, Served
 from ..native_op import op as native_op
 from ..native_op.op import InputView, Program
 from ..native_op.records import UNREAD, Entry, Output
 from ..rewrites import rewritten_functions
 from . import shape_check
 from .variables import Interface
+
+STATIC_MARK = "dynamic_false__"
+"""In the name of a function whose sizes each have an executable of their own."""
 
 
 def program(
@@ -43,12 +47,14 @@ def program(
     """
 
     title = name or interface.function
+    family = f"{family_of(title)} of {len(interface.inputs)}"
 
     def compile(inputs: list[InputView], device: str) -> Entry:
         if check is not None:
             check(inputs)
-        report_recompile(interface, made.entries_on(device), inputs, title)
-        return compile_function(compiler, interface, inputs, kind, title, device=device)
+        return compile_function(
+            compiler, interface, inputs, kind, title, family, device=device, earlier=made.entries_on(device)
+        )
 
     made = Program(
         title,
@@ -108,13 +114,17 @@ def compile_function(
     inputs: Sequence[InputView],
     kind: str,
     name: str,
+    family: str,
     lines: Mapping[str, str] | None = None,
     device: str = devices.HOST,
+    earlier: Sequence[Entry] = (),
 ) -> Entry:
-    """Lower and compile at the sizes of `inputs`; the entry's guards are these sizes and the values used.
+    """Lower and compile at the sizes of `inputs`; the entry's guards are these sizes, or those that the executable is
+    trusted with, and the values used.
 
-    `lines`: TF node -> the user's `file:line`, where the function's own traces do not tell. `device`: what to
-    compile for, as devices.device_of names it.
+    `family`: the same for all traces of one function of the program. `lines`: TF node -> the user's `file:line`, where
+    the function's own traces do not tell. `device`: what to compile for, as devices.device_of names it. `earlier`: the
+    executables there are.
     """
     seen = dict(zip(interface.inputs, inputs))
     args = [
@@ -136,9 +146,14 @@ def compile_function(
         guards.ordered([*native_op.exact(inputs), *_values(interface, lowered)]),
         InputNames(interface, tuple(inputs)),
         device,
+        family,
+        frozenset(k for k, arg in enumerate(lowered.parameters) if arg in interface.resources),
+        dynamic=STATIC_MARK not in name,
     )
-    loaded = compiler.compile_hlo(lowered.proto, request)
-    return _entry(interface, inputs, lowered, loaded)
+    served = compiler.compile_hlo(lowered.proto, request)
+    if served.compiled:
+        report_recompile(interface, earlier, inputs, name)
+    return _entry(interface, inputs, lowered, served)
 
 
 def _lower(function: str, args: Sequence[bridge.Arg]) -> bridge.Lowered:
@@ -159,8 +174,13 @@ def _lower(function: str, args: Sequence[bridge.Arg]) -> bridge.Lowered:
         raise
 
 
-def _entry(interface: Interface, inputs: Sequence[InputView], lowered: bridge.Lowered, loaded: Loaded) -> Entry:
-    updates = dict(lowered.updates)
+def family_of(function: str) -> str:
+    """The name that all traces of a function of the program share: TensorFlow numbers them, forwards and backwards."""
+    return re.sub(r"(_\d+)+_?$", "", function)
+
+
+def _entry(interface: Interface, inputs: Sequence[InputView], lowered: bridge.Lowered, served: Served) -> Entry:
+    loaded, updates = served.loaded, dict(lowered.updates)
     outputs = [_output(kind, loaded, result) for result, kind in enumerate(interface.outputs)]
     position = {arg: k for k, arg in enumerate(interface.inputs)}
     for arg in interface.updated:
@@ -174,7 +194,7 @@ def _entry(interface: Interface, inputs: Sequence[InputView], lowered: bridge.Lo
         (s.symbol, UNREAD, s.bound) if s.is_produced else (s.symbol, parameters[s.input], s.axis) for s in loaded.sizes
     )
     return Entry(
-        _guards(interface, inputs, lowered, loaded),
+        _guards(interface, inputs, lowered, served),
         loaded.record,
         loaded.entry,
         parameters,
@@ -186,12 +206,14 @@ def _entry(interface: Interface, inputs: Sequence[InputView], lowered: bridge.Lo
 
 
 def _guards(
-    interface: Interface, inputs: Sequence[InputView], lowered: bridge.Lowered, loaded: Loaded
+    interface: Interface, inputs: Sequence[InputView], lowered: bridge.Lowered, served: Served
 ) -> tuple[guards.Guard, ...]:
     """What the executable holds for, about the op's inputs; of inputs that it does not get, what lowering saw."""
+    if served.exact:
+        return guards.ordered([*native_op.exact(inputs), *_values(interface, lowered)])
     position = {arg: k for k, arg in enumerate(interface.inputs)}
     parameters = [position.get(arg, UNREAD) for arg in lowered.parameters]
-    own = guards.moved(loaded.guards, parameters)
+    own = guards.moved(served.loaded.guards, parameters)
     seen = [g for g in native_op.exact(inputs) if g.kind == "dtype" or g.place[0] not in parameters]
     return guards.ordered([*seen, *own, *_values(interface, lowered)])
 

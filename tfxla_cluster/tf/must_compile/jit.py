@@ -12,6 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from ..functions.function_compiler import STATIC_MARK
 from . import hook
 from .fast_path import FastPath, Function, Plans
 
@@ -52,20 +53,23 @@ def jit(
 ) -> Jitted:
     """Compile `fn` whole, natively; calls go directly to machine code where the guards hold.
 
-    input_signature: as tf.function's. dynamic: True asks for one trace for all sizes of a dimension that
-    varied, False for one per size, None leaves it to tf.function's default (one per size).
+    input_signature: as tf.function's. dynamic: None compiles once more, for all sizes of a dimension, when it has a
+    second one, and traces each size; True asks for one trace too; False compiles each size for itself.
     Raises tf.errors.InvalidArgumentError at the first call when the function cannot be compiled.
     """
-    traced = tf.function(_named(fn), input_signature=input_signature, jit_compile=True, reduce_retracing=bool(dynamic))
+    traced = tf.function(
+        _named(fn, dynamic), input_signature=input_signature, jit_compile=True, reduce_retracing=bool(dynamic)
+    )
     return Jitted(traced, fn, fast_path)
 
 
-def _named(fn: Callable[..., Any]) -> Callable[..., Any]:
+def _named(fn: Callable[..., Any], dynamic: bool | None) -> Callable[..., Any]:
     """`fn` under a name that tells its FunctionDefs (forward and backward too) apart."""
 
     @functools.wraps(fn)
     def named(*args: Any, **kwargs: Any) -> Any:
         return fn(*args, **kwargs)
 
-    named.__name__ = hook.JIT_PREFIX + re.sub(r"\W", "_", getattr(fn, "__name__", "function"))
+    mark = STATIC_MARK if dynamic is False else ""
+    named.__name__ = hook.JIT_PREFIX + mark + re.sub(r"\W", "_", getattr(fn, "__name__", "function"))
     return named

@@ -1,0 +1,97 @@
+"""What is compiled for the modules of one function: the first as it is, then one for all sizes, with reasons."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from tfxla_cluster.dynamic import families
+from tfxla_cluster.dynamic.families import Choice, Families
+from tfxla_cluster.ir.builder import Builder
+from tfxla_cluster.ir.dtype import F32
+from tfxla_cluster.ir.node import Module
+from tfxla_cluster.ir.shape import array
+
+
+def module(size: int, opcode: str = "negate") -> Module:
+    b = Builder("m")
+    return b.module(b.add_op(opcode, b.parameter(array(F32, (size, 3)))))
+
+
+def table(size: int) -> Module:
+    """Adds numbers that follow no size."""
+    b = Builder("m")
+    literal = np.random.default_rng(0).standard_normal((50, 3)).astype(np.float32)[:size]
+    return b.module(b.add(b.parameter(array(F32, (size, 3))), b.constant(literal)))
+
+
+def chosen(found: Families, *sizes: int) -> list[Choice]:
+    return [found.choose("f", module(size)) for size in sizes]
+
+
+def test_the_second_size_makes_it_generic() -> None:
+    first, second, third, one, none = chosen(Families(), 4, 6, 9, 1, 0)
+    assert (first.generic, first.misfit) == (None, None)
+    assert second.generic is third.generic is not None
+    assert (second.proofs, third.proofs) == (0, 1)
+    assert second.digest == third.digest != first.digest
+    for small in (one, none):
+        assert small.generic is None
+        assert small.misfit is not None
+        assert "sizes below 2" in str(small.misfit)
+
+
+def test_a_size_that_was_compiled_first_may_come_again() -> None:
+    again = chosen(Families(), 4, 4)[1]
+    assert again.generic is None
+    assert "no size of an argument differs" in str(again.misfit)
+    assert chosen(Families(), 1, 4, 6)[2].generic is not None
+    assert chosen(Families(), 4, 6, 4)[2].generic is not None
+
+
+def test_functions_do_not_share() -> None:
+    found = Families()
+    found.choose("f", module(4))
+    assert found.choose("g", module(6)).generic is None
+    assert found.choose("f", module(6)).generic is not None
+
+
+def test_what_parts_is_said() -> None:
+    found = Families()
+    found.choose("f", module(4))
+    other = found.choose("f", module(6, "abs"))
+    assert "%abs (abs): the programs part here" in str(other.misfit)
+    assert found.choose("f", module(8, "abs")).generic is not None
+
+
+def test_one_that_does_not_compile_is_made_once() -> None:
+    found = Families()
+    generic = chosen(found, 4, 6)[1].generic
+    assert generic is not None
+    found.refuse("f", generic, "no kernel for it")
+    for size in (6, 9):
+        choice = found.choose("f", module(size))
+        assert choice.generic is None
+        assert str(choice.misfit) == "no kernel for it"
+
+
+def test_many_modules_are_not_kept() -> None:
+    found = Families()
+    for size in range(2, 40):
+        choice = found.choose("f", table(size))
+        assert choice.generic is None
+        assert choice.misfit is None or "follows no size" in str(choice.misfit)
+    (family,) = found._families.values()
+    assert [len(kept) for kept in family.seen.values()] == [families._MOST_MODULES]
+    for number in range(families._MOST_FAMILIES + 5):
+        found.choose(f"g{number}", module(3))
+    assert len(found._families) == families._MOST_FAMILIES
+
+
+def test_threads_get_one() -> None:
+    found = Families()
+    found.choose("f", module(3))
+    with ThreadPoolExecutor(8) as pool:
+        choices = list(pool.map(lambda size: found.choose("f", module(size)), range(4, 40)))
+    assert len({id(choice.generic) for choice in choices}) == 1

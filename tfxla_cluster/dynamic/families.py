@@ -1,0 +1,142 @@
+"""What is compiled for the modules that one function of the program has at its sizes: the policy.
+
+The first module is compiled as it is. The next one of the same structure makes the dimensions that changed sizes, and
+from then on the generic module serves wherever it is proven. What does not fit into one module is compiled as it is,
+with the reason, and may make another generic module with the next of its kind: one for each residue class of a strided
+convolution, for instance.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from ..ir import proto
+from ..ir.node import Module
+from . import prove, rows, unify
+from .fit import LEAST
+from .misfit import Misfit, difference
+from .rows import Rows
+from .unify import Generic
+
+_MOST_FAMILIES = 256  # the least recently used goes first
+_MOST_MODULES = 4  # of each structure that are kept to be unified with the next
+_MOST_STRUCTURES = 16
+_MOST_GENERIC = 8  # modules of a family that are tried
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The module to compile, or to find compiled. generic: that it is one for many sizes; proofs: at how many it was
+    proven besides those that it was made from. digest: of its proto. misfit: why it is none, where an earlier module
+    might have made it one."""
+
+    module: Module
+    generic: Generic | None = None
+    proofs: int = 0
+    digest: str = ""
+    misfit: Misfit | None = None
+
+
+@dataclass
+class _Made:
+    generic: Generic
+    digest: str
+    proofs: int = 0
+
+    def choice(self) -> Choice:
+        return Choice(self.generic.module, self.generic, self.proofs, self.digest)
+
+
+@dataclass
+class _Family:
+    """made: the newest first. seen: modules as they came, by structure, the newest last. refused: why no generic module
+    of a structure can be compiled."""
+
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    made: list[_Made] = field(default_factory=list)
+    seen: OrderedDict[str, list[Rows]] = field(default_factory=OrderedDict)
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+class Families:
+    """By name of the function; thread safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._families: OrderedDict[str, _Family] = OrderedDict()
+
+    def choose(self, name: str, module: Module, static: frozenset[int] = frozenset()) -> Choice:
+        """For a module that was lowered at some sizes; `static`: parameters whose sizes are never named."""
+        family, read = self._family(name), rows.of_module(module)
+        with family.lock:
+            for made in family.made:
+                if prove.prove(made.generic, read):
+                    made.proofs += 1
+                    return made.choice()
+            return _new(family, read, static)
+
+    def refuse(self, name: str, generic: Generic, reason: str) -> None:
+        """It cannot be compiled: modules of this structure are compiled as they are."""
+        family = self._family(name)
+        with family.lock:
+            family.made = [made for made in family.made if made.generic is not generic]
+            family.refused[rows.structure(generic.template)] = reason
+
+    def _family(self, name: str) -> _Family:
+        with self._lock:
+            family = self._families.setdefault(name, _Family())
+            self._families.move_to_end(name)
+            while len(self._families) > _MOST_FAMILIES:
+                self._families.popitem(last=False)
+            return family
+
+
+def _new(family: _Family, module: Rows, static: frozenset[int]) -> Choice:
+    """For a module that no generic one serves."""
+    structure = rows.structure(module)
+    found = _with_earlier(family, structure, module, static)
+    earlier = family.seen.setdefault(structure, [])
+    family.seen.move_to_end(structure)
+    earlier.append(module)
+    del earlier[:-_MOST_MODULES]
+    while len(family.seen) > _MOST_STRUCTURES:
+        family.seen.popitem(last=False)
+    if isinstance(found, Generic):
+        family.made = [_Made(found, digest(found.module)), *family.made[: _MOST_GENERIC - 1]]
+        return family.made[0].choice()
+    return Choice(module.module, digest=digest(module.module), misfit=found)
+
+
+def digest(module: Module) -> str:
+    """Of the module as we write it: the bridge's bytes differ from process to process in the order of things."""
+    return hashlib.sha256(proto.write(module)).hexdigest()
+
+
+def _with_earlier(family: _Family, structure: str, module: Rows, static: frozenset[int]) -> Generic | Misfit | None:
+    """What it makes with earlier modules of its structure; None for the first module of the family."""
+    if structure in family.refused:
+        return Misfit(None, family.refused[structure])
+    if structure not in family.seen:
+        others = list(family.seen.values())
+        return difference([others[-1][-1], module]) if others else None
+    return _unified([m for m in family.seen[structure] if _may_vary(m, module)], module, static)
+
+
+def _may_vary(earlier: Rows, module: Rows) -> bool:
+    """No size that differs is one that is always compiled for itself."""
+    pairs = zip(earlier.module.entry.params, module.module.entry.params)
+    dims = ((a, b) for one, two in pairs for a, b in zip(one.shape.dims, two.shape.dims) if a != b)
+    return all(isinstance(d, int) and d >= LEAST for pair in dims for d in pair)
+
+
+def _unified(earlier: list[Rows], module: Rows, static: frozenset[int]) -> Generic | Misfit:
+    """With all earlier modules, or with the last of them alone: they may be of several kinds."""
+    found: Generic | Misfit = Misfit(None, f"sizes below {LEAST} have modules of their own")
+    for some in [earlier, earlier[-1:]][: len(earlier)]:
+        found = unify.unify([*some, module], static)
+        if isinstance(found, Generic):
+            break
+    return found
