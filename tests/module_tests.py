@@ -174,6 +174,7 @@ TESTS: dict[str, str] = {
     "tfxla_cluster.passes.operand_folding": "passes/test_golden.py passes/test_pipeline.py",
     "tfxla_cluster.passes.pipeline": "passes/test_pipeline.py passes/test_golden.py",
     "tfxla_cluster.passes.pipelines": "passes/test_golden.py passes/test_pipeline.py",
+    "tfxla_cluster.passes.product_precision": "passes/test_golden.py passes/test_pipeline.py",
     "tfxla_cluster.passes.reshape_mover": "passes/test_golden.py passes/test_pipeline.py",
     "tfxla_cluster.passes.rng_expander": "passes/test_golden.py passes/test_pipeline.py",
     "tfxla_cluster.passes.size_namer": "passes/test_size_namer.py passes/test_golden.py",

@@ -49,3 +49,21 @@ def test_bad_input_is_one_line(words, code, capsys):
         sys.exit(common.run("tfxla-demo", demo.main, words))
     assert ended.value.code == code
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_package_that_is_not_switched_on_is_said(monkeypatch, tmp_path, capsys):
+    from tfxla_cluster.cli import common, demo
+
+    class Stock:
+        def __init__(self, *_):
+            pass
+
+        def ask(self, command):
+            return {"losses": [1.0]} if command == "losses" else {}
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(demo, "_Process", Stock)
+    assert common.run("tfxla-demo", demo.main, ["--dump-to", str(tmp_path)]) == 1
+    assert "ran stock TensorFlow. tfxla_cluster.pth is missing" in capsys.readouterr().err

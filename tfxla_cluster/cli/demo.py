@@ -110,6 +110,11 @@ def measure(options: argparse.Namespace, dump: Path) -> dict[str, Any]:
     processes = {mode: _Process(mode, options.image_size, dump) for mode in MODES}
     try:
         losses = {mode: process.ask("losses")["losses"] for mode, process in processes.items()}
+        if not processes["ours"].ask("stats"):
+            raise TfxlaError(
+                "the process that was to run this package ran stock TensorFlow",
+                "tfxla_cluster.pth is missing beside the installed packages: install this one again",
+            )
         trained = {mode: process.ask(f"train {options.epochs}") for mode, process in processes.items()}
         rounds: dict[str, list[float]] = {mode: [] for mode in MODES}
         for _ in range(options.rounds):

@@ -16,6 +16,7 @@ from . import (
     layout_normaliser,
     map_inliner,
     operand_folding,
+    product_precision,
     reshape_mover,
     rng_expander,
     size_namer,
@@ -41,6 +42,7 @@ PASSES: dict[str, Pass] = {
         layout_normaliser.PASS,
         map_inliner.PASS,
         operand_folding.PASS,
+        product_precision.PASS,
         reshape_mover.PASS,
         rng_expander.PASS,
         size_namer.PASS,
@@ -55,6 +57,7 @@ def optimize(target: Target) -> list[Pass]:
     """What runs before fusion. Afterwards no layouts, dead code, inlinable call or map, batch norm are left."""
     return [
         dce.PASS,
+        product_precision.PASS,
         call_inliner.PASS,
         size_namer.PASS,
         layout_normaliser.PASS,
