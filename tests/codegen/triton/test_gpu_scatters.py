@@ -10,7 +10,12 @@ from tests.codegen.triton import gpu_module
 from tfxla_cluster.codegen.kernel.lower.gpu import radix_sort, scatter, scatter_order, scatter_segments, sort
 from tfxla_cluster.codegen.triton import workers
 from tfxla_cluster.ir import text
+from tfxla_cluster.ir.builder import Builder, scalar_computation
+from tfxla_cluster.ir.dim import sym
+from tfxla_cluster.ir.dtype import DTYPES
 from tfxla_cluster.ir.evaluator import evaluate
+from tfxla_cluster.ir.node import Module
+from tfxla_cluster.ir.shape import array
 
 pytestmark = pytest.mark.skipif(not workers.usable(), reason="no usable Triton is installed")
 BACKENDS = (gpu_module.Interpreted(), gpu_module.Checked())
@@ -93,6 +98,44 @@ def test_forms(form: str, root: str) -> None:
 @pytest.mark.parametrize("root", ROOTS)
 def test_combiners(root: str) -> None:
     check(module_text("rows", "s32", root), drawn("rows", np.int32))
+
+
+@pytest.mark.parametrize("root", ["add", "maximum"])
+def test_one_place_takes_nearly_all(root: str) -> None:
+    """A stretch of many chunks, and NaN and infinities in it."""
+    operand, indices, update = drawn("rows", np.float32)
+    indices[3:] = 4
+    update[17, 1], update[20:22, 2], update[5, 3] = np.nan, (np.inf, -np.inf), np.inf
+    check(module_text("rows", "f32", root), [operand, indices, update])
+
+
+@pytest.mark.parametrize("form", ["rows", "points"])
+def test_places_sorted_in_runs(monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    """As few units, and those of a number of places that is not known, are."""
+    monkeypatch.setattr(sort, "RADIX_LENGTH", 10**9)
+    check(module_text(form, "f32", "add"), drawn(form, np.float32))
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["known places", "any places"])
+def test_sizes_that_are_read_at_run_time(known: bool) -> None:
+    """More and fewer updates, and places, than the kernels were made for."""
+    numbers = {"update_window_dims": (1,), "inserted_window_dims": (0,), "scatter_dims_to_operand_dims": (0,)}
+    b, f32 = Builder("e"), DTYPES["f32"]
+    count, places = sym("n", 40), 9 if known else sym("p", 9)
+    x, i = b.parameter(array(f32, (places, 5))), b.parameter(array(DTYPES["s32"], (count, 1)))
+    u = b.parameter(array(f32, (count, 5)))
+    root = b.scatter([x], i, [u], scalar_computation("add", "f32"), **numbers, index_vector_dim=1)
+    run = gpu_module.compiled(Module("m", b.build(root)), BACKENDS[1]).executable.run
+    rng = np.random.default_rng(3)
+    for updates in (40, 0, 1, 7, 133):
+        at = 9 if known else updates % 5 + 3
+        args = [rng.standard_normal((at, 5)), rng.integers(-1, at + 1, (updates, 1)), rng.standard_normal((updates, 5))]
+        args = [a.astype(np.int32 if a.dtype.kind == "i" else np.float32) for a in args]
+        want = args[0].copy()
+        for where, update in zip(args[1][:, 0], args[2]):
+            if 0 <= where < at:
+                want[where] += update
+        assert_near(run(args)[0], want, 1e-6)
 
 
 def test_later_update_stands() -> None:

@@ -8,8 +8,9 @@ algorithms for manycore GPUs", 2009, with counters packed in words instead of a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from .....ir.dim import Dim, make
 from .....ir.dtype import S32, S64, DType
@@ -81,11 +82,54 @@ def chosen_form(knobs: Knobs) -> Form:
     )
 
 
-def radix_unit(sort: SortForm, key: Key, form: Form) -> Unit:
-    """Temporaries: as many arrays as there are operands, then the counts."""
+class Elements(Protocol):
+    """Where a pass has its elements from."""
+
+    @property
+    def inputs(self) -> tuple[UnitRef, ...]: ...
+
+    @property
+    def key_inputs(self) -> tuple[UnitRef, ...]: ...
+
+    def values(self, b: KernelBuilder, line: Line) -> Callable[[Var], Sequence[Var]]:
+        """Declares `inputs` as buffers; the values of all operands by the position in the line."""
+
+    def keys(self, b: KernelBuilder, line: Line) -> Callable[[Var], Var]:
+        """Declares `key_inputs`; the values of the operand that decides."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """Elements that lie in arrays of a `kind` of reference."""
+
+    sort: SortForm
+    key: int
+    kind: str
+
+    @property
+    def inputs(self) -> tuple[UnitRef, ...]:
+        return self.sort.refs(self.kind)
+
+    @property
+    def key_inputs(self) -> tuple[UnitRef, ...]:
+        return (UnitRef(self.kind, self.key),)
+
+    def values(self, b: KernelBuilder, line: Line) -> Callable[[Var], Sequence[Var]]:
+        sources = [b.input(d) for d in self.sort.dtypes]
+        return lambda at: line.load(sources, at)
+
+    def keys(self, b: KernelBuilder, line: Line) -> Callable[[Var], Var]:
+        source = b.input(self.sort.dtypes[self.key])
+        return lambda at: b.load(source, line.at(at))
+
+
+def radix_unit(sort: SortForm, key: Key, form: Form, first: Elements | None = None) -> Unit:
+    """Temporaries: as many arrays as there are operands, then the counts. `first`: where the elements are from, if they
+    are not in the operands."""
     passes = _Passes(sort, key, form)
     places = [("temp", "result")[(passes.count - n) % 2 == 0] for n in range(1, passes.count + 1)]
-    steps = [step for n in range(passes.count) for step in passes.steps(n, ["operand", *places][n], places[n])]
+    sources = [first or _Stored(sort, key.operand, "operand"), *(_Stored(sort, key.operand, kind) for kind in places)]
+    steps = [step for n, target in enumerate(places) for step in passes.steps(n, sources[n], target)]
     return Unit(tuple(steps), (*(o.shape.byte_size for o in sort.instr.operands), *passes.temps))
 
 
@@ -106,10 +150,14 @@ class _Passes:
         held = make("mul", make("mul", sort.lines, self.counters), S32.itemsize)
         self.temps: tuple[Dim, ...] = (held, held, *scanned.temps)
 
-    def steps(self, number: int, source: str, target: str) -> Sequence[UnitKernel]:
+    def steps(self, number: int, source: Elements, target: str) -> Sequence[UnitKernel]:
         """The kernels of pass `number`."""
         scans = [step for step in self.scans if isinstance(step, UnitKernel)]
         return self._counted(number, source), *scans, self._placed(number, source, target)
+
+    def _builder(self, name: str, source: Elements) -> KernelBuilder:
+        """Elements that are computed divide by fixed sizes; what lies in arrays shares its code for all."""
+        return KernelBuilder(name, constant=not isinstance(source, _Stored))
 
     def _open(self, b: KernelBuilder) -> tuple[Line, Var, Var]:
         """The program's line, its number and that of the block."""
@@ -121,16 +169,16 @@ class _Passes:
     def _tasks(self) -> Dim:
         return make("mul", self.form.lines, self.blocks.count)
 
-    def _counted(self, number: int, source: str) -> UnitKernel:
+    def _counted(self, number: int, source: Elements) -> UnitKernel:
         """How often each digit is in each block: [line, digit, block]."""
-        b = KernelBuilder("sort.counts")
-        keys, counts = b.input(self.form.dtypes[self.key.operand]), b.output(S32)
+        b = self._builder("sort.counts", source)
         line, which, block = self._open(b)
+        keys, counts = source.keys(b, line), b.output(S32)
         zero = b.index(0)
         words = -(-self.digits // WORD)
 
         def values(at: Var) -> Sequence[Var]:
-            return self._ones(b, self._digit(b, number, b.load(keys, line.at(at))))
+            return self._ones(b, self._digit(b, number, keys(at)))
 
         def add(*both: Var) -> Sequence[Var]:
             return [b.op("add", x, y) for x, y in zip(both[:words], both[words:])]
@@ -141,17 +189,17 @@ class _Passes:
             count = b.op("convert", self._field(b, found, digit), dtype=S32)
             b.store(counts, self._counter(b, which, digit, block), count)
         kernel = b.finish(self._tasks, self.blocks.size * 8 * words, self.warps)
-        return UnitKernel(kernel, (UnitRef(source, self.key.operand),), (self.counts,))
+        return UnitKernel(kernel, source.key_inputs, (self.counts,))
 
-    def _placed(self, number: int, source: str, target: str) -> UnitKernel:
+    def _placed(self, number: int, source: Elements, target: str) -> UnitKernel:
         """Each element to where its digit's of its block begin, after those before it."""
-        b = KernelBuilder("sort.places")
-        sources, sums = [b.input(d) for d in self.form.dtypes], b.input(S32)
-        results = [b.output(d) for d in self.form.dtypes]
+        b = self._builder("sort.places", source)
         line, which, block = self._open(b)
+        elements, sums = source.values(b, line), b.input(S32)
+        results = [b.output(d) for d in self.form.dtypes]
         words = -(-self.digits // WORD)
         with b.tile(*self.blocks.bounds(b, block), self.blocks.size) as at:
-            values = line.load(sources, at)
+            values = elements(at)
             digit = self._digit(b, number, values[self.key.operand])
             ones = self._ones(b, digit)
             running = b.scan(at, ones, lambda *both: [b.op("add", x, y) for x, y in zip(both[:words], both[words:])])
@@ -159,7 +207,7 @@ class _Passes:
             first = self._begins(b, sums, which, digit, block)
             line.store(results, b.add(first, within), values)
         kernel = b.finish(self._tasks, self.blocks.size * 16 * words, self.warps)
-        return UnitKernel(kernel, (*self.form.refs(source), self.sums), self.form.refs(target))
+        return UnitKernel(kernel, (*source.inputs, self.sums), self.form.refs(target))
 
     def _begins(self, b: KernelBuilder, sums: Buffer, line: Var, digit: Var, block: Var) -> Var:
         """Where the block's elements with the digit go: after all with lower ones, and those of earlier blocks."""

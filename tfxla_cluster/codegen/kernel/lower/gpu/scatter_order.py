@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from .....ir.builder import scalar_computation
 from .....ir.dim import make, sample
@@ -13,7 +14,7 @@ from ...builder import KernelBuilder
 from ...ir import Var
 from ...unit import Unit, UnitCopy, UnitKernel, UnitRef
 from ..grid import Blocks
-from ..sort_line import SortForm
+from ..sort_line import Line, SortForm
 from . import radix_sort, sort
 from .scatter_units import Units
 from .shapes import lanes
@@ -31,23 +32,26 @@ def sorted_units(units: Units, form: radix_sort.Form) -> Unit:
     operands = tuple(Instr(f"scatter.{n}", "parameter", k, attrs={"parameter_number": n}) for n, k in enumerate(kinds))
     attrs = {"dimensions": (0,), "is_stable": True, "to_apply": _by_place(*dtypes)}
     instr = Instr("scatter.sort", "sort", tuple_of(*kinds), operands, attrs)
+    known = {("result", 0): SORTED_IDS, ("result", 1): SORTED_ORDER}
+    steps: list[UnitKernel | UnitCopy] = []
     if isinstance(units.places, int) and sample(units.count) >= sort.RADIX_LENGTH:
         key = radix_sort.Key(0, False, True, units.places.bit_length())
-        unit = radix_sort.radix_unit(SortForm(instr), key, form)
+        unit = radix_sort.radix_unit(SortForm(instr), key, form, _Places(units))
+        known |= {("temp", 0): IDS, ("temp", 1): ORDER}
+        temps = unit.temps[2:]
     else:
         unit = sort.merge_sort(instr)
-    refs = {("operand", n): UnitRef("temp", n) for n in range(2)} | {
-        ("result", n): UnitRef("temp", n + 2) for n in range(2)
-    }
+        known |= {("operand", 0): IDS, ("operand", 1): ORDER}
+        steps, temps = [_placed(units)], unit.temps
+    shift = 4 - (len(unit.temps) - len(temps))
 
     def place(ref: UnitRef) -> UnitRef:
-        return refs.get((ref.kind, ref.index)) or UnitRef("temp", ref.index + 4)
+        return known.get((ref.kind, ref.index)) or (UnitRef("temp", ref.index + shift) if ref.kind == "temp" else ref)
 
-    steps: list[UnitKernel | UnitCopy] = [_places(units)]
     for step in unit.steps:
         assert isinstance(step, UnitKernel)
         steps.append(replace(step, inputs=tuple(map(place, step.inputs)), outputs=tuple(map(place, step.outputs))))
-    return Unit(tuple(steps), (*[make("mul", units.count, d.itemsize) for d in dtypes * 2], *unit.temps))
+    return Unit(tuple(steps), (*[make("mul", units.count, d.itemsize) for d in dtypes * 2], *temps))
 
 
 def _by_place(place: DType, number: DType) -> Computation:
@@ -57,19 +61,47 @@ def _by_place(place: DType, number: DType) -> Computation:
     return Computation(b.name, (*b.params, *rest, *(i for i in b.instrs if i not in b.params)), b.root)
 
 
-def _places(units: Units) -> UnitKernel:
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """The places and numbers of the units as radix_sort.Elements; `inputs` are operands of the scatter."""
+
+    units: Units
+
+    @property
+    def inputs(self) -> tuple[UnitRef, ...]:
+        return (UnitRef("operand", self.units.form.count),)
+
+    @property
+    def key_inputs(self) -> tuple[UnitRef, ...]:
+        return self.inputs
+
+    def values(self, b: KernelBuilder, line: Line | None = None) -> Callable[[Var], Sequence[Var]]:
+        keys = self.keys(b)
+        return lambda unit: (keys(unit), _narrow(b, unit, self.units.number_type))
+
+    def keys(self, b: KernelBuilder, line: Line | None = None) -> Callable[[Var], Var]:
+        indices = b.input(self.units.form.indices.shape.element_type)
+
+        def place_of(unit: Var) -> Var:
+            place, valid = self.units.place(b, indices, unit)
+            if valid is not None:
+                place = b.op("select", valid, place, b.size(self.units.places), dtype=S64)
+            return _narrow(b, place, self.units.place_type)
+
+        return place_of
+
+
+def _placed(units: Units) -> UnitKernel:
+    """IDS and ORDER: the places and numbers of the units as they come."""
     b = KernelBuilder("scatter.places", constant=True)
-    indices = b.input(units.form.indices.shape.element_type)
-    places, order = b.output(units.place_type), b.output(units.number_type)
+    elements = _Places(units)
+    values = elements.values(b)
+    results = b.output(units.place_type), b.output(units.number_type)
     blocks = Blocks(units.count, lanes(units.count, BLOCK))
     with b.tile(*blocks.bounds(b, b.task), blocks.size) as unit:
-        place, valid = units.place(b, indices, unit)
-        if valid is not None:
-            place = b.op("select", valid, place, b.size(units.places), dtype=S64)
-        b.store(places, unit, _narrow(b, place, units.place_type))
-        b.store(order, unit, _narrow(b, unit, units.number_type))
-    kernel = b.finish(blocks.count, 16 * blocks.size)
-    return UnitKernel(kernel, (UnitRef("operand", units.form.count),), (IDS, ORDER))
+        for result, value in zip(results, values(unit)):
+            b.store(result, unit, value)
+    return UnitKernel(b.finish(blocks.count, 16 * blocks.size), elements.inputs, (IDS, ORDER))
 
 
 def _narrow(b: KernelBuilder, value: Var, dtype: DType) -> Var:
