@@ -55,7 +55,6 @@ OWN: dict[str, Lowering] = {
     "reduce-window": windows.lower,
     "rng-bit-generator": rng_bit_generator.lower,
     "select-and-scatter": select_and_scatter.lower,
-    "topk": topk.lower,
     "triangular-solve": linear_solve.lower_triangular_solve,
 }
 LOWERINGS: dict[str, TunedLowering] = {
@@ -65,6 +64,7 @@ LOWERINGS: dict[str, TunedLowering] = {
     "fusion": lower_fusion,
     "scatter": scatter.lower,
     "sort": sort.lower,
+    "topk": topk.lower,
     **{opcode: _untuned(lowering) for opcode, lowering in OWN.items()},
 }
 

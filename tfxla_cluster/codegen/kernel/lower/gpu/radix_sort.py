@@ -2,8 +2,8 @@
 
 For each digit of the key, the lowest first, elements go to their places by it, equal ones in order: a kernel counts how
 often each digit is in each block of a line, a scan of the counts says where those of a block begin, and a third kernel
-counts within the block. Nothing depends on which program is first (Satish et al., "Designing efficient sorting
-algorithms for manycore GPUs", 2009, with counters packed in words instead of a split a bit).
+counts within the block, its counters packed in words. Nothing depends on which program is first (Satish et al.,
+"Designing efficient sorting algorithms for manycore GPUs", 2009).
 """
 
 from __future__ import annotations
@@ -26,10 +26,8 @@ from . import scan
 from .shapes import lanes
 
 DIGIT_BITS, DIGITS_BITS = 4, (3, 5)  # of the key that a pass sorts by
-BLOCK, BLOCKS = 1024, (512, 2048)  # elements of a program
+BLOCK, BLOCKS = 512, (128, 256, 1024)  # elements of a program
 WARPS, SOME_WARPS = 4, (2, 8)
-FIELD = 16  # bits of a counter: it counts the elements of a block
-WORD = 64 // FIELD  # counters of a word
 SCANNED = 32 * 1024  # counts that one program holds
 
 
@@ -134,20 +132,22 @@ def radix_unit(sort: SortForm, key: Key, form: Form, first: Elements | None = No
 
 
 class _Passes:
-    """`count` of them, of `bits` each, as even as they can be."""
+    """`count` of them, of `bits` each, as even as they can be. `index`: the type of positions in a line, which counts
+    have too."""
 
     def __init__(self, sort: SortForm, key: Key, form: Form) -> None:
         self.form, self.key, self.warps = sort, key, form.warps
         self.count = max(1, -(-key.bits // form.bits))
         self.bits = -(-key.bits // self.count)
-        self.digits = 1 << self.bits
+        self.index = S32 if isinstance(sort.length, int) and sort.length < 2**31 else S64
         self.blocks = Blocks(sort.length, lanes(sort.length, form.block))
+        self.counters = _Counters(1 << self.bits, self.blocks.size.bit_length())
         first = len(sort.dtypes)
         self.counts, self.sums = UnitRef("temp", first), UnitRef("temp", first + 1)
-        self.counters = make("mul", self.blocks.count, self.digits)
+        self.digits = make("mul", self.blocks.count, self.counters.digits)
         scanned = scan.scan_unit(_Counts(self), "sort.starts", first + 2, SCANNED)
         self.scans = scanned.steps
-        held = make("mul", make("mul", sort.lines, self.counters), S32.itemsize)
+        held = make("mul", make("mul", sort.lines, self.digits), self.index.itemsize)
         self.temps: tuple[Dim, ...] = (held, held, *scanned.temps)
 
     def steps(self, number: int, source: Elements, target: str) -> Sequence[UnitKernel]:
@@ -160,10 +160,10 @@ class _Passes:
         return KernelBuilder(name, constant=not isinstance(source, _Stored))
 
     def _open(self, b: KernelBuilder) -> tuple[Line, Var, Var]:
-        """The program's line, its number and that of the block."""
+        """The program's line, where its counts begin, and the number of its block."""
         count = b.size(self.blocks.count)
         number, block = b.quotient(b.task, count), b.remainder(b.task, count)
-        return Line(b, self.form, number), number, block
+        return Line(b, self.form, number), b.mul(number, b.size(self.digits)), block
 
     @property
     def _tasks(self) -> Dim:
@@ -172,53 +172,44 @@ class _Passes:
     def _counted(self, number: int, source: Elements) -> UnitKernel:
         """How often each digit is in each block: [line, digit, block]."""
         b = self._builder("sort.counts", source)
-        line, which, block = self._open(b)
-        keys, counts = source.keys(b, line), b.output(S32)
-        zero = b.index(0)
-        words = -(-self.digits // WORD)
+        line, base, block = self._open(b)
+        keys, counts, counters = source.keys(b, line), b.output(self.index), self.counters
 
         def values(at: Var) -> Sequence[Var]:
-            return self._ones(b, self._digit(b, number, keys(at)))
+            return counters.ones(b, self._digit(b, number, keys(at)))
 
-        def add(*both: Var) -> Sequence[Var]:
-            return [b.op("add", x, y) for x, y in zip(both[:words], both[words:])]
-
-        span = self.blocks.bounds(b, block)
-        found = b.reduce(*span, [zero] * words, [0] * words, values, add, "vector", self.blocks.size)
-        with b.tile(zero, b.index(self.digits), self.digits, full=True) as digit:
-            count = b.op("convert", self._field(b, found, digit), dtype=S32)
-            b.store(counts, self._counter(b, which, digit, block), count)
-        kernel = b.finish(self._tasks, self.blocks.size * 8 * words, self.warps)
+        span, zeros = self.blocks.bounds(b, block), [b.const(0, S32)] * counters.words
+        found = b.reduce(*span, zeros, [0] * counters.words, values, counters.add(b), "vector", self.blocks.size)
+        with b.tile(b.index(0), b.index(counters.digits), counters.digits, full=True) as at:
+            count = counters.of(b, found, b.op("convert", at, dtype=S32))
+            place = b.add(base, b.add(b.mul(at, b.size(self.blocks.count)), block))
+            b.store(counts, place, _as(b, count, self.index))
+        kernel = b.finish(self._tasks, self.blocks.size * 8 * counters.words, self.warps)
         return UnitKernel(kernel, source.key_inputs, (self.counts,))
 
     def _placed(self, number: int, source: Elements, target: str) -> UnitKernel:
         """Each element to where its digit's of its block begin, after those before it."""
         b = self._builder("sort.places", source)
-        line, which, block = self._open(b)
-        elements, sums = source.values(b, line), b.input(S32)
+        line, base, block = self._open(b)
+        elements, sums, counters = source.values(b, line), b.input(self.index), self.counters
         results = [b.output(d) for d in self.form.dtypes]
-        words = -(-self.digits // WORD)
         with b.tile(*self.blocks.bounds(b, block), self.blocks.size) as at:
             values = elements(at)
             digit = self._digit(b, number, values[self.key.operand])
-            ones = self._ones(b, digit)
-            running = b.scan(at, ones, lambda *both: [b.op("add", x, y) for x, y in zip(both[:words], both[words:])])
-            within = b.op("subtract", self._field(b, running, digit), b.index(1))
-            first = self._begins(b, sums, which, digit, block)
-            line.store(results, b.add(first, within), values)
-        kernel = b.finish(self._tasks, self.blocks.size * 16 * words, self.warps)
+            running = b.scan(at, counters.ones(b, digit), counters.add(b))
+            within = b.op("subtract", counters.of(b, running, digit), b.const(1, S32))
+            first = self._begins(b, sums, base, digit, block)
+            line.store(results, _as(b, b.add(first, _as(b, within, self.index)), S64), values)
+        kernel = b.finish(self._tasks, self.blocks.size * 16 * counters.words, self.warps)
         return UnitKernel(kernel, (*source.inputs, self.sums), self.form.refs(target))
 
-    def _begins(self, b: KernelBuilder, sums: Buffer, line: Var, digit: Var, block: Var) -> Var:
+    def _begins(self, b: KernelBuilder, sums: Buffer, base: Var, digit: Var, block: Var) -> Var:
         """Where the block's elements with the digit go: after all with lower ones, and those of earlier blocks."""
-        count = b.size(self.blocks.count)
-        place = b.add(b.mul(digit, count), block)
-        some = b.compare(place, b.index(0), "GT")
-        before = b.op("subtract", self._counter(b, line, digit, block), b.index(1))
-        return b.op("convert", b.load(sums, before, some), dtype=S64)
-
-    def _counter(self, b: KernelBuilder, line: Var, digit: Var, block: Var) -> Var:
-        return b.add(b.mul(b.add(b.mul(line, b.index(self.digits)), digit), b.size(self.blocks.count)), block)
+        count, number = (_as(b, v, self.index) for v in (b.size(self.blocks.count), block))
+        place = b.add(b.mul(_as(b, digit, self.index), count), number)
+        some = b.compare(place, b.const(0, self.index), "GT")
+        before = _as(b, b.op("subtract", place, b.const(1, self.index)), S64)
+        return b.load(sums, b.add(base, before), some)
 
     def _digit(self, b: KernelBuilder, number: int, value: Var) -> Var:
         """Digit `number` of the key, counted from the lowest. Where it stands is a size: passes share their code."""
@@ -227,50 +218,72 @@ class _Passes:
             amount = b.op("convert", b.size(number * self.bits), dtype=key.dtype)
             key = b.op("shift-right-logical", key, amount)
         if key.dtype.bits > self.bits:
-            key = b.op("and", key, b.const(self.digits - 1, key.dtype))
-        return b.op("convert", key, dtype=S64)
+            key = b.op("and", key, b.const(self.counters.digits - 1, key.dtype))
+        return b.op("convert", key, dtype=S32)
 
-    def _ones(self, b: KernelBuilder, digit: Var) -> list[Var]:
-        """Words of counters, all 0 but that of the digit, which is 1."""
-        one = b.op("shift-left", b.index(1), self._shift(b, digit))
-        word = b.quotient(digit, b.index(WORD))
-        return [
-            b.op("select", b.compare(word, b.index(n), "EQ"), one, b.index(0), dtype=S64)
-            for n in range(-(-self.digits // WORD))
-        ]
 
-    def _field(self, b: KernelBuilder, words: Sequence[Var], digit: Var) -> Var:
+@dataclass(frozen=True, slots=True)
+class _Counters:
+    """A counter of `bits` for each of `digits`, several in a word."""
+
+    digits: int
+    bits: int
+
+    @property
+    def per_word(self) -> int:
+        return S32.bits // self.bits
+
+    @property
+    def words(self) -> int:
+        return -(-self.digits // self.per_word)
+
+    def ones(self, b: KernelBuilder, digit: Var) -> list[Var]:
+        """All counters 0, but that of the digit 1."""
+        one, zero = b.op("shift-left", b.const(1, S32), self._amount(b, digit)), b.const(0, S32)
+        return [b.op("select", self._in_word(b, digit, n), one, zero, dtype=S32) for n in range(self.words)]
+
+    def of(self, b: KernelBuilder, words: Sequence[Var], digit: Var) -> Var:
         """The counter of a digit."""
-        word, found = b.quotient(digit, b.index(WORD)), words[0]
-        for n, other in enumerate(words[1:], 1):
-            found = b.op("select", b.compare(word, b.index(n), "EQ"), other, found, dtype=S64)
-        found = b.op("shift-right-logical", found, self._shift(b, digit))
-        return b.op("and", found, b.index((1 << FIELD) - 1))
+        found = words[0]
+        for n, word in enumerate(words[1:], 1):
+            found = b.op("select", self._in_word(b, digit, n), word, found, dtype=S32)
+        found = b.op("shift-right-logical", found, self._amount(b, digit))
+        return b.op("and", found, b.const((1 << self.bits) - 1, S32))
 
-    def _shift(self, b: KernelBuilder, digit: Var) -> Var:
-        return b.mul(b.remainder(digit, b.index(WORD)), b.index(FIELD))
+    def add(self, b: KernelBuilder) -> Callable[..., Sequence[Var]]:
+        return lambda *both: [b.op("add", x, y) for x, y in zip(both[: self.words], both[self.words :])]
+
+    def _in_word(self, b: KernelBuilder, digit: Var, number: int) -> Var:
+        return b.compare(b.quotient(digit, b.const(self.per_word, S32)), b.const(number, S32), "EQ")
+
+    def _amount(self, b: KernelBuilder, digit: Var) -> Var:
+        return b.mul(b.remainder(digit, b.const(self.per_word, S32)), b.const(self.bits, S32))
+
+
+def _as(b: KernelBuilder, value: Var, dtype: DType) -> Var:
+    return value if value.dtype == dtype else b.op("convert", value, dtype=dtype)
 
 
 class _Counts:
     """The counts of a line's blocks, digit by digit, as scan.Lines."""
 
     def __init__(self, passes: _Passes) -> None:
-        self.outer, self.length = passes.form.lines, passes.counters
+        self.outer, self.length = passes.form.lines, passes.digits
         self.inner: Dim = 1
-        self.dtypes: tuple[DType, ...] = (S32,)
+        self.dtypes: tuple[DType, ...] = (passes.index,)
         self.inputs, self.outputs = (passes.counts,), (passes.sums,)
 
     def open(self, b: KernelBuilder, writes: bool) -> _CountsBody:
-        return _CountsBody(b, self.length, writes)
+        return _CountsBody(b, self, writes)
 
     def combine(self, b: KernelBuilder, left: Sequence[Var], right: Sequence[Var]) -> Sequence[Var]:
         return (b.op("add", left[0], right[0]),)
 
 
 class _CountsBody:
-    def __init__(self, b: KernelBuilder, length: Dim, writes: bool) -> None:
-        self.b, self.length, self.counts = b, length, b.input(S32)
-        self.sums = b.output(S32) if writes else None
+    def __init__(self, b: KernelBuilder, lines: _Counts, writes: bool) -> None:
+        self.b, self.length, self.counts = b, lines.length, b.input(lines.dtypes[0])
+        self.sums = b.output(lines.dtypes[0]) if writes else None
 
     def load(self, place: scan.Place, mask: Var | None) -> Sequence[Var]:
         return (self.b.load(self.counts, self._at(place), mask),)

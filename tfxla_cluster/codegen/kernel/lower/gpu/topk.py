@@ -9,10 +9,11 @@ from collections.abc import Sequence
 
 from .....errors import UnsupportedError
 from .....ir.dim import Dim, ceil_div, make, product, sample
-from .....ir.dtype import PRED, S32
+from .....ir.dtype import PRED, S32, S64
 from .....ir.node import Instr
 from .....target import Target
 from ...builder import KernelBuilder
+from ...choice import Knobs
 from ...ir import Kernel, Var
 from ...unit import Unit, UnitKernel, UnitRef
 from ..grid import Blocks
@@ -21,21 +22,25 @@ from ..total_order import ordered, signed_key
 from .shapes import lanes, power
 from .sort import count_before, counting_warps
 
-SELECTED = 32  # the largest k whose elements are selected one after the other
-HELD = 1024  # elements of a line in registers from which they are selected
+SELECTED = 64  # the largest k whose elements are selected one after the other
+HELD, SOME_HELD = 2048, (512, 1024, 4096)  # elements of a line in registers from which they are selected
 CHUNK = 128  # elements of a line that are compared with each other; at least 4 k
 WIDTH = 1024  # of a chunk in one program
+PACKED = 32  # bits of a key, and of a position, that are one number
+EARLIEST = (1 << PACKED) - 2  # of the first position: with it no key is the greatest number of all
 
 
-def lower(instr: Instr, target: Target) -> Unit:
-    """Results: values, and s32 positions, of shape [..., k]; equal ones in order."""
+def lower(instr: Instr, target: Target, knobs: Knobs) -> Unit:
+    """Results: values, and s32 positions, of shape [..., k]; equal ones in order. Knobs: 'held', the elements that some
+    are selected from at once."""
     source, k = instr.operands[0].shape, int(instr.attrs["k"])
     if not ordered(source.element_type) or k > MAX_K:
         raise UnsupportedError(f"topk of {k} of {source} has no GPU kernel ({instr.name})")
     if k == 0:
         return Unit(())
-    selects = k <= SELECTED and isinstance(source.dims[-1], int)
-    chunk = HELD if selects else max(CHUNK, power(4 * k))
+    length = source.dims[-1]
+    selects = k <= SELECTED and isinstance(length, int) and length < EARLIEST
+    chunk = knobs.take("held", HELD, SOME_HELD) if selects else max(CHUNK, power(4 * k))
     steps: list[UnitKernel] = []
     temps: list[Dim] = []
     level = _Level(instr, source.dims[-1], positions=False)
@@ -94,27 +99,54 @@ class _Level:
     def selected(self, chunk: int) -> Kernel:
         """The k best of each chunk, one after the other, each the best of those that come after the last."""
         b = KernelBuilder("topk")
-        width, count = lanes(chunk, HELD), ceil_div(self.length, chunk)
+        width, count = power(chunk), ceil_div(self.length, chunk)
         part = _Chunk(b, self, chunk, count, b.task)
         with b.tile(part.first, part.stop, width) as at:
-            key = part.key(at)
-
-            def first_of(has: Var, key: Var, at: Var, new_has: Var, new_key: Var, new_at: Var) -> Sequence[Var]:
-                ahead = self._ahead(b, (new_key, new_at), (key, at))
-                take = b.op("and", new_has, b.op("or", b.op("not", has), ahead))
-                some = b.op("or", has, new_has)
-                return (some, *(b.op("select", take, y, x, dtype=x.dtype) for x, y in ((key, new_key), (at, new_at))))
-
-            def step(rank: Var, started: Var, last_key: Var, last_at: Var) -> Sequence[Var]:
-                rest = b.op("or", b.op("not", started), self._ahead(b, (last_key, last_at), (key, at)))
-                none = b.const(False, PRED), b.const(0, key.dtype), b.index(0)
-                found = b.across(at, (rest, key, at), none, (False, 0, 0), first_of)
-                part.store(rank, found[2], found[0])
-                return (b.const(True, PRED), *found[1:])
-
             most = b.op("minimum", b.index(self.k), b.op("subtract", part.stop, part.first))
-            b.fold(b.index(0), most, (b.const(False, PRED), b.const(0, key.dtype), b.index(0)), step)
+            if self.dtype.bits <= PACKED:
+                self._selected_packed(b, part, at, most)
+            else:
+                self._selected(b, part, at, most)
         return b.finish(make("mul", self.lines, count), 4 * self.k * width, max(1, min(8, width // 256)))
+
+    def _selected_packed(self, b: KernelBuilder, part: _Chunk, at: Var, most: Var) -> None:
+        """Each element as a number of 64 bits, the key above what is the greater the earlier it stands: no two are
+        equal, and the best is the greatest."""
+        key = b.op("convert", part.key(at), dtype=S64)
+        if self.dtype.kind == "uint":
+            key = b.op("subtract", key, b.index(1 << (PACKED - 1)))
+        key = key if self.better == "GT" else b.op("not", key)
+        early = b.op("subtract", b.index(EARLIEST), at)
+        packed = b.op("or", b.op("shift-left", key, b.index(PACKED)), early)
+        none = b.index(-(1 << 63))
+
+        def step(rank: Var, last: Var) -> Sequence[Var]:
+            rest = b.op("select", b.compare(packed, last, "LT"), packed, none, dtype=S64)
+            best = b.across(at, (rest,), (none,), (-(1 << 63),), lambda x, y: (b.op("maximum", x, y),))[0]
+            place = b.op("subtract", b.index(EARLIEST), b.op("and", best, b.index((1 << PACKED) - 1)))
+            part.store(rank, place, b.compare(best, none, "GT"))
+            return (best,)
+
+        b.fold(b.index(0), most, (b.index((1 << 63) - 1),), step)
+
+    def _selected(self, b: KernelBuilder, part: _Chunk, at: Var, most: Var) -> None:
+        """As keys and positions apart."""
+        key = part.key(at)
+
+        def first_of(has: Var, key: Var, at: Var, new_has: Var, new_key: Var, new_at: Var) -> Sequence[Var]:
+            ahead = self._ahead(b, (new_key, new_at), (key, at))
+            take = b.op("and", new_has, b.op("or", b.op("not", has), ahead))
+            some = b.op("or", has, new_has)
+            return (some, *(b.op("select", take, y, x, dtype=x.dtype) for x, y in ((key, new_key), (at, new_at))))
+
+        def step(rank: Var, started: Var, last_key: Var, last_at: Var) -> Sequence[Var]:
+            rest = b.op("or", b.op("not", started), self._ahead(b, (last_key, last_at), (key, at)))
+            none = b.const(False, PRED), b.const(0, key.dtype), b.index(0)
+            found = b.across(at, (rest, key, at), none, (False, 0, 0), first_of)
+            part.store(rank, found[2], found[0])
+            return (b.const(True, PRED), *found[1:])
+
+        b.fold(b.index(0), most, (b.const(False, PRED), b.const(0, key.dtype), b.index(0)), step)
 
     def _ahead(self, b: KernelBuilder, one: tuple[Var, Var], other: tuple[Var, Var]) -> Var:
         """Whether (key, position) `one` comes before the other."""
