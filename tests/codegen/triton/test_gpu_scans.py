@@ -9,7 +9,7 @@ import pytest
 
 from tests.close import assert_near
 from tests.codegen.triton import gpu_module
-from tfxla_cluster.codegen.kernel.lower.gpu import scan
+from tfxla_cluster.codegen.kernel.lower.gpu import scan, scan_columns
 from tfxla_cluster.codegen.triton import workers
 from tfxla_cluster.ir import text
 from tfxla_cluster.ir.dtype import DTYPES
@@ -18,6 +18,11 @@ from tfxla_cluster.ir.evaluator import evaluate
 pytestmark = pytest.mark.skipif(not workers.usable(), reason="no usable Triton is installed")
 BACKENDS = (gpu_module.Interpreted(), gpu_module.Checked())
 NEUTRAL = {"sum": (0.0,), "most": (-np.inf,), "any": (False,), "affine": (1, 0)}
+# So that small arrays take every way.
+SMALL = {
+    scan: {"BLOCK": 8, "MIDDLE": 8, "COLUMNS": 4},
+    scan_columns: {"LEAST": 6, "COLUMNS": 4, "TOGETHER": 3, "PROGRAM_COUNTS": (12,)},
+}
 # name -> (operand types, combiner of left and right values); the last is not commutative.
 COMBINERS = {
     "sum": (("f32",), "a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] add(a, b)"),
@@ -60,16 +65,20 @@ def drawn(dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
     return values.astype(dtype)
 
 
-@pytest.mark.parametrize(("dims", "axis"), [((45,), 0), ((3, 29), 1), ((2, 37, 5), 1), ((6, 7), 0), ((0, 4), 1)])
+@pytest.mark.parametrize(
+    ("dims", "axis"),
+    [((45,), 0), ((3, 29), 1), ((2, 37, 5), 1), ((6, 7), 0), ((2, 37, 9), 1), ((0, 4), 1), ((0, 4, 8), 1)],
+)
 @pytest.mark.parametrize("programs", [1, 10**6], ids=["one kernel", "three"])
 @pytest.mark.parametrize("name", COMBINERS)
 def test_against_the_evaluator(
     monkeypatch: pytest.MonkeyPatch, name: str, programs: int, dims: tuple[int, ...], axis: int
 ) -> None:
-    monkeypatch.setattr(scan, "BLOCK", 8)
-    monkeypatch.setattr(scan, "SEVERAL", 32)
-    monkeypatch.setattr(scan, "COLUMNS", 4)
-    monkeypatch.setattr(scan, "PROGRAMS", programs)
+    for module, numbers in SMALL.items():
+        for number, value in numbers.items():
+            monkeypatch.setattr(module, number, value)
+    for module in (scan, scan_columns):
+        monkeypatch.setattr(module, "PROGRAMS", programs)
     for backend, ahead in product(BACKENDS, (False, True)):
         module = text.parse(cumulative(name, dims, axis, ahead))
         dtypes = [DTYPES[d].numpy for d in COMBINERS[name][0]]

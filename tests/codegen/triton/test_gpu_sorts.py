@@ -192,7 +192,14 @@ def test_a_comparator_that_asks_for_nan() -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "dims", "k"),
-    [("f32", (5,), 5), ("bf16", (100,), 3), ("s8", (3, 41), 7), ("u32", (2, 2, 9), 2), ("f64", (4, 20), 20), ("s64", (3, 30), 6)],
+    [
+        ("f32", (5,), 5),
+        ("bf16", (100,), 3),
+        ("s8", (3, 41), 7),
+        ("u32", (2, 2, 9), 2),
+        ("f64", (4, 20), 20),
+        ("s64", (3, 30), 6),
+    ],
 )
 @pytest.mark.parametrize("largest", [True, False])
 @pytest.mark.parametrize("selected", [0, 7], ids=["counted", "selected"])

@@ -22,7 +22,7 @@ from ...unit import Unit, UnitKernel, UnitRef
 from ..grid import Blocks
 from ..sort_line import Line, SortForm
 from ..total_order import ordered, unsigned_key
-from . import scan
+from . import scan, scan_lines
 from .shapes import lanes
 
 DIGIT_BITS, DIGITS_BITS = 4, (3, 5)  # of the key that a pass sorts by
@@ -145,7 +145,7 @@ class _Passes:
         first = len(sort.dtypes)
         self.counts, self.sums = UnitRef("temp", first), UnitRef("temp", first + 1)
         self.digits = make("mul", self.blocks.count, self.counters.digits)
-        scanned = scan.scan_unit(_Counts(self), "sort.starts", first + 2, SCANNED)
+        scanned = scan.scan_unit(_Counts(self), "sort.starts", first + 2, scan.Form(SCANNED))
         self.scans = scanned.steps
         held = make("mul", make("mul", sort.lines, self.digits), self.index.itemsize)
         self.temps: tuple[Dim, ...] = (held, held, *scanned.temps)
@@ -271,6 +271,7 @@ class _Counts:
         self.outer, self.length = passes.form.lines, passes.digits
         self.inner: Dim = 1
         self.dtypes: tuple[DType, ...] = (passes.index,)
+        self.neutral = (0,)
         self.inputs, self.outputs = (passes.counts,), (passes.sums,)
 
     def open(self, b: KernelBuilder, writes: bool) -> _CountsBody:
@@ -285,15 +286,15 @@ class _CountsBody:
         self.b, self.length, self.counts = b, lines.length, b.input(lines.dtypes[0])
         self.sums = b.output(lines.dtypes[0]) if writes else None
 
-    def load(self, place: scan.Place, mask: Var | None) -> Sequence[Var]:
+    def load(self, place: scan_lines.Place, mask: Var | None) -> Sequence[Var]:
         return (self.b.load(self.counts, self._at(place), mask),)
 
-    def store(self, place: scan.Place, values: Sequence[Var], mask: Var | None) -> None:
+    def store(self, place: scan_lines.Place, values: Sequence[Var], mask: Var | None) -> None:
         assert self.sums is not None
         self.b.store(self.sums, self._at(place), values[0], mask)
 
     def first(self) -> None:
         return None
 
-    def _at(self, place: scan.Place) -> Var:
+    def _at(self, place: scan_lines.Place) -> Var:
         return self.b.add(self.b.mul(place[0], self.b.size(self.length)), place[1])

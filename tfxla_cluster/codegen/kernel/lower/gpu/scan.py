@@ -1,69 +1,33 @@
 """Scans of lines on a GPU: a line's running values, a program some lines.
 
-A line that one block holds is scanned at once. A longer one goes in blocks, the running values carried from one
-to the next; where too few programs would fill the machine, in three kernels: totals of the blocks, their scan, and
-the scan of each block from what stands before it.
+Where many lines lie beside each other, each is a lane (`scan_columns`). Else a line that one block holds is scanned at
+once, and a longer one goes in blocks, the running values carried from one to the next. Where too few programs would
+fill the machine, lines are scanned in three kernels: totals of parts, their scan, and the scan of each part from what
+stands before it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from functools import partial
 
 from .....ir.dim import Dim, make, sample
-from .....ir.dtype import PRED, DType
+from .....ir.dtype import PRED
 from ...builder import KernelBuilder
-from ...ir import Buffer, Kernel, Var
+from ...choice import Knobs
+from ...ir import Var
 from ...unit import Unit, UnitKernel, UnitRef
 from ..grid import Blocks
+from . import scan_columns
+from .scan_columns import Columns, chosen_columns, column_parts, column_rest, column_whole
+from .scan_lines import Body, Lines, Totals, after, select, total_place
 from .shapes import MULTIPLE, PROGRAMS, fits, lanes
 
-BLOCK = 2048  # elements of a line held at once
-SEVERAL = 2048  # elements of a block of several lines
-COLUMNS = 32  # lines of a block, where lines lie beside each other in memory
-
-Place = tuple[Var, Var, Var]  # outer index, position along the line, inner index
-
-
-class Body(Protocol):
-    """The elements of lines, in one kernel. `mask`: where there is an element (None: everywhere)."""
-
-    def load(self, place: Place, mask: Var | None) -> Sequence[Var]: ...
-
-    def store(self, place: Place, values: Sequence[Var], mask: Var | None) -> None: ...
-
-    def first(self) -> Sequence[Var] | None:
-        """What stands before each line, if anything does."""
-
-
-class Lines(Protocol):
-    """What is scanned: `outer * inner` lines of `length` elements, `inner` apart; each has a value of every dtype."""
-
-    @property
-    def outer(self) -> Dim: ...
-
-    @property
-    def length(self) -> Dim: ...
-
-    @property
-    def inner(self) -> Dim: ...
-
-    @property
-    def dtypes(self) -> tuple[DType, ...]: ...
-
-    @property
-    def inputs(self) -> tuple[UnitRef, ...]: ...
-
-    @property
-    def outputs(self) -> tuple[UnitRef, ...]: ...
-
-    def open(self, b: KernelBuilder, writes: bool) -> Body:
-        """Declares the inputs as buffers, and where it `writes` the outputs."""
-
-    def combine(self, b: KernelBuilder, left: Sequence[Var], right: Sequence[Var]) -> Sequence[Var]:
-        """The values of a stretch from those of its two parts."""
+BLOCK, BLOCKS = 2048, (1024, 4096, 8192)  # elements held at once
+MIDDLE = 8192  # of totals
+COLUMNS = 32  # lines of a block, where a few lie beside each other in memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,33 +47,72 @@ class _Shape:
         return make("mul", lines.outer, count) if self.along_inner else count
 
 
+@dataclass(frozen=True, slots=True)
+class Form:
+    """`block`: elements of a line held at once; `columns`: how lines that lie beside each other are scanned."""
+
+    block: int = BLOCK
+    columns: Columns = field(default_factory=Columns)
+
+
+def chosen_form(knobs: Knobs) -> Form:
+    """Knobs: 'block', and those of `chosen_columns`."""
+    return Form(knobs.take("block", BLOCK, BLOCKS), chosen_columns(knobs))
+
+
 def _shape(lines: Lines, block: int) -> _Shape:
     if sample(lines.inner) > 1:
         columns = lanes(lines.inner, COLUMNS)
-        width = lanes(lines.length, SEVERAL // columns)
+        width = lanes(lines.length, max(1, block // columns))
         return _Shape(columns, width, fits(lines.length, width), True)
     width = lanes(lines.length, block)
     resident = fits(lines.length, width)
-    return _Shape(lanes(lines.outer, max(SEVERAL // width, 1)) if resident else 1, width, resident, False)
+    return _Shape(lanes(lines.outer, max(block // width, 1)) if resident else 1, width, resident, False)
 
 
-def scan_unit(lines: Lines, name: str, first_temp: int = 0, block: int = 0) -> Unit:
-    """Running values of each line. Its temporaries are numbered from `first_temp` on. `block`: elements of a line held
-    at once (0: BLOCK)."""
-    shape = _shape(lines, block or BLOCK)
+def scan_unit(lines: Lines, name: str, first_temp: int = 0, form: Form | None = None) -> Unit:
+    """Running values of each line. Its temporaries are numbered from `first_temp` on."""
+    form = form or Form()
+    if sample(lines.inner) >= scan_columns.LEAST:
+        columns = form.columns
+        parts, programs = columns.parts(lines), columns.count(lines)
+        if _few(parts.count, programs):
+            make_parts, make_rest = partial(column_parts, lines, columns), partial(column_rest, lines, columns)
+            return _in_three(lines, name, first_temp, parts.count, (make_parts, make_rest))
+        return Unit((column_whole(lines, columns, name),))
+    shape = _shape(lines, form.block)
     parts = Blocks(lines.length, shape.width)
-    if shape.resident or 4 * sample(shape.programs(lines)) >= PROGRAMS or sample(parts.count) < 2:
-        return Unit((_whole(lines, shape, name),))
+    if not shape.resident and _few(parts.count, shape.programs(lines)):
+        return _in_three(
+            lines, name, first_temp, parts.count, (partial(_parts, lines, shape), partial(_rest, lines, shape))
+        )
+    return Unit((_whole(lines, shape, name),))
+
+
+def _few(parts: Dim, programs: Dim) -> bool:
+    """Whether a program a line would leave most of the machine idle, and lines have several parts."""
+    return 4 * sample(programs) < PROGRAMS and sample(parts) >= 2
+
+
+def _in_three(
+    lines: Lines,
+    name: str,
+    first_temp: int,
+    parts: Dim,
+    kernels: tuple[Callable[..., UnitKernel], Callable[..., UnitKernel]],
+) -> Unit:
+    """Totals of parts, their scan, and the parts again: `kernels` makes the first and the last, by name and
+    temporaries."""
     count = len(lines.dtypes)
     temps = tuple(UnitRef("temp", first_temp + n) for n in range(2 * count))
     totals, before = temps[:count], temps[count:]
-    middle = _Totals(lines, parts.count, totals, before)
+    middle = Totals(lines, parts, totals, before)
     steps = (
-        _parts(lines, shape, f"{name}.parts", totals),
-        _whole(middle, _shape(middle, BLOCK), f"{name}.total"),
-        _rest(lines, shape, f"{name}.rest", before),
+        kernels[0](f"{name}.parts", totals),
+        _whole(middle, _shape(middle, MIDDLE), f"{name}.total"),
+        kernels[1](f"{name}.rest", before),
     )
-    held = make("mul", make("mul", lines.outer, lines.inner), parts.count)
+    held = make("mul", make("mul", lines.outer, lines.inner), parts)
     return Unit(steps, tuple(make("mul", held, d.itemsize) for d in (*lines.dtypes, *lines.dtypes)))
 
 
@@ -143,7 +146,7 @@ def _whole(lines: Lines, shape: _Shape, name: str) -> UnitKernel:
             with b.tile(b.index(0), b.size(lines.length), shape.width) as at:
                 place = outer, at, inner
                 values = _scan(b, lines, at, body.load(place, None))
-                body.store(place, _after(b, lines, body.first(), values), None)
+                body.store(place, after(b, lines, body.first(), values), None)
         else:
             _in_blocks(b, body, lines, shape.width, (outer, inner))
     cost = make("mul", lines.length, 4 * shape.lines)
@@ -162,7 +165,7 @@ def _in_blocks(b: KernelBuilder, body: Body, lines: Lines, width: int, line: tup
             at = b.add(b.mul(number, b.index(width)), lane)
             mask = b.compare(at, b.size(lines.length), "LT")
             values = _scan(b, lines, lane, body.load((outer, at, inner), mask))
-            values = _select(b, known, lines.combine(b, running, values), values)
+            values = select(b, known, lines.combine(b, running, values), values)
             body.store((outer, at, inner), values, mask)
             return (b.const(True, PRED), *_last(b, lane, width, values))
 
@@ -171,73 +174,62 @@ def _in_blocks(b: KernelBuilder, body: Body, lines: Lines, width: int, line: tup
 
 def _parts(lines: Lines, shape: _Shape, name: str, totals: Sequence[UnitRef]) -> UnitKernel:
     """The total of each block of each line."""
-
-    def store(b: KernelBuilder, buffers: Sequence[Buffer], part: tuple[Place, Var], values: Sequence[Var]) -> None:
-        (outer, at, inner), number = part
-        parts = Blocks(lines.length, shape.width)
-        last = b.op("subtract", parts.bounds(b, number)[1], b.index(1))
-        place = _total(b, lines, parts.count, (outer, number, inner))
-        for buffer, value in zip(buffers, values):
-            b.store(buffer, place, value, b.compare(at, last, "EQ"))
-
     b = KernelBuilder(name, MULTIPLE)
     body = lines.open(b, False)
     buffers = [b.output(d) for d in lines.dtypes]
-    kernel = _each_part(b, lines, shape, body, lambda part, values: store(b, buffers, part, values))
+    parts, programs = Blocks(lines.length, shape.width), shape.programs(lines)
+    number, program = b.remainder(b.task, b.size(parts.count)), b.quotient(b.task, b.size(parts.count))
+    span = parts.bounds(b, number)
+    with _program(b, lines, shape, program) as (outer, inner):
+        place = total_place(b, lines, parts.count, (outer, number, inner))
+        if lines.neutral is not None:
+            start = [b.const(value, d) for value, d in zip(lines.neutral, lines.dtypes)]
+            found = b.reduce(
+                *span,
+                start,
+                lines.neutral,
+                lambda at: body.load((outer, at, inner), None),
+                _combine(b, lines),
+                width=shape.width,
+            )
+            for buffer, value in zip(buffers, found):
+                b.store(buffer, place, value)
+        else:
+            with b.tile(*span, shape.width) as at:
+                last = b.compare(at, b.op("subtract", span[1], b.index(1)), "EQ")
+                for buffer, value in zip(buffers, _scan(b, lines, at, body.load((outer, at, inner), None))):
+                    b.store(buffer, place, value, last)
+    kernel = b.finish(make("mul", programs, parts.count), 4 * shape.lines * shape.width)
     return UnitKernel(kernel, lines.inputs, tuple(totals))
 
 
 def _rest(lines: Lines, shape: _Shape, name: str, before: Sequence[UnitRef]) -> UnitKernel:
-    """The running values of each block, from the scanned totals of the blocks before it."""
+    """The running values of each block, from the scanned totals of the blocks before it. The last blocks, which the
+    caches still have of making the totals, come first."""
     b = KernelBuilder(name, MULTIPLE)
     body = lines.open(b, True)
     sums = [b.input(d) for d in lines.dtypes]
-
-    def store(part: tuple[Place, Var], values: Sequence[Var]) -> None:
-        (outer, _, inner), number = part
-        has = b.compare(number, b.index(0), "GT")
-        parts = Blocks(lines.length, shape.width).count
-        earlier = _total(b, lines, parts, (outer, b.op("subtract", number, b.index(1)), inner))
-        carried = [b.load(s, earlier, has) for s in sums]
-        first = body.first()
-        values = _select(
-            b, has, lines.combine(b, _after(b, lines, first, carried), values), _after(b, lines, first, values)
-        )
-        body.store(part[0], values, None)
-
-    kernel = _each_part(b, lines, shape, body, store)
+    parts, programs = Blocks(lines.length, shape.width), shape.programs(lines)
+    task = b.op("subtract", b.size(make("add", make("mul", programs, parts.count), -1)), b.task)
+    number, program = b.remainder(task, b.size(parts.count)), b.quotient(task, b.size(parts.count))
+    with _program(b, lines, shape, program) as (outer, inner), b.tile(*parts.bounds(b, number), shape.width) as at:
+        place = outer, at, inner
+        values = _scan(b, lines, at, body.load(place, None))
+        has, first = b.compare(number, b.index(0), "GT"), body.first()
+        earlier = total_place(b, lines, parts.count, (outer, b.op("subtract", number, b.index(1)), inner))
+        carried = after(b, lines, first, [b.load(s, earlier, has) for s in sums])
+        body.store(place, select(b, has, lines.combine(b, carried, values), after(b, lines, first, values)), None)
+    kernel = b.finish(make("mul", programs, parts.count), 4 * shape.lines * shape.width)
     return UnitKernel(kernel, (*lines.inputs, *before), lines.outputs)
 
 
-def _each_part(
-    b: KernelBuilder, lines: Lines, shape: _Shape, body: Body, store: Callable[[tuple[Place, Var], Sequence[Var]], None]
-) -> Kernel:
-    """A program is a block of its lines; `store` takes the place, the block's number, and the scan within it."""
-    parts, programs = Blocks(lines.length, shape.width), shape.programs(lines)
-    number, program = b.remainder(b.task, b.size(parts.count)), b.quotient(b.task, b.size(parts.count))
-    with _program(b, lines, shape, program) as (outer, inner), b.tile(*parts.bounds(b, number), shape.width) as at:
-        place = outer, at, inner
-        store((place, number), _scan(b, lines, at, body.load(place, None)))
-    return b.finish(make("mul", programs, parts.count), 4 * shape.lines * shape.width)
-
-
-def _total(b: KernelBuilder, lines: Lines, parts: Dim, place: Place) -> Var:
-    """Where the total of a block stands: totals are lines as the elements are."""
-    outer, number, inner = place
-    return b.add(b.mul(b.add(b.mul(outer, b.size(parts)), number), b.size(lines.inner)), inner)
-
-
 def _scan(b: KernelBuilder, lines: Lines, lane: Var, values: Sequence[Var]) -> Sequence[Var]:
-    count = len(values)
-    return b.scan(lane, values, lambda *both: lines.combine(b, both[:count], both[count:]))
+    return b.scan(lane, values, _combine(b, lines))
 
 
-def _after(b: KernelBuilder, lines: Lines, before: Sequence[Var] | None, values: Sequence[Var]) -> Sequence[Var]:
-    return values if before is None else lines.combine(b, before, values)
-
-
-def _select(b: KernelBuilder, test: Var, yes: Sequence[Var], no: Sequence[Var]) -> list[Var]:
-    return [b.op("select", test, one, other, dtype=one.dtype) for one, other in zip(yes, no)]
+def _combine(b: KernelBuilder, lines: Lines) -> Callable[..., Sequence[Var]]:
+    count = len(lines.dtypes)
+    return lambda *both: lines.combine(b, both[:count], both[count:])
 
 
 def _last(b: KernelBuilder, lane: Var, width: int, values: Sequence[Var]) -> Sequence[Var]:
@@ -245,55 +237,9 @@ def _last(b: KernelBuilder, lane: Var, width: int, values: Sequence[Var]) -> Seq
 
     def pick(has: Var, *rest: Var) -> Sequence[Var]:
         kept, taken, new = rest[: len(values)], rest[len(values)], rest[len(values) + 1 :]
-        return (b.op("or", has, taken), *_select(b, taken, new, kept))
+        return (b.op("or", has, taken), *select(b, taken, new, kept))
 
     none = [b.const(False, PRED), *(b.const(0, v.dtype) for v in values)]
     identity = (False, *(0 for _ in values))
     is_last = b.compare(lane, b.index(width - 1), "EQ")
     return b.across(lane, (is_last, *values), none, identity, pick)[1:]
-
-
-@dataclass(frozen=True, slots=True)
-class _Totals:
-    """The totals of `lines` as lines, scanned from one temporary into another."""
-
-    of: Lines
-    length: Dim
-    inputs: tuple[UnitRef, ...]
-    outputs: tuple[UnitRef, ...]
-
-    @property
-    def outer(self) -> Dim:
-        return self.of.outer
-
-    @property
-    def inner(self) -> Dim:
-        return self.of.inner
-
-    @property
-    def dtypes(self) -> tuple[DType, ...]:
-        return self.of.dtypes
-
-    def open(self, b: KernelBuilder, writes: bool) -> Body:
-        return _TotalsBody(b, self)
-
-    def combine(self, b: KernelBuilder, left: Sequence[Var], right: Sequence[Var]) -> Sequence[Var]:
-        return self.of.combine(b, left, right)
-
-
-class _TotalsBody:
-    def __init__(self, b: KernelBuilder, totals: _Totals) -> None:
-        self.b, self.totals = b, totals
-        self.sources, self.results = [b.input(d) for d in totals.dtypes], [b.output(d) for d in totals.dtypes]
-
-    def load(self, place: Place, mask: Var | None) -> Sequence[Var]:
-        at = _total(self.b, self.totals.of, self.totals.length, place)
-        return [self.b.load(source, at, mask) for source in self.sources]
-
-    def store(self, place: Place, values: Sequence[Var], mask: Var | None) -> None:
-        at = _total(self.b, self.totals.of, self.totals.length, place)
-        for result, value in zip(self.results, values):
-            self.b.store(result, at, value, mask)
-
-    def first(self) -> None:
-        return None

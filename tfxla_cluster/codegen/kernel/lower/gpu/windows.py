@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from .....ir import dim as dims_
 from .....ir.dim import Dim
@@ -10,23 +11,28 @@ from .....ir.dtype import DType
 from .....ir.node import Instr, WindowDim
 from .....target import Target
 from ...builder import KernelBuilder
+from ...choice import Knobs
 from ...ir import Var
 from ...unit import Unit, UnitRef
 from ..grid import Blocks
 from ..inline import inline
+from ..monoid import identities
 from ..reduce_window import Operands, order, refs, result_dims, scan_axis, visit
 from ..space import delinearize, linearize
 from ..window import for_each_position, position_count
-from . import scan
+from . import scan, scan_lines
 from .shapes import lanes
 
 BLOCK = 512  # results of a program
 
 
-def lower(instr: Instr, target: Target) -> Unit:
-    """Any number of operands; results have the shape of the window count in each dimension."""
+def lower(instr: Instr, target: Target, knobs: Knobs) -> Unit:
+    """Any number of operands; results have the shape of the window count in each dimension. Knobs of cumulative ops:
+    those of scans."""
     axis = scan_axis(instr)
-    return _pool(instr) if axis is None else scan.scan_unit(_Cumulative(instr, axis), "scan")
+    if axis is None:
+        return _pool(instr)
+    return scan.scan_unit(_Cumulative(instr, axis), "scan", form=scan.chosen_form(knobs))
 
 
 def _pool(instr: Instr) -> Unit:
@@ -57,6 +63,11 @@ class _Cumulative:
         self.outputs: tuple[UnitRef, ...]
         self.inputs, self.outputs = refs(instr)
 
+    @property
+    def neutral(self) -> tuple[Any, ...] | None:
+        found = identities(self.instr.attrs["to_apply"], len(self.dtypes))
+        return None if None in found else found
+
     def open(self, b: KernelBuilder, writes: bool) -> _CumulativeBody:
         return _CumulativeBody(b, self, writes)
 
@@ -74,17 +85,17 @@ class _CumulativeBody:
         self.outputs = [b.output(d) for d in lines.dtypes if writes]
         self.start = [b.load(s, b.index(0)) for s in starts]
 
-    def load(self, place: scan.Place, mask: Var | None) -> Sequence[Var]:
+    def load(self, place: scan_lines.Place, mask: Var | None) -> Sequence[Var]:
         return [self.b.load(buffer, self._at(place), mask) for buffer in self.inputs]
 
-    def store(self, place: scan.Place, values: Sequence[Var], mask: Var | None) -> None:
+    def store(self, place: scan_lines.Place, values: Sequence[Var], mask: Var | None) -> None:
         for buffer, value in zip(self.outputs, values):
             self.b.store(buffer, self._at(place), value, mask)
 
     def first(self) -> Sequence[Var]:
         return self.start
 
-    def _at(self, place: scan.Place) -> Var:
+    def _at(self, place: scan_lines.Place) -> Var:
         b, lines, (outer, step, inner) = self.b, self.lines, place
         dims: tuple[Dim, ...] = (lines.outer, lines.length, lines.inner)
         return linearize(b, (outer, order(b, lines.instr, lines.axis, step, lines.length), inner), dims)
