@@ -55,6 +55,8 @@ CODEGEN: dict[str, str] = {
     "tfxla_cluster.codegen.kernel.lower.gpu.rows": "codegen/triton/test_gpu_cases.py backends/test_gpu.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.scan": "codegen/triton/test_gpu_scans.py codegen/triton/test_gpu_cases.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.radix_sort": "codegen/triton/test_gpu_sorts.py",
+    "tfxla_cluster.codegen.kernel.lower.gpu.scan_columns": "codegen/triton/test_gpu_scans.py",
+    "tfxla_cluster.codegen.kernel.lower.gpu.scan_lines": "codegen/triton/test_gpu_scans.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.scatter": "codegen/triton/test_gpu_scatters.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.scatter_order": "codegen/triton/test_gpu_scatters.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.scatter_segments": "codegen/triton/test_gpu_scatters.py",

@@ -12,7 +12,17 @@ from tfxla_cluster import compiler
 from tfxla_cluster.backends import gpu
 from tfxla_cluster.codegen.kernel import key
 from tfxla_cluster.codegen.kernel.choice import DEFAULT, Choice, Given
-from tfxla_cluster.codegen.kernel.lower.gpu import radix_sort, reductions, scatter, scatter_segments, shapes, sort
+from tfxla_cluster.codegen.kernel.lower.gpu import (
+    radix_sort,
+    reductions,
+    scan,
+    scan_columns,
+    scatter,
+    scatter_segments,
+    shapes,
+    sort,
+    topk,
+)
 from tfxla_cluster.codegen.kernel.unit import UnitKernel
 from tfxla_cluster.codegen.triton import workers
 from tfxla_cluster.ir import text
@@ -81,6 +91,23 @@ ENTRY e { x = f32[60] parameter(0)
   ROOT r = f32[60] sort(x), dimensions={0}, is_stable=true, to_apply=less }""",
         {"radix", "digit", "block", "warps"},
     ),
+    "scan": (
+        """ENTRY e { x = f32[90] parameter(0)
+  zero = f32[] constant(0)
+  ROOT r = f32[90] reduce-window(x, zero), window={size=90 pad=89_0}, to_apply=plus }""",
+        {"block"},
+    ),
+    "scan of columns": (
+        """ENTRY e { x = f32[50,7] parameter(0)
+  zero = f32[] constant(0)
+  ROOT r = f32[50,7] reduce-window(x, zero), window={size=50x1 pad=49_0x0_0}, to_apply=plus }""",
+        {"columns", "programs"},
+    ),
+    "topk": (
+        """ENTRY e { x = f32[3,80] parameter(0)
+  ROOT r = (f32[3,4], s32[3,4]) topk(x), k=4, largest=true }""",
+        {"held"},
+    ),
     "scatter": (
         """ENTRY e { x = f32[40,5] parameter(0)
   u = f32[50,5] parameter(1)
@@ -107,6 +134,9 @@ SMALL = {
     },
     sort: {"ONE_RUN": 16, "RUN": 8, "SEVERAL": 64, "BLOCK": 16, "RADIX_LENGTH": 20},
     radix_sort: {"BLOCK": 32, "BLOCKS": (16,), "DIGIT_BITS": 5, "DIGITS_BITS": (6,)},
+    topk: {"HELD": 32, "SOME_HELD": (16,)},
+    scan: {"BLOCK": 16, "BLOCKS": (8,)},
+    scan_columns: {"LEAST": 6, "COLUMNS": 4, "WIDTHS": (8,), "TOGETHER": 3, "PROGRAMS": 24, "PROGRAM_COUNTS": (9,)},
     scatter: {"FEW": 8},
     scatter_segments: {"CHUNK": 4, "CHUNKS": (8,), "LANES": 4, "SOME_LANES": (2, 8)},
     reductions: {"SPLIT_WORK": 64, "PROGRAMS": 24, "PROGRAM_COUNTS": (9, 48)},
@@ -136,7 +166,7 @@ def alone(candidates: list[Choice]) -> Iterator[Choice]:
 def test_every_knob_gives_the_same_numbers(name: str) -> None:
     module, instr = parsed(name)
     args = [np.asarray(np.random.default_rng(0).normal(size=p.shape.dims), np.float32) for p in module.entry.params]
-    (want,) = evaluate(module, args)
+    want, *_ = evaluate(module, args)
     found = gpu.described().candidates(instr)
     assert set(found[0]) == MODULES[name][1]
     for choice in alone(found):

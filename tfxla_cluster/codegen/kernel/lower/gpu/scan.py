@@ -55,9 +55,16 @@ class Form:
     columns: Columns = field(default_factory=Columns)
 
 
-def chosen_form(knobs: Knobs) -> Form:
-    """Knobs: 'block', and those of `chosen_columns`."""
-    return Form(knobs.take("block", BLOCK, BLOCKS), chosen_columns(knobs))
+def chosen_form(lines: Lines, knobs: Knobs) -> Form:
+    """Knobs: 'block', or those of `chosen_columns`."""
+    if _beside(lines):
+        return Form(columns=chosen_columns(knobs))
+    return Form(knobs.take("block", BLOCK, BLOCKS))
+
+
+def _beside(lines: Lines) -> bool:
+    """Whether each line is a lane."""
+    return sample(lines.inner) >= scan_columns.LEAST
 
 
 def _shape(lines: Lines, block: int) -> _Shape:
@@ -73,7 +80,7 @@ def _shape(lines: Lines, block: int) -> _Shape:
 def scan_unit(lines: Lines, name: str, first_temp: int = 0, form: Form | None = None) -> Unit:
     """Running values of each line. Its temporaries are numbered from `first_temp` on."""
     form = form or Form()
-    if sample(lines.inner) >= scan_columns.LEAST:
+    if _beside(lines):
         columns = form.columns
         parts, programs = columns.parts(lines), columns.count(lines)
         if _few(parts.count, programs):

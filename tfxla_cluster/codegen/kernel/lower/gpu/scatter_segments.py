@@ -26,7 +26,7 @@ from .shapes import lanes
 CHUNK, CHUNKS = 32, (16, 64, 128)  # units of a chunk
 LANES, SOME_LANES = 512, (128, 256, 1024)  # elements of a unit in a program
 LEAST = 128  # lanes of a program: of narrow units it has several chunks
-HEADS_AT_ONCE = 4  # that a tail is joined with
+HEADS_AT_ONCE = 16  # that a tail is joined with
 LANES_OF_A_WARP = 128
 
 

@@ -32,7 +32,8 @@ def lower(instr: Instr, target: Target, knobs: Knobs) -> Unit:
     axis = scan_axis(instr)
     if axis is None:
         return _pool(instr)
-    return scan.scan_unit(_Cumulative(instr, axis), "scan", form=scan.chosen_form(knobs))
+    lines = _Cumulative(instr, axis)
+    return scan.scan_unit(lines, "scan", form=scan.chosen_form(lines, knobs))
 
 
 def _pool(instr: Instr) -> Unit:
