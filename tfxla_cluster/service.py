@@ -21,7 +21,7 @@ from .codegen.triton import workers
 from .decision import Decision
 from .dump import module_files
 from .dump.sink import Sink
-from .dynamic import families
+from .dynamic import families, prove
 from .dynamic.families import Choice
 from .dynamic.misfit import Misfit
 from .errors import TuningError
@@ -102,10 +102,13 @@ class Service:
             except Exception as error:  # noqa: BLE001 - its own sizes may still compile
                 reason = bugs.failed(f"compiling {request.name} for all sizes", error)
                 self.families.refuse(_family(request), generic, reason)
-                choice = Choice(module, digest=families.digest(module), misfit=Misfit(None, reason))
             else:
-                trusted = generic.is_guarded and flag_options.is_trusted(choice.proofs)
-                return Served(loaded, compiled, exact=not trusted)
+                fits = prove.holds(loaded.guards, module)
+                if fits:
+                    trusted = generic.is_guarded and flag_options.is_trusted(choice.proofs)
+                    return Served(loaded, compiled, exact=not trusted)
+                reason = fits.reason
+            choice = Choice(module, digest=families.digest(module), misfit=Misfit(None, reason))
         return Served(*self._executable(choice, request))
 
     def _choose(self, module: Module, request: CompileRequest) -> Choice:

@@ -19,6 +19,7 @@ from tfxla_cluster.dynamic.misfit import Misfit
 from tfxla_cluster.dynamic.rows import Rows
 from tfxla_cluster.dynamic.unify import Generic
 from tfxla_cluster.errors import VerifierError
+from tfxla_cluster.ir import guard
 from tfxla_cluster.ir.builder import Builder, scalar_computation
 from tfxla_cluster.ir.dtype import F32, S32
 from tfxla_cluster.ir.evaluator import evaluate
@@ -86,7 +87,9 @@ def _moves(b: Builder, n: int, m: int) -> list[Instr]:
     again = b.reshape(flat, [m, n])
     head, tail = b.slice(x, [(1, n, 1), (0, m, 1)]), b.slice(x, [(0, 1, 1), (0, m, 1)])
     padded = b.pad(x, b.constant(0.0), [(1, n), (0, 0)])
-    return [again, b.concatenate([head, tail], 0), padded, b.transpose(x, [1, 0]), b.iota(array(S32, (m, n)), 1)]
+    left, right = b.slice(x, [(0, n, 1), (1, m, 1)]), b.slice(x, [(0, n, 1), (0, 1, 1)])
+    wide = b.pad(b.concatenate([left, right], 1), b.constant(2.0), [(0, 0), (3, 1)])
+    return [wide, again, b.concatenate([head, tail], 0), padded, b.transpose(x, [1, 0]), b.iota(array(S32, (m, n)), 1)]
 
 
 def _tied(b: Builder, n: int, m: int) -> list[Instr]:
@@ -188,6 +191,14 @@ def test_ranges_are_narrowed_where_that_is_needed() -> None:
     assert "must be 8 to" in prove.prove(generic, lowered(body, 6)).reason
 
 
+def test_small_sizes_have_an_end() -> None:
+    """Kernels may keep rows of small sizes at hand; a large one makes a module for any."""
+    small = unified(_variable, (8,), (12,))
+    assert [size.high for size in named_sizes(small.module).values()] == [2**15]
+    assert "must be 2 to 32768" in prove.prove(small, lowered(_variable, 40_000)).reason
+    check_at(_variable, unified(_variable, (8,), (12,), (40_000,)), 50_000)
+
+
 def test_dead_constants_do_not_matter() -> None:
     def body(b: Builder, n: int) -> list[Instr]:
         if n > 4:
@@ -279,6 +290,13 @@ def test_a_proof_looks_at_aliases_and_parameters() -> None:
     generic = unified(_variable, (4,), (6,))
     more = lowered(lambda b, n: [*_variable(b, n), floats(b, n)], 5)
     assert not prove.prove(generic, more)
+
+
+def test_kernels_may_be_for_some_sizes_only() -> None:
+    guards = [guard.divisible((0, 0), 4), guard.in_range((1, 0), 2, 100)]
+    assert prove.holds(guards, lowered(_variable, 8).module)
+    for size in (6, 104):
+        assert "for other sizes" in prove.holds(guards, lowered(_variable, size).module).reason
 
 
 # --- drawn programs ---

@@ -15,9 +15,11 @@ from ..ir.polynomial import same
 Vector = tuple[int, ...]
 LEAST = 2
 """Sizes 0 and 1 are never generic: broadcasting and elided instructions make other modules of them."""
-MOST = 2**31 - 1  # of one dimension: what an s32, as TensorFlow hands sizes to programs, can say
+SMALL = 2**15
+"""The most of a size that was small so far: kernels may then keep a row of it at hand."""
+MOST = 2**31 - 1  # of any dimension: what an s32, as TensorFlow hands sizes to programs, can say
 _DEGREE = 3  # of products of sizes
-_SMALL = 8  # of factors and shifts that programs write
+_MODEST = 8  # of factors and shifts that programs write
 _DIVISORS = (2, 3, 4, 5, 6, 7, 8, 16, 32)
 
 
@@ -31,7 +33,7 @@ class Sizes:
         self.known: dict[Vector, list[Dim]] = {}
         self.shapes: dict[tuple[Dim, ...], None] = {}
         for number, (vector, low) in enumerate(zip(vectors, least or [LEAST] * len(vectors))):
-            size = sym(f"s{number}", vector[-1], low, MOST)
+            size = sym(f"s{number}", max(vector), low, SMALL if max(vector) <= SMALL // 4 else MOST)
             self.symbols.append((size, vector))
             self.learn(size, vector)
 
@@ -114,7 +116,7 @@ def _multiple(dim: Dim, values: Vector, wanted: Vector) -> Dim | None:
 def _near_multiple(dim: Dim, values: Vector, wanted: Vector) -> Dim | None:
     """a * dim + b, both small"""
     found = _slope(values, wanted)
-    return _sum(dim, found) if found is not None and 0 < found[0] <= _SMALL and abs(found[1]) <= _SMALL else None
+    return _sum(dim, found) if found is not None and 0 < found[0] <= _MODEST and abs(found[1]) <= _MODEST else None
 
 
 def _linear(dim: Dim, values: Vector, wanted: Vector) -> Dim | None:

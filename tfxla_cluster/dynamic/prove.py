@@ -6,11 +6,15 @@ module computes at these sizes what the program computes, whatever was guessed w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from ..decision import YES, Decision, no
+from ..ir import guard
 from ..ir.dim import Dim, DimExpr, leaves
+from ..ir.guard import Guard
 from ..ir.literal import equal_bits
+from ..ir.node import Module
 from ..ir.size_values import SIZED, replaced
 from .rows import Row, Rows, fixed_attributes
 from .unify import Generic, at
@@ -49,6 +53,24 @@ def sizes_of(generic: Generic, module: Rows) -> dict[str, int] | Decision:
                     return no(RULE, f"the size {dim.name} is {number}, but must be {dim.low} to {dim.high}")
     missing = {size.name for param, _ in pairs for d in param.shape.dims for size in leaves(d)} - env.keys()
     return no(RULE, f"nothing tells {', '.join(sorted(missing))}") if missing else env
+
+
+@dataclass(frozen=True)
+class _Parameter:
+    """As guards on sizes see it."""
+
+    dims: tuple[int, ...]
+    dtype: int = 0
+
+    def bytes(self) -> bytes:
+        return b""
+
+
+def holds(guards: Iterable[Guard], module: Module) -> Decision:
+    """Are the sizes of a module such as an executable was made for?"""
+    params = [_Parameter(param.shape.sample_dims) for param in module.entry.params]
+    failed = guard.failed((g for g in guards if guard.KINDS[g.kind].about == "size"), params)
+    return no(RULE, f"its kernels are for other sizes ({failed[0]})") if failed else YES
 
 
 def _difference(generic: Generic, place: tuple[int, int], row: Row, found: Row, env: Mapping[str, int]) -> str:

@@ -22,6 +22,7 @@ from ..ir.dim import Dim, DimExpr, evaluate, has_produced, product
 from ..ir.infer import infer
 from ..ir.literal import equal_bits
 from ..ir.node import Computation, Instr, Module
+from ..ir.polynomial import as_dim, polynomial
 from ..ir.rewrite import Names, relinked
 from ..ir.shape import Shape
 from ..ir.size_values import SIZED, replaced
@@ -247,6 +248,7 @@ class _Unifier:
                 refusal, breaks_rule = error.message, True
                 continue
             if self._gives(shape, peers):
+                shape = replaced(shape, lambda dim: dim if has_produced(dim) else as_dim(polynomial(dim)))
                 self._learn(shape, peers)
                 return instr.replace(attrs=attrs, shape=_laid_out(shape, instr.shape))
             refusal = f"it would be {shape}"

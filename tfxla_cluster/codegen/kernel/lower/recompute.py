@@ -8,6 +8,7 @@ from ....fusion.index import Access, Digit, Index, Splitter
 from ....fusion.moves import sources
 from ....fusion.program import Program, extent_of
 from ....ir.opcode import element_cost
+from ....ir.polynomial import bounds, polynomial
 from ..ir import Buffer, Var
 from .emit import Emitter
 
@@ -22,10 +23,10 @@ class RowCache:
         self.e = e
         self.first: dict[Access, int] = {}
         self.buffers: dict[Access, Buffer] = {}
-        row = extent_of(e.program.reduced)
-        if isinstance(row, int) and 0 < row <= MAX_ROW:
+        longest = bounds(polynomial(extent_of(e.program.reduced)))[1]
+        if 0 < longest <= MAX_ROW:
             self.first = _choose(e.program)
-            self.buffers = {a: e.b.scratch_buffer(a.instr.shape.element_type, row) for a in self.first}
+            self.buffers = {a: e.b.scratch_buffer(a.instr.shape.element_type, int(longest)) for a in self.first}
 
     def begin(self, number: int) -> None:
         """Later passes read what earlier ones kept."""
