@@ -10,6 +10,8 @@ from ...ir.shape import array
 from ..base import Rule
 from ..match import broadcast, dtype_of, make, reshape, scalar_of, splat
 
+_FEW = 8  # operands of a concatenate that are moved one by one: more would be many kernels where they are not fused
+
 
 def nothing_moves(i: Instr) -> Instr | None:
     """reshape, broadcast, transpose, slice, pad, reverse, concatenate that change nothing --> the operand"""
@@ -41,6 +43,20 @@ def transpose_chain(i: Instr) -> Instr | None:
         return None
     order = tuple(x.attrs["dimensions"][d] for d in i.attrs["dimensions"])
     return make(i, "transpose", i.shape, x.operands, dimensions=order)
+
+
+def transpose_of_concatenate(i: Instr) -> Instr | None:
+    """transpose(concatenate(x, y)) --> concatenate(transpose(x), transpose(y)): what makes x may write it so"""
+    (joined,) = i.operands
+    if joined.opcode != "concatenate" or len(joined.operands) > _FEW:
+        return None
+    order = i.attrs["dimensions"]
+    moved = [
+        make(x, "transpose", array(dtype_of(x), tuple(x.shape.dims[d] for d in order)), (x,), dimensions=order)
+        for x in joined.operands
+    ]
+    axis = order.index(joined.attrs["dimensions"][0])
+    return make(i, "concatenate", i.shape, moved, dimensions=(axis,))
 
 
 def transpose_of_ones(i: Instr) -> Instr | None:
@@ -167,7 +183,14 @@ def copy_nothing(i: Instr) -> Instr | None:
 
 RULES: dict[str, list[Rule]] = {
     "reshape": [empty_result, nothing_moves, reshape_chain, scalar_moves],
-    "transpose": [empty_result, nothing_moves, transpose_chain, scalar_moves, transpose_of_ones],
+    "transpose": [
+        empty_result,
+        nothing_moves,
+        transpose_chain,
+        transpose_of_concatenate,
+        scalar_moves,
+        transpose_of_ones,
+    ],
     "broadcast": [empty_result, nothing_moves, broadcast_chain, broadcast_adds_ones],
     "reverse": [empty_result, nothing_moves, reverse_chain, scalar_moves],
     "slice": [empty_result, nothing_moves, slice_chain, scalar_moves, slice_of_concatenate],
