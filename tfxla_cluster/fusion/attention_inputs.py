@@ -6,7 +6,7 @@ from ..ir.node import Instr
 from ..ir.opcode import is_elementwise
 from .attention_form import Form
 from .cost import costly
-from .index import Access, Atom, Computed, Digit, Seq, Splitter, flatten
+from .index import Access, Atom, Computed, Digit, Seq, Splitter, digits_of, flatten
 from .moves import sources
 
 _MOVES = ("broadcast", "reshape", "bitcast", "transpose", "iota", "slice")
@@ -31,20 +31,7 @@ def operand_moves(operand: Access, rows: Seq) -> set[Instr]:
 def _divides(atom: Atom, rows: Seq) -> bool:
     """Whether a number is more than a multiple of the rows' digits: of others it is one for the whole block, as the
     head of keys that several heads of queries share."""
-    return isinstance(atom, Computed) and atom.kind != "affine" and bool(_digits((atom,)) & set(rows))
-
-
-def _digits(seq: Seq) -> set[Atom]:
-    """The digits that a number is computed of."""
-    found: set[Atom] = set()
-    todo = list(seq)
-    while todo:
-        atom = todo.pop()
-        if isinstance(atom, Computed):
-            todo.extend(atom.seq)
-        else:
-            found.add(atom)
-    return found
+    return isinstance(atom, Computed) and atom.kind != "affine" and bool(digits_of((atom,)) & set(rows))
 
 
 def _minor(access: Access) -> Digit | None:
@@ -69,7 +56,7 @@ def side_members(side: Access, form: Form) -> set[Instr]:
 
 
 def _varies(access: Access, rows: Seq) -> bool:
-    return bool(_digits(flatten(access.index)) & set(rows))
+    return bool(digits_of(flatten(access.index)) & set(rows))
 
 
 def _tree(side: Access, work: bool) -> tuple[set[Instr], list[Access], int]:

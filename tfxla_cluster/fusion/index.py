@@ -127,6 +127,19 @@ def flatten(index: Index) -> Seq:
     return tuple(atom for seq in index for atom in seq)
 
 
+def digits_of(seq: Seq) -> set[Atom]:
+    """The loop variables that a number is computed of."""
+    found: set[Atom] = set()
+    todo = list(seq)
+    while todo:
+        atom = todo.pop()
+        if isinstance(atom, Computed):
+            todo.extend(atom.seq)
+        else:
+            found.add(atom)
+    return found
+
+
 def regroup(seq: Seq, dims: tuple[Dim, ...], splitter: Splitter) -> Index:
     """The index into `dims` of the element whose row-major number is the value of `seq`."""
     found = _partition(seq, dims, splitter)

@@ -28,7 +28,8 @@ from tests.fusion.test_attention import (
 from tfxla_cluster import compiler
 from tfxla_cluster.backends import gpu
 from tfxla_cluster.codegen.kernel import attention_ir, ir
-from tfxla_cluster.codegen.kernel.choice import Choice, Given
+from tfxla_cluster.codegen.kernel.choice import DEFAULT, Choice, Given
+from tfxla_cluster.codegen.kernel.lower.gpu import attention_rows
 from tfxla_cluster.codegen.kernel.lower.wide_emit import is_narrow
 from tfxla_cluster.codegen.kernel.unit import Unit, UnitKernel
 from tfxla_cluster.codegen.triton import attention as triton_attention
@@ -169,22 +170,21 @@ def test_the_fast_form_alone_is_right_for_ordinary_values(name: str, monkeypatch
 
 def test_the_exact_form_alone_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(triton_attention._Template, "_condition", lambda self, text: "False")
-    for name in ("causal over blocks", "gradient, scaled and masked over blocks"):
-        attention, args = CASES[name], arguments(CASES[name].text)
-        for one, other in zip(
-            run(attention.text, args, gpu_module.Interpreted()), evaluate(text.parse(attention.text), args), strict=True
-        ):
-            assert_near(one, other, CLOSE[attention.dtype])
+    attention = CASES["gradient, scaled and masked over blocks"]
+    args = arguments(attention.text)
+    found = run(attention.text, args, gpu_module.Interpreted())
+    for one, other in zip(found, evaluate(text.parse(attention.text), args), strict=True):
+        assert_near(one, other, CLOSE[attention.dtype])
 
 
-def units_of(attention: Attention) -> list[Unit]:
-    return lowered(attention.text)
+def units_of(attention: Attention, **choice: int) -> list[Unit]:
+    return lowered(attention.text, Choice(choice))
 
 
-def lowered(source: str) -> list[Unit]:
+def lowered(source: str, choice: Choice = DEFAULT) -> list[Unit]:
     backend = gpu.described()
     module = compiler.optimise(text.parse(source), backend.target, OPTIONS)
-    return [backend.lower(f) for f in custom(planner.fuse(module, backend.machine, lambda record: None))]
+    return [backend.lower(f, choice) for f in custom(planner.fuse(module, backend.machine, lambda record: None))]
 
 
 def _statement(unit: Unit) -> attention_ir.Attention:
@@ -221,13 +221,15 @@ def test_compiles_to_matrix_instructions_and_keeps_no_score() -> None:
 def test_rows_that_a_diagonal_hides(far: str, offset: int, direction: str, gradient: bool) -> None:
     """Left out where they add nothing; not where they do (-5), nor where a query sees no key (-70)."""
     attention = masked(far, offset, direction, gradient)
-    assert all(_statement(u).cut is not None for u in units_of(attention))
+    cuts = [_statement(u).cut is not None for u in units_of(attention)]
+    assert cuts == ([True, far != "-5", far != "-5"] if gradient else [True])
     compare(attention, arguments(attention.text))
 
 
 @pytest.mark.parametrize(("parameter", "value"), [(0, np.nan), (1, np.inf), (2, np.inf), (3, np.nan)])
-def test_a_hidden_row_that_is_not_finite_counts(parameter: int, value: float) -> None:
+def test_a_hidden_row_that_is_not_finite_counts(parameter: int, value: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of all but an infinite gradient: its sum over a row may be infinite where the plain program has NaN."""
+    monkeypatch.setattr(attention_rows, "_PROGRAM", 256)  # so that several programs look for it
     attention = masked("-1e9", gradient=True)
     args = arguments(attention.text)
     args[parameter][0, 0, 140, 3] = value
@@ -258,6 +260,49 @@ def test_chosen_blocks_give_the_same(choice: dict[str, int]) -> None:
     assert_near(made.executable.run(args)[0], evaluate(module, args)[0], 1e-5)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "width", "after"),
+    [("f32", 256, Attention().after), ("f32", 128, backward()), ("bf16", 256, backward())],
+    ids=["f32 forward", "f32 gradient", "bf16 gradient"],
+)
+def test_default_blocks_fit_into_shared_memory(dtype: str, width: int, after: str) -> None:
+    """Compiled, not by the rule that chose them: sm_90 has 227 KiB for a program."""
+    extra = {} if after == Attention().after else DO
+    large = Attention(1, 2, 512, 512, width, width, dtype, after=after, extra=extra)
+    kernels = [unit.steps[-1] for unit in units_of(large)]
+    sources = [render(k.kernel) for k in kernels[-2:] if isinstance(k, UnitKernel)]
+    for made in workers.compile_sources(sources, Target("gpu", "sm_90"), 1):
+        assert made.shared_bytes <= 227 * 1024
+
+
+MATRICES = {
+    "mask": replace(CASES["mask over blocks"], depth=24),
+    "bf16, heads last": replace(CASES["bf16 over blocks"], depth=24),
+    "shared keys": replace(CASES["shared keys over blocks"], depth=16),
+    "causal": replace(CASES["causal over blocks"], depth=24),
+    "gradient": replace(CASES["gradient, scaled and masked over blocks"], depth=24, width=24),
+}
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_operands_read_by_blocks_give_the_same(name: str) -> None:
+    attention = MATRICES[name]
+    assert all(m is not None for unit in units_of(attention, descriptors=1) for m in _matrices(unit))
+    args, module = arguments(attention.text), text.parse(attention.text)
+    (first, *_) = custom(planner.fuse(module, gpu.described().machine, lambda record: None))
+    want = evaluate(module, args)
+    for number in range(len(units_of(attention))):
+        choices = Given(first.name + f".{number}" * (number > 0), Choice({"descriptors": 1}))
+        made = compiler.compile_module(module, BACKENDS[0], choices=choices)
+        for one, other in zip(made.executable.run(args), want, strict=True):
+            assert_near(one, other, CLOSE[attention.dtype])
+
+
+def _matrices(unit: Unit) -> list[ir.Var | None]:
+    stmt = _statement(unit)
+    return [s.matrix for s in (*stmt.scores, *stmt.sums)]
+
+
 def test_what_has_no_kernel_is_refused_with_the_reason() -> None:
     """Fusion asks first: such programs keep their scores, and run."""
     for attention, rule in (
@@ -269,6 +314,17 @@ def test_what_has_no_kernel_is_refused_with_the_reason() -> None:
         module = planner.fuse(text.parse(attention.text), gpu.described().machine, record.append)
         assert not custom(module)
         assert rule in {r["rule"] for r in record}
+
+
+def test_a_mask_of_keys_is_multiplied_once_before_the_blocks() -> None:
+    """Of an array of f32 there is nothing to do beforehand."""
+    score = "mm = f32[$B,$M] convert(mask)\n  m = $S broadcast(mm), dimensions={0,3}\n  s = $S add(d, m)"
+    halves = replace(CASES["mask over blocks"], score=score, extra={"mask": "bf16[$B,$M]"})
+    for attention, steps in ((halves, 2), (CASES["mask over blocks"], 1)):
+        (unit,) = units_of(attention)
+        assert len(unit.steps) == steps
+        assert len(unit.temps) == steps - 1
+    compare(halves, arguments(halves.text))
 
 
 @pytest.mark.parametrize(("said", "used"), [("default", "tf32"), ("high", "ieee"), ("highest", "ieee")])

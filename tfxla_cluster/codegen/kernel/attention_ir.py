@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from .ir import Region, Template, Var
 
+NOTHING = 150.0  # so much below a score, the exponential of that is 0 in f32
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Span:
@@ -20,24 +22,28 @@ class Span:
 class Scores:
     """A block of products of fixed and looped rows: `sum of fixed(i, d) * looped(j, d)` over d in `depth`, in f32.
 
-    `depth` is one block. Both regions have one float dtype, of at most 32 bits.
+    `depth` is one block. Both regions have one float dtype, of at most 32 bits. `matrix`: looped rows as rows of a
+    `Descriptor` of such blocks.
     """
 
     fixed: Region
     looped: Region
     depth: Span
+    matrix: Var | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Weighted:
     """`store(i, w, sum of weight(i, j) * values(j, w) over all j)` for every fixed row i and w in `width`, one block.
 
-    The sum is f32; the weight is converted to the dtype of `values`, a float of at most 32 bits.
+    The sum is f32; the weight is converted to the dtype of `values`, a float of at most 32 bits. `matrix`: values as
+    rows of a `Descriptor` of such blocks.
     """
 
     values: Region
     width: Span
     store: Region
+    matrix: Var | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,15 +61,16 @@ class Cut:
 
     `after`: those from `edge` on, otherwise those before it; `edge` is a multiple of the looped width, and so is
     `inside`, on the other side of which no fixed row of the block has a hidden one. A target may leave hidden rows out
-    where it finds that they add nothing: their weights are 0, and what these are multiplied with is finite, in all of
-    `checked`: operands of looped rows with the span of their columns.
+    where they add nothing: they do not where `zeros` (0, k) gives 0 for all k in `count`, fixed operands of a gradient
+    are finite, and a softmax's maximum is so far above `far` that exp(far - top) is 0.
     """
 
     edge: Var
     inside: Var
     after: bool
     far: float
-    checked: tuple[tuple[Region, Span], ...]
+    zeros: Region
+    count: Span
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,5 +108,5 @@ class Attention(Template):
         scores = [region for s in self.scores for region in (s.fixed, s.looped)]
         between = [region for b in (self.exact, self.fast, self.seen) if b for region in (b.score, b.weights)]
         sums = [region for w in self.sums for region in (w.values, w.store)]
-        checked = [region for region, _ in self.cut.checked] if self.cut else []
-        return tuple(r for r in (*scores, *between, *sums, *checked, self.statistics) if r is not None)
+        zeros = self.cut.zeros if self.cut else None
+        return tuple(r for r in (*scores, *between, *sums, zeros, self.statistics) if r is not None)

@@ -215,7 +215,7 @@ class Scan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Descriptor:
-    """`out` stands for an array of which a `Dot` reads, or a store writes, whole blocks of the extents `block`.
+    """`out` stands for an array of which a template reads, or a store writes, whole blocks of the extents `block`.
 
     Element [.., i, j], each index less than its extent in `dims`, is buffer[offset + .. + i * strides[-1] + j]; outside
     there are zeros. The offset and the strides are whole units of 16 bytes.

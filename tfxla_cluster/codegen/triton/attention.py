@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from ..kernel.attention_ir import Attention, Between, Cut, Span
+from ..kernel.attention_ir import NOTHING, Attention, Between, Cut, Span
 from ..kernel.ir import Load, Region, Var
 from .ops import LOG2E
 from .types import type_name
@@ -23,7 +23,6 @@ ROWS, COLUMNS = 0, 1
 # Options: a product and the sum it is part of are one instruction, and rounded once. Scores are not exact anyway.
 CONTRACTED = (("enable_fp_fusion", True),)
 LN2 = 1 / LOG2E
-_FAR = 150.0  # so much above a score, the exponential of that is 0
 _LARGE, _SMALL = 1e30, 1e-30  # a sum of exponentials that is not far from the largest float, or from the least
 _LANES = 8  # a row of a block of scores lies in 4 threads, in pairs: a sum of each of those is one thread's own
 _LOWEST = "float('-inf')"
@@ -48,7 +47,7 @@ class _Lanes:
 
 def _over(far: float) -> str:
     """So much that the exponential of a score less it is 0: those of f32 end at -104."""
-    over = far + max(_FAR, abs(far) * 1e-6)
+    over = far + max(NOTHING, abs(far) * 1e-6)
     return repr(over) if over > _LEAST else _LOWEST
 
 
@@ -64,6 +63,7 @@ class _Template:
         self.softmax = stmt.exact.score is not None
         self.between = stmt.exact
         self.operands: list[str] = []
+        self.blocks: dict[Var, str] = {}  # of matrices, as far as they are read in this iteration
 
     def _lanes(self, start: str, span: Span) -> _Lanes:
         return _Lanes(start, "" if span.full else self.e.name(span.stop), span.width)
@@ -152,7 +152,9 @@ class _Template:
         e, stmt = self.e, self.stmt
         e.put(f"for {self.base} in tl.range({start}, {stop}, {stmt.looped.width}, num_stages={stmt.stages}):")
         e.depth += 1
+        self.blocks.clear()
         fill()
+        self.blocks.clear()
         e.depth -= 1
 
     # --- hidden rows ---
@@ -170,41 +172,10 @@ class _Template:
         self.between = masked
 
     def _clean(self, cut: Cut) -> list[str]:
-        """Conditions for hidden rows to add nothing; besides, a softmax's maxima have to be far above hidden scores.
-
-        What their weights are multiplied with is finite: 0 times all of it adds up to 0. In a gradient the weights
-        themselves are 0, for the scores that they have: those of all hidden rows with the first fixed one, and of all
-        fixed rows with the first hidden one, since no float depends on a pair of them.
-        """
-        e = self.e
-        sums, weights, edge = [e.fresh("sum") for _ in cut.checked], e.fresh("sum"), e.fresh("edge")
-        e.put(f"{edge} = tl.minimum({e.name(cut.edge)}, {self.stop})")
-        for name, (_, span) in zip(sums, cut.checked):
-            e.put(f"{name} = tl.zeros([{self.looped.width}, {span.width}], tl.float32)")
-        if not self.softmax:
-            e.put(f"{weights} = tl.zeros([1, {self.looped.width}], tl.float32)")
-
-        def check() -> None:
-            for name, (region, span) in zip(sums, cut.checked):
-                e.put(f"{name} += {self._operand(region, self.looped, self._lanes('0', span))}.to(tl.float32) * 0.0")
-            for weight in [] if self.softmax else self._hidden_weights(_Lanes(self.fixed.start, "", 1), self.looped):
-                e.put(f"{weights} += tl.abs({self._masked(weight, '0.0')})")
-
-        self._blocks(*((edge, self.stop) if cut.after else ("0", edge)), check)
-        tests = [f"tl.sum(tl.sum({name}, 1), 0)" for name in sums]
-        if not self.softmax:
-            tests.append(f"tl.sum(tl.sum({weights}, 1), 0)")
-            rows = f"({self.fixed.start} + tl.arange(0, {self.fixed.width}))[:, None]"
-            for weight in self._hidden_weights(self.fixed, _Lanes(edge if cut.after else "0", "", 1)):
-                held = f"tl.where({rows} < {self.fixed.stop}, {weight}, 0.0)" if self.fixed.stop else weight
-                tests.append(f"tl.sum(tl.sum(tl.abs({held}), 1), 0)")
-            tests += [f"tl.sum(tl.sum({name}.to(tl.float32) * 0.0, 1), 0)" for name in self.operands]
-        return [self._condition(f"{test} == 0.0") for test in tests]
-
-    def _hidden_weights(self, rows: _Lanes, columns: _Lanes) -> list[str]:
-        """The weights where all products are 0: those of hidden scores do not depend on them."""
-        zeros = f"tl.zeros([{rows.width}, {columns.width}], tl.float32)"
-        return self._region(self.stmt.exact.weights, rows, columns, [zeros] * len(self.stmt.scores))
+        """Conditions for hidden rows to add nothing; besides, a softmax's maxima have to be far above hidden scores."""
+        zeros = [self._operand(cut.zeros, _Lanes("0", "", 1), self._lanes("0", cut.count))]
+        zeros += [] if self.softmax else [f"{name}.to(tl.float32) * 0.0" for name in self.operands]
+        return [self._condition(f"tl.sum(tl.sum({zero}, 1), 0) == 0.0") for zero in zeros]
 
     # --- one block of looped rows ---
     def _block(self) -> None:
@@ -229,16 +200,27 @@ class _Template:
     def _add(self, weights: Sequence[str]) -> None:
         """Adds up the outer products of a block."""
         for total, weight, summed in zip(self.totals, weights, self.stmt.sums):
-            values = self._operand(summed.values, self.looped, self._lanes("0", summed.width))
+            values = self._looped_rows(summed.values, summed.width, summed.matrix)
             rounded = f"{weight}.to({type_name(summed.values.results[0].dtype)})"
             self.e.put(f"{total} = tl.dot({rounded}, {values}, {total}, {self._precision()})")
+
+    def _looped_rows(self, region: Region, columns: Span, matrix: Var | None) -> str:
+        """A block of an operand of looped rows, 0 in idle lanes; of a matrix one that may be there already."""
+        if matrix is None:
+            return self._operand(region, self.looped, self._lanes("0", columns))
+        if matrix not in self.blocks:
+            self.blocks[matrix] = self.e.fresh("rows")
+            self.e.put(
+                f"{self.blocks[matrix]} = {self.e.name(matrix)}.load([tl.cast({self.looped.start}, tl.int32), 0])"
+            )
+        return self.blocks[matrix]
 
     def _precision(self) -> str:
         return f"input_precision={self.stmt.precision!r}"
 
     def _scores(self, number: int) -> str:
         scores, name = self.stmt.scores[number], self.e.fresh("score")
-        rows = self._operand(scores.looped, self.looped, self._lanes("0", scores.depth))
+        rows = self._looped_rows(scores.looped, scores.depth, scores.matrix)
         self.e.put(f"{name} = tl.dot({self.operands[number]}, tl.trans({rows}), {self._precision()})")
         return name
 

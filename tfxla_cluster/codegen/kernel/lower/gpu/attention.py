@@ -8,13 +8,13 @@ from functools import partial
 from .....decision import YES, Decision, no
 from .....errors import UnsupportedError
 from .....fusion.attention_form import Form, Inner, Outer, chain_after, form_of
-from .....fusion.index import Access, Digit, Seq, flatten
-from .....fusion.program import Program, output_instrs
+from .....fusion.index import Access, Digit, Seq, digits_of, flatten
+from .....fusion.program import output_instrs
 from .....ir.dim import Dim, ceil_div, make, product, sample
 from .....ir.dtype import F32, S64, DType
 from .....ir.node import Instr
 from .....target import Target
-from ...attention_ir import Attention, Between, Cut, Scores, Span, Weighted
+from ...attention_ir import NOTHING, Attention, Between, Cut, Scores, Span, Weighted
 from ...builder import KernelBuilder
 from ...choice import Knobs
 from ...ir import Buffer, Region, Var
@@ -22,15 +22,16 @@ from ...unit import Unit, UnitKernel, UnitRef
 from ..dot import precision
 from ..emit import Emitter
 from ..space import delinearize
+from .attention_blocks import choose, lanes
 from .attention_cut import Diagonal, diagonal_of
-from .attention_rows import logarithms, probabilities
-from .attention_scores import LOG2E, ScoreEmitter, weight_and_factor
+from .attention_matrix import matrix_of
+from .attention_rows import BOUNDS, PROGRAMS, Before, factors_of, parameters_of, probabilities, reaches
+from .attention_scores import LOG2E, NO_LOOPS, ScoreEmitter, weight_and_factor
+from .capability import has_descriptors
 from .product_factors import PRECISIONS
 from .shapes import MULTIPLE, power
 
-LEAST = 16  # lanes of a block that a matrix unit multiplies
 WIDEST = 256  # lanes of a row of an operand, all of which a block holds
-_NO_LOOPS = Program((), (), (), (), (), (), (), (), (), (), ())
 _TYPES = ("f16", "bf16", "f32")
 
 
@@ -68,42 +69,54 @@ def lower_attention(instr: Instr, target: Target, knobs: Knobs) -> Unit:
     decision = supports(form)
     if not decision:
         raise UnsupportedError(decision.reason)
-    kernel = _Kernel(instr, form, knobs)
-    if kernel.rows is None:
-        return Unit((kernel.build(),))
-    step = logarithms(instr.name, kernel.rows, kernel.row_operands, kernel.bytes_of_weights, temp=0)
-    return Unit((step, kernel.build()), (product((*kernel.rows.top.instr.shape.dims, F32.itemsize)),))
+    kernel = _Kernel(instr, form, target, knobs)
+    step = kernel.build()
+    return Unit((*kernel.before.steps, step), tuple(kernel.before.temps))
 
 
 class _Kernel:
-    def __init__(self, instr: Instr, form: Form, knobs: Knobs) -> None:
+    def __init__(self, instr: Instr, form: Form, target: Target, knobs: Knobs) -> None:
         comp = instr.attrs["calls"]
         self.form, self.params, self.outputs = form, comp.params, output_instrs(comp)
         self.b = KernelBuilder(instr.name, MULTIPLE)
         buffers = {p: self.b.input(p.shape.element_type) for p in self.params}
         self.out = {o: self.b.output(o.shape.element_type) for o in self.outputs}
-        self.narrow = Emitter(self.b, _NO_LOOPS, buffers)
-        self.wide = ScoreEmitter(self.b, _NO_LOOPS, buffers)
-        widest = max(_extent_number(s) for s in (*(i.depth for i in form.inner), *(o.width for o in form.outer)))
-        small, sums = widest <= 64, len(form.outer)
-        self.fixed = knobs.take("fixed", _rows(form.fixed, 64 if sums > 1 else 128), (32, 64, 128))
-        self.looped = knobs.take("looped", _rows(form.looped, 64 if widest <= 128 else 32), (32, 64, 128))
-        self.warps = knobs.take("warps", 4, (8,))
-        self.diagonal = diagonal_of(form)
-        self.reference = bool(self._may_refer() and knobs.take("reference", 1, (0,)))
-        self.stages = knobs.take("stages", 3 if small else 2, (2, 3))
+        self.narrow = Emitter(self.b, NO_LOOPS, buffers)
+        self.wide = ScoreEmitter(self.b, NO_LOOPS, buffers)
+        blocks = choose(form, target, knobs)
+        self.fixed, self.looped, self.warps, self.stages = blocks.fixed, blocks.looped, blocks.warps, blocks.stages
+        self.before = Before(self.b)
         self.rows = probabilities(form)
-        self.logarithms = None if self.rows is None else self.b.input(F32)
+        self.logarithms = None if self.rows is None else self.before.logarithms(self.rows, self._bound)
+        self.diagonal = self._diagonal()
+        self.reference = bool(self._may_refer() and knobs.take("reference", 1, (0,)))
+        by_blocks = not (form.softmax and any(self._of_looped(a) for a in form.sides))
+        self.descriptors = self._may_describe(target) and knobs.take("descriptors", int(by_blocks), (0, 1))
 
     @property
-    def bytes_of_weights(self) -> int:
-        return max(o.operand.instr.shape.element_type.itemsize for o in self.form.outer)
+    def _bound(self) -> float:
+        """Of a row's maximum in the fast form of a gradient."""
+        return BOUNDS[max(o.operand.instr.shape.element_type.itemsize for o in self.form.outer)]
 
-    @property
-    def row_operands(self) -> list[int]:
-        """The numbers of the operands that are a row's maximum and sum."""
-        found = (self.rows.top, self.rows.total) if self.rows else ()
-        return [int(a.instr.attrs["parameter_number"]) for a in found]
+    def _diagonal(self) -> Diagonal | None:
+        """The mask of whole blocks. In a gradient, where hidden scores are so far below all rows' maxima that hidden
+        probabilities are 0."""
+        diagonal = diagonal_of(self.form)
+        if diagonal is None or self.form.softmax is not None:
+            return diagonal
+        return diagonal if self.rows is not None and diagonal.far < -self._bound - NOTHING else None
+
+    def _of_looped(self, access: Access) -> bool:
+        """Whether an element is a number for each looped row, whatever the fixed one and the products."""
+        digits = digits_of(flatten(access.index))
+        alone = bool(digits & set(self.form.looped)) and not digits & set(self.form.fixed)
+        return alone and not reaches([access], self.form.inner_accesses)
+
+    def _may_describe(self, target: Target) -> bool:
+        """Whether operands of looped rows can be read by blocks."""
+        form = self.form
+        pairs = [(i.looped, i.depth) for i in form.inner] + [(o.operand, o.width) for o in form.outer]
+        return has_descriptors(target) and any(matrix_of(a, form.looped, columns) for a, columns in pairs)
 
     def _may_refer(self) -> bool:
         """Whether the first block's maximum may serve for all: weights have the range of f32, no statistics leave, and
@@ -141,8 +154,9 @@ class _Kernel:
         )
         kernel = b.finish(make("mul", blocks, _extent(form.batch)), self._cost(), self.warps)
         inputs = [UnitRef("operand", int(p.attrs["parameter_number"])) for p in self.params]
-        inputs += [UnitRef("temp", 0)] if self.rows else []
-        return UnitKernel(kernel, tuple(inputs), tuple(UnitRef("result", n) for n in range(len(self.outputs))))
+        return UnitKernel(
+            kernel, (*inputs, *self.before.inputs), tuple(UnitRef("result", n) for n in range(len(self.outputs)))
+        )
 
     def _cut(self, diagonal: Diagonal, start: Var) -> Cut:
         b, form = self.b, self.form
@@ -152,15 +166,11 @@ class _Kernel:
         else:
             edge = self._whole_blocks(b.add(start, b.index(-diagonal.number)))
             inside = self._whole_blocks(b.add(start, b.index(self.fixed - diagonal.number + self.looped - 2)))
-        checked = [(self._operand(o.operand, form.looped, o.width), self._whole(o.width)) for o in form.outer]
-        if form.softmax is None:
-            known = {o.operand.instr for o in form.outer}
-            checked += [
-                (self._operand(i.looped, form.looped, i.depth), self._whole(i.depth))
-                for i in form.inner
-                if i.looped.instr not in known
-            ]
-        return Cut(edge, inside, diagonal.after, diagonal.far, tuple(checked))
+        operands = [o.operand for o in form.outer] + ([] if form.softmax else [i.looped for i in form.inner])
+        zeros, count = self.before.zeros(dict.fromkeys([*parameters_of(operands), *factors_of(form)]))
+        region = b.region([S64, S64], lambda row, k: [b.load_once(zeros, k)])
+        lanes_of_all = power(count if isinstance(count, int) else PROGRAMS)
+        return Cut(edge, inside, diagonal.after, diagonal.far, region, Span(b.size(count), lanes_of_all, False))
 
     def _whole_blocks(self, number: Var) -> Var:
         """The number of looped rows in the whole blocks before `number`, which may be negative."""
@@ -180,7 +190,7 @@ class _Kernel:
         return Span(self.b.size(extent), width, full)
 
     def _whole(self, seq: Seq) -> Span:
-        return self._span(seq, max(LEAST, power(_extent_number(seq))))
+        return self._span(seq, lanes(seq))
 
     def _bind(self, seq: Seq, number: Var) -> None:
         """Binds digits to the parts of their joint number."""
@@ -192,7 +202,21 @@ class _Kernel:
     # --- regions ---
     def _scores(self, inner: Inner) -> Scores:
         fixed = self._operand(inner.fixed, self.form.fixed, inner.depth)
-        return Scores(fixed, self._operand(inner.looped, self.form.looped, inner.depth), self._whole(inner.depth))
+        looped = self._operand(inner.looped, self.form.looped, inner.depth)
+        return Scores(fixed, looped, self._whole(inner.depth), self._matrix(inner.looped, inner.depth))
+
+    def _matrix(self, operand: Access, columns: Seq) -> Var | None:
+        """An operand of looped rows as a matrix of blocks, where that is chosen."""
+        place = matrix_of(operand, self.form.looped, columns) if self.descriptors else None
+        if place is None:
+            return None
+        b = self.b
+        self._bind(self.form.looped, b.index(0))
+        self._bind(columns, b.index(0))
+        extents = b.size(_extent(self.form.looped)), b.size(place.columns)
+        block = self.looped, self._whole(columns).width
+        offset = self.narrow.number(flatten(place.access.index))
+        return b.descriptor(self.narrow.buffers[place.access.instr], offset, extents, (b.size(place.stride),), block)
 
     def _operand(self, access: Access, rows: Seq, columns: Seq) -> Region:
         def fill(row: Var, column: Var) -> Sequence[Var]:
@@ -214,10 +238,21 @@ class _Kernel:
         return Between(score, self._elementwise([form.probability], weights))
 
     def _fast(self, known: Mapping[Access, bool]) -> Between:
-        self.wide.known, self.wide.logarithm = known, self._logarithm if self.rows else None
+        self.wide.known, self.wide.hoisted = known, self._hoisted
+        self.wide.logarithm = self._logarithm if self.rows else None
         between = self._between(partial(self.wide.times, factor=LOG2E))
-        self.wide.known, self.wide.logarithm = {}, None
+        self.wide.known, self.wide.hoisted, self.wide.logarithm = {}, None, None
         return between
+
+    def _hoisted(self, access: Access, factor: float) -> Var | None:
+        """A side of looped rows times a number, where more than one array of f32 is read for it."""
+        if not self._of_looped(access) or (
+            access.instr.opcode == "parameter" and access.instr.shape.element_type == F32
+        ):
+            return None
+        used = digits_of(flatten(access.index))
+        digits = tuple(d for d in (*self.form.batch, *self.form.looped) if isinstance(d, Digit) and d in used)
+        return self.b.load_once(self.before.hoisted(access, factor, digits), self.wide.number(digits))
 
     def _logarithm(self, top: Access) -> Var:
         assert self.logarithms is not None
@@ -246,7 +281,8 @@ class _Kernel:
             return ()
 
         values = self._operand(outer.operand, self.form.looped, outer.width)
-        return Weighted(values, self._whole(outer.width), self.b.region([S64, S64, F32], store))
+        stored = self.b.region([S64, S64, F32], store)
+        return Weighted(values, self._whole(outer.width), stored, self._matrix(outer.operand, outer.width))
 
     def _statistics(self) -> Region:
         softmax = self.form.softmax
@@ -279,8 +315,3 @@ def _extent(seq: Seq) -> Dim:
 
 def _extent_number(seq: Seq) -> int:
     return sample(_extent(seq))
-
-
-def _rows(seq: Seq, most: int) -> int:
-    """Lanes for a block of rows: no more than there are."""
-    return max(LEAST, min(most, power(_extent_number(seq))))

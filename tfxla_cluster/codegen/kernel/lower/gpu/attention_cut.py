@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .....fusion.attention_form import Form
-from .....fusion.index import Access, Atom, Computed, Digit, Seq, Splitter, flatten
+from .....fusion.index import Access, Atom, Digit, Splitter, digits_of, flatten
 from .....fusion.moves import sources
 from .....fusion.softmax import wide
 from .....ir.node import Instr
@@ -125,18 +125,7 @@ def _reads_pairs(form: Form) -> bool:
         if access.instr.opcode != "parameter":
             todo.extend(sources(access, Splitter()))
         elif access.instr.shape.element_type.is_float:
-            atoms = _atoms(flatten(access.index))
+            atoms = digits_of(flatten(access.index))
             if atoms & set(form.fixed) and atoms & set(form.looped):
                 return True
     return False
-
-
-def _atoms(seq: Seq) -> set[Atom]:
-    found: set[Atom] = set()
-    todo = list(seq)
-    while todo:
-        atom = todo.pop()
-        found.add(atom)
-        if isinstance(atom, Computed):
-            todo.extend(atom.seq)
-    return found

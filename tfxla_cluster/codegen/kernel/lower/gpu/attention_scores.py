@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
 from .....fusion.index import Access, Splitter
 from .....fusion.moves import sources
+from .....fusion.program import Program
 from .....fusion.softmax import wide
 from .....ir.dtype import F32
 from .....ir.node import Instr
@@ -25,6 +26,7 @@ from ..wide_emit import WideEmitter
 from .attention_cut import root
 
 LOG2E = math.log2(math.e)
+NO_LOOPS = Program(*((),) * len(fields(Program)))  # the loops are those of the blocks
 _SAFE = (2.0**-100, 2.0**100)  # whose reciprocals are as precise as they
 
 
@@ -35,12 +37,13 @@ _LINEAR = ("convert", "add", "subtract", "negate", "select", "multiply", "divide
 class ScoreEmitter(WideEmitter):
     """`known`: what comparisons say for all elements that are emitted until it changes. `logarithm`: gives for a row's
     maximum log2 of the sum of all exponentials of the row, by which its probabilities are powers of 2; None where it
-    is not at hand."""
+    is not at hand. `hoisted`: gives for an element and a factor their product, where that is at hand."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.known: Mapping[Access, bool] = {}
         self.logarithm: Callable[[Access], Var] | None = None
+        self.hoisted: Callable[[Access, float], Var | None] | None = None
 
     def _sources(self, access: Access) -> tuple[Access, ...]:
         chosen = self._chosen(access)
@@ -104,7 +107,12 @@ class ScoreEmitter(WideEmitter):
         return self._multiplied(access, factor)
 
     def _multiplied(self, access: Access, factor: float) -> Var:
-        return self.b.op("multiply", self.value(access), self.b.const(float(np.float32(factor)), F32))
+        hoisted = self.hoisted(access, factor) if self.hoisted else None
+        if hoisted is not None:
+            return hoisted
+        value = self.value(access)
+        wide_value = value if value.dtype == F32 else self.b.op("convert", value, dtype=F32)
+        return self.b.op("multiply", wide_value, self.b.const(float(np.float32(factor)), F32))
 
     def _reciprocal(self, instr: Instr, divisor: Var) -> Var | None:
         """Of a constant, or of the sum of a row that the divided exponential is part of, and which so is at least 1."""
