@@ -7,19 +7,23 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tfxla_cluster import flags
+from tfxla_cluster.backends import gpu
 from tfxla_cluster.bench import gpu_bundle, gpu_peers, gpu_rows, gpu_suite, gpu_tensorflow, gpu_timing
 from tfxla_cluster.bench.measure import Timing
 from tfxla_cluster.cli import bench, bench_gpu, common
 from tfxla_cluster.codegen.triton import workers
 from tfxla_cluster.decision import no
 from tfxla_cluster.errors import InputFileError, UnsupportedError
-from tfxla_cluster.ir import proto
+from tfxla_cluster.ir import proto, text
 from tfxla_cluster.ir.evaluator import evaluate
+from tfxla_cluster.ir.node import Module
 from tfxla_cluster.options import CompileOptions
 from tfxla_cluster.runtime.plan import KernelStep, walk
 
@@ -322,3 +326,25 @@ def test_tensorflow_without_a_gpu(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_library_that_is_not_installed_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench_gpu, "PEERS", {"no_such_library": "it"})
     assert common.run("tfxla-bench", bench.main, ["gpu", "--modules", str(tmp_path)]) == 2
+
+
+@pytest.mark.parametrize("dump", [False, True])
+def test_modules_are_compiled_anew_where_they_are_tuned(
+    dump: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The code in a bundle was made without results of tuning, so it serves only where none are asked for."""
+    code: Any = (object(), object())
+    backend, module = gpu.described(), "HloModule m\nENTRY e { x = f32[5] parameter(0)\n  ROOT n = f32[5] negate(x) }"
+    case = gpu_bundle.Case("negated", text.parse(module), code)
+    monkeypatch.setattr(gpu.Gpu, "load", lambda self, *args: args[:2] == code and "bundled")
+    made = []
+
+    def compiled(module: Module, machine: object, how: object, choices: object) -> SimpleNamespace:
+        made.append((module, choices))
+        return SimpleNamespace(executable="compiled")
+
+    monkeypatch.setattr("tfxla_cluster.compiler.compile_module", compiled)
+    results = tmp_path / "results.txt"
+    with flags.patch(xla_gpu_dump_autotune_results_to=str(results) if dump else ""):
+        assert bench_gpu._executable(case, backend) == ("compiled" if dump else "bundled")
+    assert results.exists() == dump == bool(made)

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 from .. import flag_options, output_file
 from ..backends import gpu
 from ..bench import gpu_bundle, gpu_suite, plot
+from ..codegen.kernel.choice import UNTUNED
 from ..decision import Decision, no
 from ..errors import OutputError, TfxlaError, UnsupportedError, UsageError
+from ..tuning import session, tables
 
 if TYPE_CHECKING:
     from ..bench.gpu_rows import GpuRow
@@ -89,16 +91,20 @@ def _report(results: Sequence[gpu_suite.Result], machine: str, options: argparse
 
 
 def _executable(case: gpu_bundle.Case, backend: gpu.Gpu) -> Any | Decision:
-    """Of the bundle's code, or compiled now; the Decision against it where the GPU has no kernel for something."""
+    """Of the bundle's code, or compiled now (so where flags ask for tuned kernels); the Decision against it where the
+    GPU has no kernel for something."""
     if case.refused:
         return no("refused", case.refused)
-    how = flag_options.compile_options()
+    how, tuning = flag_options.compile_options(), flag_options.tuning_options()
+    choices = session.choices(backend, how, tuning)
     try:
-        if case.code is not None:
+        if case.code is not None and choices is UNTUNED:
             return backend.load(*case.code, how)
         from ..compiler import compile_module
 
-        return compile_module(case.module, backend, how).executable
+        made = compile_module(case.module, backend, how, choices=choices).executable
+        tables.PROCESS.dump(tuning)
+        return made
     except UnsupportedError as error:
         return no("refused", str(error))
     except TfxlaError as error:
