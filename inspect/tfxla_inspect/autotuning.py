@@ -12,7 +12,7 @@ from tfxla_cluster.target import Target
 from tfxla_cluster.tuning.devices import device_text
 from tfxla_cluster.tuning.fingerprint import digest
 from tfxla_cluster.tuning.persisted import files
-from tfxla_cluster.tuning.persisted.results import VERSION, Entry, Key, Results, short
+from tfxla_cluster.tuning.persisted.results import VERSION, Entry, Key, Measured, Results, short, spelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,7 @@ def table(results: Results, every: bool) -> list[str]:
         entry = results[key]
         lines.append(f"{_time(entry.seconds):>11}  {_choice(entry):<40}  {short(key)}")
         if every:
-            lines += [
-                f"{_time(m.seconds):>11}    {m.choice!r:<38}  {_failure(m.failure, m.message)}" for m in entry.measured
-            ]
+            lines += [_measured(m) for m in entry.measured]
     return [line.rstrip() for line in lines]
 
 
@@ -62,8 +60,12 @@ def _time(seconds: float | None) -> str:
     return "-" if seconds is None else f"{seconds * 1e6:.2f} us"
 
 
+def _measured(m: Measured) -> str:
+    return f"{_time(m.seconds):>11}    {spelled(m.choice):<38}  {_failure(m.failure, m.message)}"
+
+
 def _choice(entry: Entry) -> str:
-    return "another program's" if entry.choice is None else repr(entry.choice)
+    return "another program's" if entry.choice is None else spelled(entry.choice)
 
 
 def _failure(kind: str, message: str) -> str:

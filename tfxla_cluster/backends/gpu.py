@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from .. import trace
 from ..codegen.kernel.choice import DEFAULT, Candidates, Choice
 from ..codegen.kernel.code import Code, Listing, Params, Source
-from ..codegen.kernel.library_product import NO_LIBRARIES, Libraries, NoLibraries
+from ..codegen.kernel.library import NO_LIBRARIES, Libraries, NoLibrary
 from ..codegen.kernel.lower import gpu as lower
 from ..codegen.kernel.lower.gpu import attention
 from ..codegen.kernel.lower.gpu.capability import shared_bytes
@@ -19,14 +19,14 @@ from ..codegen.kernel.unit import Unit, UnitKernel
 from ..codegen.triton.source import render
 from ..codegen.triton.triton_source import LANGUAGES, Artefacts, TritonSource
 from ..decision import YES, Decision
-from ..errors import TfxlaError, TooLargeError, UnsupportedError
+from ..errors import TooLargeError, UnsupportedError
 from ..fusion.machine import Costs, Machine
 from ..ir.node import Instr
 from ..options import CompileOptions
 from ..runtime.gpu import driver
 from ..runtime.gpu.executable import Executable
-from ..runtime.gpu.libraries import products
-from ..runtime.gpu.libraries.cublaslt import version_text
+from ..runtime.gpu.libraries import on_device
+from ..runtime.gpu.libraries.on_device import OnDevice
 from ..runtime.plan import LaunchPlan
 from ..target import Target
 from .backend import Launcher
@@ -150,15 +150,13 @@ def described(arch: str = "sm_90") -> Gpu:
 def this_machine(number: int = 0) -> Gpu:
     """The backend of the GPU of that number; UnsupportedError where there is none."""
     device = driver.driver().device(number)
-    libraries, features = _libraries(device)
+    found = on_device.of(device)
     arch, cores, l2_bytes = device.arch, device.multiprocessors, device.l2_bytes
-    return Gpu(Target("gpu", arch, features, cores=cores, l2_bytes=l2_bytes), number, libraries)
+    target = Target("gpu", arch, found.versions(), cores=cores, l2_bytes=l2_bytes)
+    return Gpu(target, number, _libraries(found))
 
 
-def _libraries(device: driver.Device) -> tuple[Libraries, str]:
-    """Those of the machine, and their versions, which say what code is generated for."""
-    try:
-        found = products.of(device)
-    except (TfxlaError, MemoryError) as error:
-        return NoLibraries(str(error), said=True), ""
-    return found, f"cuBLASLt {version_text(found.version)}"
+def _libraries(found: OnDevice) -> Libraries:
+    """As lowerings ask them."""
+    missing = {name: NoLibrary[Any, Any](reason, said=True) for name, reason in found.missing}
+    return Libraries(found.products or missing["products"], found.convolutions or missing["convolutions"])

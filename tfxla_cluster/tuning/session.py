@@ -19,7 +19,7 @@ from ..locks import ForkSafeLock
 from ..options import CompileOptions, TuningOptions
 from .devices import device_text
 from .fingerprint import canonical
-from .persisted.results import Entry, Key, Measured, short
+from .persisted.results import Entry, Key, Measured, short, spelled
 from .tables import PROCESS, Tables
 from .tuner import Budget, Tuner
 
@@ -65,7 +65,7 @@ class Session:
         return self._chosen[text]
 
     def refused(self, instr: Instr, chosen: Chosen, reason: str) -> Chosen:
-        said = f"the stored choice {chosen.choice!r} is not one of its forms: {reason}"
+        said = f"the stored choice {spelled(chosen.choice)} is not one of its forms: {reason}"
         trace.once(f"autotune:{chosen.fingerprint}", f"autotuning result of {instr.name}: {said}; it is not used")
         trace.record("autotune", event="problem", instr=instr.name, fusion=chosen.fingerprint, reason=said)
         if self.options.tune and chosen.source != "tuned":

@@ -16,9 +16,11 @@ from tests.hlo_case import Case, module
 from tests.runtime.cublaslt_double import WORKSPACES, CublasDouble, libraries
 from tfxla_cluster import compiler, trace
 from tfxla_cluster.backends import gpu
+from tfxla_cluster.backends.backend import Backend, Launcher
 from tfxla_cluster.codegen.kernel.choice import Candidates, Choice, Chosen
 from tfxla_cluster.codegen.kernel.code import Code
-from tfxla_cluster.codegen.kernel.library_product import NO_LIBRARIES, Algorithm, NoLibraries, chosen
+from tfxla_cluster.codegen.kernel.library import NO_LIBRARIES, Libraries, NoLibrary
+from tfxla_cluster.codegen.kernel.library_product import Algorithm, chosen
 from tfxla_cluster.codegen.kernel.lower import gpu as lower
 from tfxla_cluster.codegen.kernel.unit import Unit
 from tfxla_cluster.codegen.triton import workers
@@ -32,6 +34,7 @@ from tfxla_cluster.ir.node import Instr, Module
 from tfxla_cluster.ir.shape import array
 from tfxla_cluster.options import CompileOptions, TuningOptions
 from tfxla_cluster.runtime.gpu.executable import Executable
+from tfxla_cluster.runtime.gpu.libraries.on_device import OnDevice
 from tfxla_cluster.runtime.gpu.libraries.products import Products
 from tfxla_cluster.runtime.plan import LaunchPlan, LibraryStep
 from tfxla_cluster.tuning import session, tuner
@@ -54,7 +57,7 @@ class WithLibrary(Doubled):
         object.__setattr__(self, "library", libraries(machine, driver.device(0)))
 
     def _gpu(self) -> gpu.Gpu:
-        return gpu.Gpu(self.target, libraries=self.library[0])
+        return gpu.Gpu(self.target, libraries=Libraries(self.library[0], NO_LIBRARIES.convolutions))
 
     def lower(self, instr: Instr, choice: Choice = Choice()) -> Unit:  # noqa: B008 - frozen
         return self._gpu().lower(instr, choice)
@@ -63,16 +66,15 @@ class WithLibrary(Doubled):
         return self._gpu().candidates(instr)
 
     def load(self, plan: LaunchPlan, code: Code, options: CompileOptions) -> Executable:  # type: ignore[override]
-        return Executable(
-            plan, code, driver=self.machine_double[0], libraries=self.library[0], least_graph=options.least_graph
-        )
+        driver, found = self.machine_double[0], OnDevice(self.library[0])
+        return Executable(plan, code, driver=driver, libraries=found, least_graph=options.least_graph)
 
 
 @dataclass
 class ByLibrary:
     """Choices: algorithm `number` of the library for each instruction that it multiplies."""
 
-    backend: WithLibrary
+    backend: Backend[Launcher]
     number: int
     taken: list[str] = field(default_factory=list)
 
@@ -216,14 +218,14 @@ def test_values(name: str, number: int, backend: WithLibrary) -> None:
     parsed, args = text.parse(case.text), case.args()
     choices = ByLibrary(backend, number)
     made = compiler.compile_module(parsed, backend, CompileOptions(passes=False), choices=choices)
-    assert len(_calls(made.plan)) == len(choices.taken) == 1
+    assert len(calls(made.plan)) == len(choices.taken) == 1
     for _ in range(2):
-        for got, want in zip(made.executable.run(args), _flat(evaluate(parsed, args)), strict=True):
+        for got, want in zip(made.executable.run(args), flat(evaluate(parsed, args)), strict=True):
             assert_near(got, want, tolerance(case.text), name)
     assert backend.library[1].workspaces == [WORKSPACES[number]] * 2
 
 
-def _flat(value: object) -> list[np.ndarray]:
+def flat(value: object) -> list[np.ndarray]:
     return [np.asarray(v) for v in value] if isinstance(value, (list, tuple)) else [np.asarray(value)]
 
 
@@ -293,7 +295,7 @@ def test_an_algorithm_of_another_library_is_refused(backend: WithLibrary) -> Non
     small = replace(_algorithm(backend, 1), workspace=0)
     with pytest.raises(UnsupportedError, match="takes 4096 bytes of workspace, not 0"):
         backend.lower(_dot(), small.choice())
-    with pytest.raises(UnsupportedError, match="there is no cuBLASLt: the machine is only described"):
+    with pytest.raises(UnsupportedError, match="the library is not here: the machine is only described"):
         lower.lower(_dot(), backend.target, algorithm.choice(), NO_LIBRARIES)
 
 
@@ -302,7 +304,8 @@ def test_without_a_library_the_candidates_are_ours(backend: WithLibrary, monkeyp
     monkeypatch.setattr(trace, "record", lambda kind, **fields: told.append(fields["reason"]))
     assert not gpu.Gpu(backend.target).candidates(_dot()).others
     assert not told
-    assert not gpu.Gpu(backend.target, 0, NoLibraries("none", said=True)).candidates(_dot()).others
+    missing = Libraries(NoLibrary("none", said=True), NO_LIBRARIES.convolutions)
+    assert not gpu.Gpu(backend.target, 0, missing).candidates(_dot()).others
     assert told == ["none"]
     backend.library[1].failing["cublasLtMatmulAlgoGetHeuristic"] = 15
     assert not backend.candidates(_dot()).others
@@ -349,6 +352,9 @@ def test_an_algorithm_as_knobs(backend: WithLibrary) -> None:
         found = chosen(Choice(dict(other)))
         assert found is not None
         assert found.choice() == other
+        assert results.spelled(other) == str(found)
+        assert str(found).startswith("cuBLASLt 13.1.0, algorithm ")
+    assert results.spelled(Choice({"rows": 64})) == "rows=64"
     assert chosen(Choice({"rows": 64})) is None
     assert chosen(Choice({**_algorithm(backend).choice(), "rows": 64})) is None
 
@@ -357,7 +363,7 @@ def test_tuning_finds_the_library_and_a_file_keeps_it(backend: WithLibrary, monk
     """Where it is fastest; the next process takes the same algorithm from the file, and one of another version is
     a miss that is named."""
     monkeypatch.setattr(tuner, "search", lambda cands, evaluate, stop: evaluate([cands[0], *cands.others]))
-    monkeypatch.setattr(GpuTrial, "seconds", lambda self, count: 1e-4 if _calls(self._executable.plan) else 2e-4)
+    monkeypatch.setattr(GpuTrial, "seconds", lambda self, count: 1e-4 if calls(self._executable.plan) else 2e-4)
     parsed = text.parse(module(CASES["f64 nn"]))
     tables, options = Tables(), TuningOptions(use=True, progress=False)
     tuned = session.choices(backend, CompileOptions(), replace(options, tune=True), tables)
@@ -367,14 +373,14 @@ def test_tuning_finds_the_library_and_a_file_keeps_it(backend: WithLibrary, monk
     assert [m.failure for m in entry.measured] == [""] * 4
     kept = files.parse(files.serialised(results.of([entry]), text=True), text=True)
     second = _from_results(parsed, backend, kept)
-    assert _calls(second.plan) == _calls(made.plan) != []
+    assert calls(second.plan) == calls(made.plan) != []
     (name,) = (c.source for c in second.chosen.values())
     assert name == "given"
     algorithm = chosen(entry.choice or Choice())
     assert algorithm is not None
     older = replace(entry, choice=replace(algorithm, version=120900).choice())
     third = _from_results(parsed, backend, results.of([older]))
-    assert not _calls(third.plan)
+    assert not calls(third.plan)
     (reason,) = (c.reason for c in third.chosen.values())
     assert "it is an algorithm of cuBLASLt 12.9.0, and this is 13.1.0" in reason
 
@@ -386,5 +392,5 @@ def _from_results(parsed: Module, backend: WithLibrary, known: results.Results) 
         return compiler.compile_module(parsed, backend, choices=loaded)
 
 
-def _calls(plan: LaunchPlan) -> list[LibraryStep]:
+def calls(plan: LaunchPlan) -> list[LibraryStep]:
     return [s for s in plan.steps if isinstance(s, LibraryStep)]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Protocol
 
-from ... import trace
 from .choice import Choice
 from .code import Params
 
@@ -14,7 +13,6 @@ ROUTINE = "cublasLtMatmul"  # of a plan's step: outputs are the result and, wher
 # numpy-like name of a dtype -> cudaDataType_t (library_types.h).
 CUDA_TYPES = {"f32": 0, "f64": 1, "f16": 2, "c64": 4, "c128": 5, "bf16": 14}
 COMPUTE_F32, COMPUTE_TF32, COMPUTE_F64 = 68, 77, 70  # cublasComputeType_t (cublas_api.h)
-WORKSPACE_ALIGN = 256  # bytes that a workspace lies at a multiple of
 _WORDS = 8  # of a cublasLtMatmulAlgo_t
 
 
@@ -52,40 +50,14 @@ class Algorithm:
     workspace: int
     words: tuple[int, ...]
 
+    def __str__(self) -> str:
+        digest = hashlib.sha256(repr(self.words).encode()).hexdigest()[:8]
+        return f"cuBLASLt {version_text(self.version)}, algorithm {digest}, {self.workspace} bytes"
+
     def choice(self) -> Choice:
         """As knobs, in which results keep it."""
         words = {f"algorithm{n}": word for n, word in enumerate(self.words)}
         return Choice({"cublaslt": self.version, "workspace": self.workspace, **words})
-
-
-class Libraries(Protocol):
-    """What the lowerings ask of the libraries of a machine."""
-
-    def algorithms(self, product: Product) -> Sequence[Algorithm]:
-        """Those for a product that give the same bits in each run, the one that is said to be fastest first."""
-        ...
-
-    def refusal(self, product: Product, algorithm: Algorithm) -> str:
-        """Why this machine's library does not multiply so; '' where it does."""
-        ...
-
-
-class NoLibraries:
-    """Libraries: none, for the reason given, which is in the trace where one was asked for and `said`."""
-
-    def __init__(self, reason: str, said: bool) -> None:
-        self._reason, self._said = reason, said
-
-    def algorithms(self, product: Product) -> Sequence[Algorithm]:
-        if self._said:
-            trace.record("autotune", event="library", reason=self._reason)
-        return ()
-
-    def refusal(self, product: Product, algorithm: Algorithm) -> str:
-        return f"there is no cuBLASLt: {self._reason}"
-
-
-NO_LIBRARIES = NoLibraries("the machine is only described", said=False)
 
 
 def chosen(choice: Choice) -> Algorithm | None:
@@ -94,6 +66,11 @@ def chosen(choice: Choice) -> Algorithm | None:
     if choice.keys() != {"cublaslt", "workspace", *names}:
         return None
     return Algorithm(choice["cublaslt"], choice["workspace"], tuple(choice[name] for name in names))
+
+
+def version_text(version: int) -> str:
+    """'12.9.1' of 120901, '13.1.0' of 130100."""
+    return f"{version // 10000}.{version // 100 % 100}.{version % 100}"
 
 
 def to_params(product: Product, algorithm: Algorithm) -> Params:

@@ -8,7 +8,6 @@ from typing import Union
 
 import numpy as np
 
-from ...codegen.kernel import library_product
 from ...codegen.kernel.code import Code
 from ...decision import no
 from ...errors import InternalError, TfxlaError, UnsupportedError
@@ -25,10 +24,10 @@ from . import driver as drivers
 from . import loaded, native
 from .driver import Device, Driver
 from .graphs import Graphs, can_capture
-from .libraries import cublaslt, products
-from .libraries.products import Products
+from .libraries import cublaslt, cudnn, on_device
+from .libraries.on_device import OnDevice
 from .prepared import Prepared
-from .record_layout import GPU_RECORD, STATUS_CUDA, STATUS_LIBRARY, STATUS_TOO_LARGE
+from .record_layout import GPU_RECORD, STATUS_CONVOLUTION, STATUS_CUDA, STATUS_PRODUCT, STATUS_TOO_LARGE
 
 
 class Executable(Opened["_Body"]):
@@ -40,7 +39,7 @@ class Executable(Opened["_Body"]):
     `sizes` holds one number for each of plan.sizes; those that an instruction produces are written back to it.
 
     `captured`: whether executions are CUDA graphs, which plans of at least `least_graph` kernels and copies are that
-    need nothing from the host. `libraries`: what multiplies the plan's library products, this process's otherwise.
+    need nothing from the host. `libraries`: those that the plan calls, this process's otherwise.
 
     UnsupportedError where there is no such GPU, or no library that the plan calls; MemoryError where it has no room for
     the constants.
@@ -54,7 +53,7 @@ class Executable(Opened["_Body"]):
         timings: bool = False,
         driver: Driver | None = None,
         least_graph: int = 0,
-        libraries: Products | None = None,
+        libraries: OnDevice | None = None,
     ) -> None:
         self._driver = driver or drivers.driver()
         self.device = self._driver.device(device)
@@ -90,8 +89,10 @@ class Executable(Opened["_Body"]):
 
 def status_error(status: int, name: str, driver: Driver | None = None) -> Exception:
     """The exception for a status that is not 0; `driver` gives the text of a CUDA error, this process's otherwise."""
-    if status <= STATUS_LIBRARY:
-        return TfxlaError(f"{name} on the GPU: a library's product failed: {cublaslt.text(STATUS_LIBRARY - status)}")
+    if status <= STATUS_CONVOLUTION:
+        return TfxlaError(f"{name} on the GPU: a convolution failed: {cudnn.text(STATUS_CONVOLUTION - status)}")
+    if status <= STATUS_PRODUCT:
+        return TfxlaError(f"{name} on the GPU: a product failed: {cublaslt.text(STATUS_PRODUCT - status)}")
     if status <= STATUS_CUDA:
         text = (driver or drivers.driver()).text(STATUS_CUDA - status)
         return TfxlaError(f"{name} on the GPU: {text}")
@@ -147,7 +148,7 @@ class _Body:
         return words | {GPU_RECORD[name]: value for name, value in gpu_fields.items()}
 
 
-Runnable = Union[loaded.Kernel, loaded.Routine, loaded.Product]
+Runnable = Union[loaded.Kernel, loaded.Routine, loaded.LibraryCall]
 _RunKey = tuple[str, object]
 
 
@@ -156,7 +157,7 @@ def _key(step: Runs) -> _RunKey:
     return (step.symbol, ()) if isinstance(step, KernelStep) else (step.routine, step.params)
 
 
-def _runs(plan: LaunchPlan, code: Code, device: Device, libraries: Products | None) -> dict[_RunKey, Runnable]:
+def _runs(plan: LaunchPlan, code: Code, device: Device, libraries: OnDevice | None) -> dict[_RunKey, Runnable]:
     """What the steps run."""
     modules = loaded.modules(device, code.objects)
     found: dict[_RunKey, Runnable] = {}
@@ -171,10 +172,9 @@ def _runs(plan: LaunchPlan, code: Code, device: Device, libraries: Products | No
     return found
 
 
-def _library(step: LibraryStep, device: Device, libraries: Products | None) -> Runnable:
-    if step.routine == library_product.ROUTINE:
-        of_device = libraries or products.of(device)
-        return loaded.Product(of_device.call(*library_product.from_params(step.params)))
+def _library(step: LibraryStep, device: Device, libraries: OnDevice | None) -> Runnable:
+    if step.routine in on_device.ROUTINES:
+        return loaded.LibraryCall((libraries or on_device.of(device)).call(step.routine, step.params))
     address = cpu_native.runtime().routines.get(step.routine)
     if address is None:
         raise InternalError(f"no library routine '{step.routine}', which {step.instr or 'a step'} calls")

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...codegen.kernel import library_product
 from ...decision import YES, Decision, no
 from ..plan import CopyStep, KernelStep, LaunchPlan, LibraryStep, LoopStep, Step, walk
 from .driver import Device
+from .libraries import on_device
 from .record_layout import GRAPH_SLOT, GRAPH_SLOTS, GRAPHS
 
 MOST_NODES = 5000  # of a graph, loops unrolled: capturing more takes milliseconds and memory
@@ -37,16 +37,16 @@ def _nodes(steps: Sequence[Step]) -> int | None:
             if inside is None:
                 return None
             total += inside * step.trips
-        elif isinstance(step, (KernelStep, CopyStep)) or _is_product(step):
+        elif isinstance(step, (KernelStep, CopyStep)) or _is_call(step):
             total += 1
         else:
             return None
     return total
 
 
-def _is_product(step: Step) -> bool:
-    """Its kernels are captured as ours are."""
-    return isinstance(step, LibraryStep) and step.routine == library_product.ROUTINE
+def _is_call(step: Step) -> bool:
+    """Of a library whose kernels are captured as ours are."""
+    return isinstance(step, LibraryStep) and step.routine in on_device.ROUTINES
 
 
 class Graphs:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from ...codegen.kernel.library_product import WORKSPACE_ALIGN
 from ..launcher.record_layout import RECORD, STATUS_NO_MEMORY, STATUS_OK, STEPS
 from ..launcher.step_walk import StepWalk, emit_evaluate, emit_retire, enter, fill_values, write_sizes
 from ..launcher.words import I64, PTR, Function, Value, Word
-from .driver_code import LOW_HALF, STATE, allocate, call, check, give_back, take
+from .driver_code import STATE, allocate, call, check, give_back, take
 from .graph_code import NO_GRAPH, emit_graph
+from .library_code import LIBRARY_CALLS
 from .record_layout import (
     GPU_RECORD,
     HOST_SLOTS,
@@ -22,8 +22,6 @@ from .record_layout import (
     LAUNCH,
     MOST_BLOCKS,
     MOST_RESULT_BYTES,
-    PRODUCT,
-    STATUS_LIBRARY,
     STATUS_TOO_LARGE,
     WORKSPACE,
 )
@@ -277,26 +275,12 @@ def _configuration(f: Function, run: _Run, kernel: Word, blocks: Word) -> Word:
 
 
 def _library(f: Function, run: _Run, kernel: Word, outputs: Word, sizes: Word) -> None:
-    product = f.load(kernel, KERNEL["product"])
-    is_product = product.compare("!=", 0)
-    with f.if_(is_product):
-        _product(f, run, product, outputs)
-    with f.if_(f.b.not_(is_product)):
+    for name, emit in LIBRARY_CALLS.items():
+        words = f.load(kernel, KERNEL[name])
+        with f.if_(words.compare("!=", 0)):
+            emit(f, words, run.arguments, outputs, run.stream)
+    with f.if_(f.load(kernel, KERNEL["routine"]).compare("!=", 0)):
         _routine(f, run, kernel, outputs, sizes)
-
-
-def _product(f: Function, run: _Run, product: Word, outputs: Word) -> None:
-    """Multiply operands 0 and 1 into output 0, with output 1 as the workspace, where there is one."""
-    function, handle, operation, one, zero, right, left, result, algorithm, workspace_bytes = (
-        f.load(product, index) for index in PRODUCT.values()
-    )
-    lhs, rhs, target = f.load(run.arguments), f.load(run.arguments, 1), f.load(outputs)
-    aligned = (f.load(outputs, 1) + (WORKSPACE_ALIGN - 1)) & -WORKSPACE_ALIGN
-    workspace = f.select(workspace_bytes.compare("==", 0), 0, aligned)
-    factors = (one, rhs, right, lhs, left, zero, target, result, target, result)
-    code = f.call(function, handle, operation, *factors, algorithm, workspace, workspace_bytes, run.stream) & LOW_HALF
-    with f.if_(code.compare("!=", 0)):
-        f.return_(f.word(STATUS_LIBRARY) - code)
 
 
 def _routine(f: Function, run: _Run, kernel: Word, outputs: Word, sizes: Word) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from ...errors import InternalError
 from ...locks import ForkSafeLock
 from .driver import Device
-from .libraries.products import Call
+from .libraries.on_device import Call
 from .record_layout import KERNEL
 
 _MAX_SHARED, _CARVEOUT = 8, 9  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, _PREFERRED_SHARED_MEMORY_CARVEOUT
@@ -111,13 +111,13 @@ class Routine:
         self.address = self.words.ctypes.data
 
 
-class Product:
-    """The words of KERNEL for a library's product, at `address`."""
+class LibraryCall:
+    """The words of KERNEL for a call of a library, at `address`."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
         self.words = np.zeros(len(KERNEL), np.int64)
-        self.words[KERNEL["product"]] = call.address
+        self.words[KERNEL[call.word]] = call.address
         self.address = self.words.ctypes.data
 
 

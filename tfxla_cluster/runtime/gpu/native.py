@@ -15,7 +15,7 @@ from ..launcher.records import Retire
 from ..store import Store
 from .interpreter import build
 
-_EXTERNALS = ("malloc", "free", "memcpy")
+_EXTERNALS = ("malloc", "free", "memcpy", "sched_yield")
 
 
 @dataclass(frozen=True, slots=True)

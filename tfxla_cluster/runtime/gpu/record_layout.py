@@ -28,18 +28,23 @@ GRAPH_SLOT = table("taken executable")
 FIRST_GRAPH_CALL = 2  # executions before: the driver may still load kernels, which a capture does not allow
 MOST_FAILURES = 4  # after which no further graph is tried
 
-# What a kernel step's code word points at. function: 0 for a library. product: 0, or the words of PRODUCT. Where both
-# are 0: a routine, which runs on the host and puts result_bytes bytes into its first output. threads: of a block.
-# ctas: blocks of a cluster. attributes: of cuLaunchKernelEx, attribute_count of them. scratch_bytes: of global memory
-# that each block needs. grid_y, grid_z: blocks along the second and third axis.
+# What a kernel step's code word points at. function: 0 for a library. product, convolution: 0, or the words of PRODUCT
+# or CONVOLUTION. routine: 0, or what runs on the host and puts result_bytes bytes into its first output. threads: of a
+# block. ctas: blocks of a cluster. attributes: of cuLaunchKernelEx, attribute_count of them. scratch_bytes: of global
+# memory that each block needs. grid_y, grid_z: blocks along the second and third axis.
 KERNEL = table("""
     function threads shared_bytes ctas attributes attribute_count scratch_bytes routine result_bytes grid_y grid_z
-    product""")
+    product convolution""")
 MOST_RESULT_BYTES = 64
 
 # What a call of cublasLtMatmul takes besides the addresses of the operands and the stream: itself, then its arguments
 # (one, zero: where these factors lie; right, left, result: descriptors of what they lie as).
 PRODUCT = table("function handle operation one zero right left result algorithm workspace_bytes")
+
+# A convolution by cuDNN: its handle for the device and the word that is 1 while a thread has that; the engine's plan;
+# identifiers of operands 0 and 1 and of the result; then functions of the library.
+CONVOLUTION = table("""
+    lock handle plan identifiers workspace_bytes set_stream create set finalize execute destroy""")
 
 # Functions of the driver that the machine code calls, in the order of their table.
 DRIVER_CALLS = table("""
@@ -57,7 +62,8 @@ LAUNCH = table("stream allocate owner reserved")
 WORKSPACE = table("next capacity stream driver")
 
 # More of `status`: a grid of more blocks than the driver takes; CUDA_ERROR minus the CUresult of a driver's call, of
-# which there are fewer than a thousand; STATUS_LIBRARY minus the cublasStatus_t.
-STATUS_TOO_LARGE, STATUS_CUDA, STATUS_LIBRARY = -3, -1000, -2000
+# which there are fewer than a thousand; STATUS_PRODUCT minus a cublasStatus_t, STATUS_CONVOLUTION minus a
+# cudnnStatus_t.
+STATUS_TOO_LARGE, STATUS_CUDA, STATUS_PRODUCT, STATUS_CONVOLUTION = -3, -1000, -2000, -10000
 CUDA_OUT_OF_MEMORY = 2
 MOST_BLOCKS = (1 << 31) - 1

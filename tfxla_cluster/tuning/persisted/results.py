@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ...codegen.kernel import library_convolution, library_product
 from ...codegen.kernel.choice import Choice
 from .messages import CHOICE_URL, message
 
@@ -197,3 +198,8 @@ def short(key: Key) -> str:
     lines = [line.strip() for line in key.hlo.splitlines() if line.strip() not in ("{", "}", "")]
     root = next((line for line in lines if line.startswith("ROOT ")), lines[-1] if lines else "")
     return f"{root.removeprefix('ROOT ')[:120]} on {key.device[:60]}"
+
+
+def spelled(choice: Choice) -> str:
+    """A choice in words: an algorithm's name in place of its numbers."""
+    return str(library_product.chosen(choice) or library_convolution.chosen(choice) or repr(choice))

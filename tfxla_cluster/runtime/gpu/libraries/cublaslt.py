@@ -1,5 +1,4 @@
-"""cuBLASLt by its C interface: the copy that the process has already, as TensorFlow's, else NVIDIA's wheel's or the
-system's.
+"""cuBLASLt by its C interface.
 
 Functions and numbers: cublasLt.h.
 """
@@ -8,13 +7,10 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import importlib.util
-import os
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from ....errors import TfxlaError, UnsupportedError
+from .opening import opened
 
 _SONAMES = ("libcublasLt.so.13", "libcublasLt.so.12")
 _POINTER, _INT, _SIZE, _NUMBER = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t, ctypes.c_uint64
@@ -99,11 +95,6 @@ def text(code: int) -> str:
     return f"cuBLAS status {code}, CUBLAS_STATUS_{_STATUS.get(code, 'UNKNOWN')}"
 
 
-def version_text(version: int) -> str:
-    """'12.9.1' of 120901, '13.1.0' of 130100."""
-    return f"{version // 10000}.{version // 100 % 100}.{version % 100}"
-
-
 def library() -> CublasLt:
     """This process's; UnsupportedError where the machine has none."""
     found = _library()
@@ -116,24 +107,5 @@ def library() -> CublasLt:
 
 @functools.cache
 def _library() -> CublasLt | None:
-    opened = next(_opened(), None)
-    return None if opened is None else CublasLt(opened)
-
-
-def _opened() -> Iterator[ctypes.CDLL]:
-    """Those that are loaded, those of NVIDIA's wheels, those of the system."""
-    tries = [(name, os.RTLD_NOLOAD | os.RTLD_NOW) for name in _SONAMES]
-    tries += [(str(path), os.RTLD_NOW) for path in _wheels()]
-    tries += [(name, os.RTLD_NOW) for name in _SONAMES]
-    for name, mode in tries:
-        try:
-            yield ctypes.CDLL(name, mode=mode)
-        except OSError:
-            continue
-
-
-def _wheels() -> Iterator[Path]:
-    spec = importlib.util.find_spec("nvidia")
-    for root in (spec.submodule_search_locations or ()) if spec else ():
-        for name in _SONAMES:
-            yield from sorted(Path(root).glob(f"*/lib/{name}"))
+    found = opened(_SONAMES)
+    return None if found is None else CublasLt(found)

@@ -6,14 +6,14 @@ cuBLASLt's matrices lie by columns: ours are their transposes, so that it comput
 from __future__ import annotations
 
 import ctypes
+import functools
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
 
-from ....codegen.kernel.library_product import Algorithm, Product
-from ....locks import ForkSafeLock
+from ....codegen.kernel.library_product import Algorithm, Product, version_text
 from ..driver import Device
 from ..record_layout import PRODUCT
 from .cublaslt import (
@@ -27,8 +27,6 @@ from .cublaslt import (
     TRANSPOSE_B,
     CublasLt,
     Heuristic,
-    library,
-    version_text,
 )
 
 MOST_ALGORITHMS = 8  # that are offered for a product
@@ -38,19 +36,23 @@ _SCALES = {0: np.float32, 1: np.float64, 4: np.complex64, 5: np.complex128}
 
 
 class Products:
-    """A library_product.Libraries of a device."""
+    """A library.Library of a device."""
 
     def __init__(self, device: Device, library: CublasLt) -> None:
         self._device, self._library = device, library
-        with device.current():
-            self._handle = library.made("cublasLtCreate")  # for ever, as the device's context
+
+    @functools.cached_property
+    def _handle(self) -> int:
+        """For ever, as the device's context."""
+        with self._device.current():
+            return self._library.made("cublasLtCreate")
 
     @property
     def version(self) -> int:
         return self._library.version
 
-    def algorithms(self, product: Product) -> Sequence[Algorithm]:
-        described = _Described(self._library, product)
+    def algorithms(self, work: Product) -> Sequence[Algorithm]:
+        described = _Described(self._library, work)
         found, count = (Heuristic * MOST_ALGORITHMS)(), ctypes.c_int()
         with self._device.current(), _preference(self._library) as preference:
             status = self._library.status(
@@ -66,11 +68,11 @@ class Products:
         usable = [] if status else [one for one in found[: count.value] if one.state == 0]
         return [Algorithm(self.version, int(one.workspace), tuple(one.words)) for one in usable]
 
-    def refusal(self, product: Product, algorithm: Algorithm) -> str:
+    def refusal(self, work: Product, algorithm: Algorithm) -> str:
         if algorithm.version != self.version:
             made_by, here = version_text(algorithm.version), version_text(self.version)
             return f"it is an algorithm of cuBLASLt {made_by}, and this is {here}"
-        described, words, found = _Described(self._library, product), _words(algorithm), Heuristic()
+        described, words, found = _Described(self._library, work), _words(algorithm), Heuristic()
         with self._device.current():
             given = (*described.handles, described.result, words.ctypes.data, ctypes.byref(found))
             status = self._library.status("cublasLtMatmulAlgoCheck", self._handle, *given)
@@ -85,20 +87,10 @@ class Products:
         return Call(self._library, self._handle, product, algorithm)
 
 
-def of(device: Device) -> Products:
-    """The process's library on the device; UnsupportedError where there is none."""
-    with _lock:
-        if device not in _known:
-            _known[device] = Products(device, library())
-        return _known[device]
-
-
-_lock = ForkSafeLock()
-_known: dict[Device, Products] = {}
-
-
 class Call:
     """The words of PRODUCT, at `address`."""
+
+    word = "product"  # of KERNEL
 
     def __init__(self, library: CublasLt, handle: int, product: Product, algorithm: Algorithm) -> None:
         self._described = _Described(library, product)

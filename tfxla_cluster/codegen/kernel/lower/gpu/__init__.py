@@ -13,11 +13,22 @@ from .....fusion.hero import hero_of
 from .....ir.node import Instr
 from .....target import Target
 from ....kernel.lower.gpu.attention import lower_attention
+from ... import library_convolution, library_product
 from ...choice import DEFAULT, Candidates, Choice, Knobs
-from ...library_product import NO_LIBRARIES, Libraries, chosen
+from ...library import NO_LIBRARIES, Libraries
 from ...unit import Unit
 from .. import fused, rng_bit_generator
-from . import fft, library_products, linear_solve, scatter, select_and_scatter, sort, topk, windows
+from . import (
+    fft,
+    library_convolutions,
+    library_products,
+    linear_solve,
+    scatter,
+    select_and_scatter,
+    sort,
+    topk,
+    windows,
+)
 from .convolutions import lower_convolution
 from .plain import lower_plain
 from .products import lower_dot
@@ -72,9 +83,12 @@ LOWERINGS: dict[str, TunedLowering] = {
 def lower(instr: Instr, target: Target, choice: Choice = DEFAULT, libraries: Libraries = NO_LIBRARIES) -> Unit:
     """The steps that compute `instr`: kernels, and where `choice` says so a call of a library; UnsupportedError names
     the opcode that has none on GPUs, or what of `choice` there is not."""
-    algorithm = chosen(choice)
+    algorithm = library_product.chosen(choice)
     if algorithm is not None:
-        return library_products.lower(instr, algorithm, libraries)
+        return library_products.lower(instr, algorithm, libraries.products)
+    engine = library_convolution.chosen(choice)
+    if engine is not None:
+        return library_convolutions.lower(instr, engine, libraries.convolutions)
     knobs = Knobs(choice)
     unit = _lower(instr, target, knobs)
     knobs.check()
@@ -86,7 +100,9 @@ def candidates(instr: Instr, target: Target, libraries: Libraries = NO_LIBRARIES
     UnsupportedError as `lower`."""
     knobs = Knobs()
     _lower(instr, target, knobs)
-    return Candidates(knobs.space, library_products.choices(instr, libraries))
+    products = library_products.choices(instr, libraries.products)
+    convolutions = library_convolutions.choices(instr, libraries.convolutions)
+    return Candidates(knobs.space, (*products, *convolutions))
 
 
 def _lower(instr: Instr, target: Target, knobs: Knobs) -> Unit:

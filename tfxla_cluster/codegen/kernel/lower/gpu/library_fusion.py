@@ -1,0 +1,156 @@
+"""An instruction that a library does, alone or in a fusion: the call, and kernels for what is around it.
+
+The library reads arrays that lie as it takes them and writes the instruction's own value, rounded to its type. Operands
+that do not are computed into memory first, and what follows in the fusion reads the value there, each by a kernel of
+its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from .....errors import UnsupportedError
+from .....fusion.hero import hero_of
+from .....fusion.program import output_instrs
+from .....ir.dim import Dim
+from .....ir.node import Computation, Instr
+from .....ir.rewrite import rebuild
+from .....ir.shape import array
+from ...choice import Knobs
+from ...code import Params
+from ...library import WORKSPACE_ALIGN
+from ...unit import Unit, UnitCopy, UnitKernel, UnitLibrary, UnitRef
+from .. import fused
+from .plain import lower_plain
+
+_VIEWS = ("reshape", "bitcast")
+
+
+@dataclass(frozen=True, slots=True)
+class Arranged:
+    """An array of the fusion with its dims in the order in which the library has them."""
+
+    instr: Instr
+    order: tuple[int, ...]
+
+    @property
+    def is_as_it_lies(self) -> bool:
+        """Dims of 1 may stand anywhere."""
+        long = [d for d in self.order if self.instr.shape.dims[d] != 1]
+        return long == sorted(long)
+
+    def dims(self) -> tuple[Dim, ...]:
+        return tuple(self.instr.shape.dims[d] for d in self.order)
+
+
+class LibraryFusion:
+    """The one dot or convolution of `instr` (`hero`), and what is around it; UnsupportedError where there is none."""
+
+    def __init__(self, instr: Instr) -> None:
+        self._name = instr.name
+        self._comp = instr.attrs["calls"] if instr.opcode == "fusion" else fused.wrap(instr)
+        hero = hero_of(self._comp)
+        if hero is None:
+            raise UnsupportedError(f"{instr.name} holds no dot or convolution")
+        self.hero = hero
+
+    def unit(
+        self, routine: str, params: Params, workspace: int, operands: Sequence[Arranged], order: Sequence[int] = ()
+    ) -> Unit:
+        """The steps around a call with these operands and so many bytes of workspace. `order`: the hero's dims, as the
+        library has them (as they are, where it is empty)."""
+        made = _Steps()
+        places = tuple(self._operand(made, number, operand) for number, operand in enumerate(operands))
+        value = Arranged(self.hero, tuple(order) or tuple(range(self.hero.shape.rank)))
+        alone = value.is_as_it_lies and self._ends
+        result = UnitRef("result", 0) if alone else made.temp(self.hero.shape.byte_size)
+        spare = (made.temp(workspace + WORKSPACE_ALIGN),) if workspace else ()
+        made.steps.append(UnitLibrary(routine, places, (result, *spare), params))
+        if not alone:
+            made.add(*self._after(value, result))
+        return Unit(tuple(made.steps), tuple(made.temps))
+
+    def is_alone(self, operands: Sequence[Arranged]) -> bool:
+        """Whether these lie as the library has them, and nothing follows."""
+        return self._ends and all(o.instr.opcode == "parameter" and o.is_as_it_lies for o in operands)
+
+    @property
+    def _ends(self) -> bool:
+        return [under_views(output) for output in output_instrs(self._comp)] == [self.hero]
+
+    def _operand(self, made: _Steps, number: int, operand: Arranged) -> UnitRef:
+        """Where an operand lies: in one of the fusion's, or computed into a temporary."""
+        root = operand.instr
+        if root.opcode == "parameter" and operand.is_as_it_lies:
+            return UnitRef("operand", int(root.attrs["parameter_number"]))
+        inside = _before(self._comp, root)
+        name = f"{self._name}.{('lhs', 'rhs')[number]}"
+        if not operand.is_as_it_lies:
+            root = _transposed(name, root, operand.dims(), operand.order)
+            inside = (*inside, root)
+        place = made.temp(root.shape.byte_size)
+        made.add(lower_plain(Computation(name, inside, root), name, Knobs()), {UnitRef("result", 0): place})
+        return place
+
+    def _after(self, value: Arranged, result: UnitRef) -> tuple[Unit, Mapping[UnitRef, UnitRef]]:
+        """What follows the call, whose result is the last operand and lies at `result`."""
+        hero, number = self.hero, len(self._comp.params)
+        attrs = {"parameter_number": number}
+        if value.is_as_it_lies:
+            held = Instr(hero.name, "parameter", hero.shape, attrs=attrs)
+        else:
+            back = tuple(value.order.index(d) for d in range(hero.shape.rank))
+            lies = Instr(f"{hero.name}.lies", "parameter", array(hero.shape.element_type, value.dims()), attrs=attrs)
+            held = _transposed(hero.name, lies, hero.shape.dims, back)
+        comp = rebuild(self._comp, {hero: held}, drop_dead=True)
+        return lower_plain(comp, f"{self._name}.after", Knobs()), {UnitRef("operand", number): result}
+
+
+class _Steps:
+    """Steps of a unit in the making, and the bytes of its temporaries."""
+
+    def __init__(self) -> None:
+        self.steps: list[UnitKernel | UnitLibrary | UnitCopy] = []
+        self.temps: list[Dim] = []
+
+    def temp(self, size: Dim) -> UnitRef:
+        self.temps.append(size)
+        return UnitRef("temp", len(self.temps) - 1)
+
+    def add(self, unit: Unit, places: Mapping[UnitRef, UnitRef]) -> None:
+        """The steps of a unit for a part; `places`: what its operands and results are here."""
+        first = len(self.temps)
+
+        def moved(refs: Sequence[UnitRef]) -> tuple[UnitRef, ...]:
+            own = (replace(r, index=r.index + first) if r.kind == "temp" else r for r in refs)
+            return tuple(places.get(r, r) for r in own)
+
+        assert not unit.inplace
+        assert not unit.guards
+        for step in unit.steps:
+            assert isinstance(step, UnitKernel)
+            self.steps.append(replace(step, inputs=moved(step.inputs), outputs=moved(step.outputs)))
+        self.temps += unit.temps
+
+
+def under_views(instr: Instr) -> Instr:
+    """What `instr` is another form of, in the same memory."""
+    while instr.opcode in _VIEWS:
+        instr = instr.operands[0]
+    return instr
+
+
+def _before(comp: Computation, root: Instr) -> tuple[Instr, ...]:
+    """What `root` needs, in the order of `comp`."""
+    needed, todo = {root}, [root]
+    while todo:
+        fresh = [o for o in todo.pop().operands if o not in needed]
+        needed.update(fresh)
+        todo += fresh
+    return tuple(i for i in comp.instrs if i in needed)
+
+
+def _transposed(name: str, instr: Instr, dims: Sequence[Dim], order: Sequence[int]) -> Instr:
+    shape = array(instr.shape.element_type, tuple(dims))
+    return Instr(name, "transpose", shape, (instr,), {"dimensions": tuple(order)})
