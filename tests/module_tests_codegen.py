@@ -154,6 +154,7 @@ CODEGEN: dict[str, str] = {
     "tfxla_cluster.codegen.kernel.lower.gpu.attention_rows": "codegen/triton/test_attention.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.attention_scores": "codegen/triton/test_attention.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.library_convolutions": "codegen/triton/test_library_convolutions.py",
+    "tfxla_cluster.codegen.kernel.lower.gpu.library_defaults": "codegen/kernel/test_fitting.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.library_fusion": "codegen/kernel/test_fitting.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.library_operands": "codegen/triton/test_library_products.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.library_products": "codegen/triton/test_library_products.py",

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.close import assert_near
+from tests.codegen.triton import gpu_module
 from tests.codegen.triton.test_gpu_launcher import Doubled
 from tests.hlo_case import Case, module
 from tests.runtime.cublaslt_double import WORKSPACES, CublasDouble, libraries
@@ -22,7 +23,7 @@ from tfxla_cluster.codegen.kernel.code import Code
 from tfxla_cluster.codegen.kernel.library import NO_LIBRARIES, Libraries, NoLibrary
 from tfxla_cluster.codegen.kernel.library_product import Algorithm, chosen
 from tfxla_cluster.codegen.kernel.lower import gpu as lower
-from tfxla_cluster.codegen.kernel.unit import Unit
+from tfxla_cluster.codegen.kernel.unit import Unit, UnitLibrary
 from tfxla_cluster.codegen.triton import workers
 from tfxla_cluster.errors import TfxlaError, UnsupportedError
 from tfxla_cluster.ir import text
@@ -270,6 +271,42 @@ def test_unknown_sizes_are_ours_alone(backend: WithLibrary) -> None:
         x = b.parameter(array(DTYPES["f32"], dims))
         y = b.parameter(array(DTYPES["f32"], (dims[1], 9)))
         assert not backend.candidates(b.dot(x, y, [1], [0])).others
+
+
+DEFAULTS = {
+    "complex": (dot("c64[5,7]", "c64[7,3]", "c64[5,3]", PLAIN), True),
+    "complex, followed": (dot("c64[5,7]", "c64[7,3]", "c64[5,3]", PLAIN, "  ROOT r = c64[5,3] negate(d)", "d"), True),
+    "f64": (dot("f64[200,200]", "f64[200,200]", "f64[200,200]", PLAIN), True),
+    "small f64": (dot("f64[128,128]", "f64[128,128]", "f64[128,128]", PLAIN), False),
+    "narrow f64": (dot("f64[16,4096]", "f64[4096,4096]", "f64[16,4096]", PLAIN), False),
+    "f64, followed": (
+        dot("f64[200,200]", "f64[200,200]", "f64[200,200]", PLAIN, "  ROOT r = f64[200,200] negate(d)", "d"),
+        False,
+    ),
+    "weight gradient": (
+        dot("bf16[8192,64]", "bf16[8192,96]", "bf16[64,96]", "lhs_contracting_dims={0}, rhs_contracting_dims={0}"),
+        True,
+    ),
+    "as deep, not by depth": (dot("bf16[64,8192]", "bf16[8192,96]", "bf16[64,96]", PLAIN), False),
+    "f32": (dot("f32[512,512]", "f32[512,512]", "f32[512,512]", PLAIN), False),
+    "none": ("  x = f64[5] parameter(0)\n  ROOT y = f64[5] negate(x)", False),
+}
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_defaults(name: str, backend: WithLibrary) -> None:
+    """By the library's first algorithm where it is known to be faster, unless a choice says otherwise."""
+    body, expected = DEFAULTS[name]
+    parsed = text.parse(module(body))
+    made = compiler.compile_module(parsed, backend, CompileOptions(passes=False))
+    assert len(calls(made.plan)) == expected
+    (instr,) = made.chosen
+    others = backend.candidates(instr).others
+    assert [s.params for s in calls(made.plan)] == [
+        s.params for s in (backend.lower(instr, others[0]).steps if expected else ()) if isinstance(s, UnitLibrary)
+    ]
+    assert not any(isinstance(s, UnitLibrary) for s in backend.lower(instr, backend.candidates(instr)[0]).steps)
+    assert not calls(compiler.compile_module(parsed, gpu_module.Interpreted()).plan)
 
 
 def _dot(name: str = "f32 nn") -> Instr:

@@ -21,6 +21,7 @@ from .. import fused, rng_bit_generator
 from . import (
     fft,
     library_convolutions,
+    library_defaults,
     library_products,
     linear_solve,
     scatter,
@@ -89,6 +90,9 @@ def lower(instr: Instr, target: Target, choice: Choice = DEFAULT, libraries: Lib
     engine = library_convolution.chosen(choice)
     if engine is not None:
         return library_convolutions.lower(instr, engine, libraries.convolutions)
+    preferred = None if choice else library_defaults.by_default(instr, libraries.products)
+    if preferred is not None:
+        return preferred
     knobs = Knobs(choice)
     unit = _lower(instr, target, knobs)
     knobs.check()
