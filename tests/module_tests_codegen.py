@@ -94,6 +94,7 @@ CODEGEN: dict[str, str] = {
     "tfxla_cluster.codegen.kernel.lower.total_order": "codegen/kernel/test_interpreter.py codegen/lower/test_edges.py",
     "tfxla_cluster.codegen.kernel.lower.window": "codegen/lower/test_windows_scatter_sort.py",
     "tfxla_cluster.codegen.kernel.matrix_types": "codegen/triton/test_products.py",
+    "tfxla_cluster.codegen.kernel.narrow_floats": "codegen/triton/test_narrow_types.py",
     "tfxla_cluster.codegen.kernel.op_reals": "codegen/test_support.py codegen/triton/test_gpu_cases.py",
     "tfxla_cluster.codegen.kernel.planes": "codegen/test_support.py codegen/triton/test_gpu_cases.py",
     "tfxla_cluster.codegen.kernel.text": "codegen/llvm/test_compile.py codegen/kernel/test_interpreter.py",

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from ..codegen.kernel.lower.gpu import LOWERINGS
-from ..codegen.kernel.planes import part_of
 from ..codegen.triton.ops import support
-from ..codegen.triton.types import has_type
 from ..decision import YES, Decision, no
 from ..fusion.moves import MOVES
-from ..ir.dtype import DType
 from ..ir.node import Computation, Instr
 from ..ir.opcode import is_elementwise
 
@@ -17,18 +14,10 @@ def triton_form(instr: Instr) -> Decision:
     """Whether the instruction has a GPU kernel whose ops all have Triton forms."""
     if instr.opcode not in LOWERINGS:
         return no("gpu-kernel", f"{instr.name}: {instr.opcode} has no GPU kernel")
-    for dtype in (d for value in (instr, *instr.operands) for d in _dtypes(value)):
-        if not has_type(part_of(dtype)):
-            return no("triton-type", f"{instr.name}: {dtype} has no Triton type")
     decision = _op(instr) if is_elementwise(instr.opcode) and instr.opcode not in MOVES else YES
     for called in instr.called:
         decision = decision & _scalar(called)
     return decision
-
-
-def _dtypes(instr: Instr) -> list[DType]:
-    parts = instr.shape.elements if instr.shape.is_tuple else (instr.shape,)
-    return [p.element_type for p in parts if p.is_array]
 
 
 def _op(instr: Instr) -> Decision:

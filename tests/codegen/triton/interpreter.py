@@ -51,6 +51,9 @@ def _process() -> subprocess.Popen[bytes]:
     return process
 
 
+_BYTES = {"bool": "int8", "int4": "int8", "uint4": "uint8"}  # what lies in memory
+
+
 class _Tensor:
     """What Triton's interpreter asks of a torch tensor and its storage, over a NumPy array.
 
@@ -59,7 +62,8 @@ class _Tensor:
 
     def __init__(self, array: np.ndarray) -> None:
         self.array = np.ascontiguousarray(array)
-        self.dtype = _Name(self.array.dtype.name.replace("bool", "int8"))
+        name = self.array.dtype.name
+        self.dtype = _Name("uint8" if name.startswith("float8") else _BYTES.get(name, name))
 
     def data_ptr(self):
         return self.array.ctypes.data

@@ -500,9 +500,31 @@ def test_candidates_begin_with_the_default() -> None:
         lowering.lower(instr, TARGET, Choice({"rows": 24}))
 
 
-def test_types_that_no_kernel_multiplies_are_refused_by_name() -> None:
-    with pytest.raises(UnsupportedError, match="f8e5m2"):
-        gpu_module.compiled(text.parse(product("f8e5m2", 4, 4, 4, out="f32")), BACKENDS[0])
+@pytest.mark.parametrize("types", [("f8e5m2", "f8e5m2"), ("f8e4m3fn", "f8e5m2"), ("bf16", "f8e4m3b11fnuz")])
+@pytest.mark.parametrize("packs", [0, 1, 2, 3])
+def test_numbers_of_eight_bits_are_multiplied_as_bf16(
+    monkeypatch: pytest.MonkeyPatch, types: tuple[str, str], packs: int
+) -> None:
+    """Which has them all: products and sums are those of f32."""
+    module = text.parse(
+        f"""HloModule narrow
+ENTRY e {{ x = {types[0]}[24,43] parameter(0)
+  y = {types[1]}[43,40] parameter(1)
+  ROOT r = f32[24,40] dot(x, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}} }}
+"""
+    )
+    with chosen(monkeypatch, replace(CHOICES["descriptors"], packs=packs)):
+        check(module, drawn(module), 1e-6)
+        made = gpu_module.compiled(module, BACKENDS[0])
+    assert ".to(tl.bfloat16)" in "".join(render(kernel).text for kernel in made.code.kernels.values())
+
+
+def test_integers_of_four_bits_are_multiplied(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = text.parse(product("s4", 19, 33, 40, out="s32"))
+    rng = np.random.default_rng(3)
+    args = [rng.integers(-8, 8, p.shape.sample_dims).astype(DTYPES["s4"].numpy) for p in module.entry.params]
+    with chosen(monkeypatch, SMALL):
+        check(module, args, 0)
 
 
 def test_a_kernel_without_tiles_around_its_product_is_refused() -> None:

@@ -249,13 +249,14 @@ class Blocks:
 class Dot:
     """`out = sum of a(k) * b(k) for k in range(start, stop)`: in two nested tiles, a block of a matrix product.
 
-    The factors have one dtype; they are multiplied and added in that of `out`, in an order that the target chooses from
-    the statement and the extent alone. `a` depends on the variable of the outer tile and not on that of the inner, `b`
-    the other way round: each is evaluated once for all lanes of a block. `depth`: how many k a target takes at a time
-    (a power of two); `full`: stop - start is a multiple of it. `precision`: of products of f32, one of PRECISIONS.
-    `stages`: how many blocks of k are on their way at once. `a_blocks`, `b_blocks`: where the factor may be read so;
-    the regions say the same. `run`: 0, or a multiple of `depth`, of which start and
-    stop are multiples too: the regions then take k as (k // run, k % run), the first of which is one for a whole block.
+    The factors have one dtype, or one that `matrix_types.unit_type` makes of both; they are multiplied and added in
+    that of `out`, in an order that the target chooses from the statement and the extent alone. `a` depends on the
+    variable of the outer tile and not on that of the inner, `b` the other way round: each is evaluated once for all
+    lanes of a block. `depth`: how many k a target takes at a time (a power of two); `full`: stop - start is a multiple
+    of it. `precision`: of products of f32, one of PRECISIONS. `stages`: how many blocks of k are on their way at once.
+    `a_blocks`, `b_blocks`: where the factor may be read so; the regions say the same. `run`: 0, or a multiple of
+    `depth`, of which start and stop are multiples too: the regions then take k as (k // run, k % run), the first of
+    which is one for a whole block.
     """
 
     out: Var

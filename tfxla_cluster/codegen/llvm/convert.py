@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from ...errors import UnsupportedError
 from ...ir.dtype import DTYPES, DType
+from ..kernel.narrow_floats import FORMATS
 from .asm import Asm
-from .formats import (
-    FORMATS,
-    extend_nibble,
-    from_memory,
-    memory_type,
-    register_type,
-    round_mantissa,
-    round_to,
-    to_memory,
-)
+from .formats import extend_nibble, from_memory, memory_type, register_type, round_mantissa, round_to, to_memory
 from .operand import BITS, Reg
 
 

@@ -8,35 +8,10 @@ and a byte in memory. A complex number is two registers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ...ir.dtype import DType
+from ..kernel.narrow_floats import FORMATS, FloatFormat
 from .asm import Asm
 from .operand import Reg
-
-
-@dataclass(frozen=True)
-class FloatFormat:
-    """A float narrower than 32 bits. `finite`: no infinity; `fnuz`: no infinity, no -0, NaN is 0x80."""
-
-    exponent: int
-    mantissa: int
-    bias: int
-    finite: bool = False
-    fnuz: bool = False
-
-
-FORMATS = {
-    "f16": FloatFormat(5, 10, 15),
-    "bf16": FloatFormat(8, 7, 127),
-    "f8e5m2": FloatFormat(5, 2, 15),
-    "f8e4m3": FloatFormat(4, 3, 7),
-    "f8e4m3fn": FloatFormat(4, 3, 7, finite=True),
-    "f8e4m3b11fnuz": FloatFormat(4, 3, 11, finite=True, fnuz=True),
-    "f8e5m2fnuz": FloatFormat(5, 2, 16, finite=True, fnuz=True),
-    "f8e4m3fnuz": FloatFormat(4, 3, 8, finite=True, fnuz=True),
-    "f8e3m4": FloatFormat(3, 4, 3),
-}
 
 
 def register_type(dtype: DType) -> str:
@@ -116,14 +91,6 @@ def round_mantissa(asm: Asm, value: Reg, mantissa: int) -> Reg:
     return asm.select(asm.is_nan(value), asm.literal(value.type, float("nan")), quiet)
 
 
-def _max_code(form: FloatFormat) -> int:
-    """The magnitude bits of the largest finite number."""
-    top = (1 << form.exponent + form.mantissa) - 1
-    if form.fnuz:
-        return top
-    return top - 1 if form.finite else ((1 << form.exponent) - 1 << form.mantissa) - 1
-
-
 def narrow_f8(asm: Asm, form: FloatFormat, value: Reg) -> Reg:
     """The i8 code of an f32, rounded to nearest even; too large gives infinity, or NaN without one."""
     bits = asm.bits(value)
@@ -137,13 +104,11 @@ def narrow_f8(asm: Asm, form: FloatFormat, value: Reg) -> Reg:
     small = asm.bits(absolute + anchor) - asm.bits(asm.literal("float", anchor))
     smallest_normal = 2.0 ** (1 - form.bias)
     code = asm.select(asm.cmp("olt", absolute, smallest_normal), small, normal)
-    infinite = (1 << form.exponent) - 1 << form.mantissa
-    nan = 0x80 if form.fnuz else 0x7F if form.finite else infinite | 1 << form.mantissa - 1
-    over = nan if form.finite else infinite
-    large = asm.cmp("ugt", code, _max_code(form))
+    over = form.nan if form.finite else form.infinite
+    large = asm.cmp("ugt", code, form.largest)
     nan_in, inf_in = asm.is_nan(value), asm.cmp("oeq", absolute, float("inf"))
     result = asm.select(large | inf_in, over, code)
-    result = asm.select(nan_in, nan, result)
+    result = asm.select(nan_in, form.nan, result)
     if form.fnuz:
         negative = asm.select(asm.cmp("eq", result, 0), 0, sign)
         return asm.cast("trunc", result | negative, "i8")
@@ -166,7 +131,6 @@ def widen_f8(asm: Asm, form: FloatFormat, raw: Reg) -> Reg:
     elif form.finite:
         value = asm.select(asm.cmp("eq", magnitude, 0x7F), nan, value)
     else:
-        infinite = (1 << form.exponent) - 1 << form.mantissa
-        value = asm.select(asm.cmp("eq", magnitude, infinite), float("inf"), value)
-        value = asm.select(asm.cmp("ugt", magnitude, infinite), nan, value)
+        value = asm.select(asm.cmp("eq", magnitude, form.infinite), float("inf"), value)
+        value = asm.select(asm.cmp("ugt", magnitude, form.infinite), nan, value)
     return asm.cast("bitcast", asm.bits(value) | sign, "float")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...ir.dtype import F32
 from ..kernel.ir import Blocks, Descriptor, Dot, Load, Region, Store, Tile, Var
-from ..kernel.matrix_types import multiplies_as_matrix
+from ..kernel.matrix_types import multiplies_as_matrix, unit_type
 from .types import type_name
 from .writer import Axis, Writer
 
@@ -73,8 +73,9 @@ def _factor(e: Writer, stmt: Dot, region: Region, axis: int, base: str) -> str:
     text, mask = e.spread(value), opened[axis].mask
     if mask and not _loaded(region, value, e, axis):
         text = f"tl.where({mask}, {text}, tl.full([], 0, {type_name(value.dtype)}))"
+    taken = unit_type(value.dtype)
     name = e.fresh("factor")
-    e.put(f"{name} = {text}")
+    e.put(f"{name} = {text}" + (f".to({type_name(taken)})" if taken != value.dtype else ""))
     e.open = kept
     e.names.update(hidden)
     return name

@@ -72,6 +72,56 @@ def _round_half_away(x):
     away = libdevice.copysign(tl.full([], 1.0, x.dtype), x)
     return tl.where(tl.abs(x - whole) >= 0.5, whole + away, whole)
 """,
+    "_widen_f8": '''@triton.jit
+def _widen_f8(code, mantissa: tl.constexpr, bias: tl.constexpr, nan: tl.constexpr, infinite: tl.constexpr,
+              finite: tl.constexpr, fnuz: tl.constexpr):
+    """The f32 of a code of 8 bits: `finite` formats have no infinity, `fnuz` ones no -0 either."""
+    bits = code.to(tl.uint32)
+    magnitude = bits & 0x7F
+    sign = (bits & 0x80) << 24
+    small = magnitude.to(tl.float32) * (2.0 ** (1 - bias - mantissa))
+    normal = ((magnitude << (23 - mantissa)) + ((127 - bias) << 23)).to(tl.float32, bitcast=True)
+    value = tl.where(magnitude < (1 << mantissa), small, normal)
+    if fnuz:
+        value = tl.where(bits == nan, float("nan"), value)
+    elif finite:
+        value = tl.where(magnitude == nan, float("nan"), value)
+    else:
+        value = tl.where(magnitude == infinite, float("inf"), value)
+        value = tl.where(magnitude > infinite, float("nan"), value)
+    return (value.to(tl.uint32, bitcast=True) | sign).to(tl.float32, bitcast=True)
+''',
+    "_narrow_f8": '''@triton.jit
+def _narrow_f8(x, mantissa: tl.constexpr, bias: tl.constexpr, largest: tl.constexpr, over: tl.constexpr,
+               nan: tl.constexpr, fnuz: tl.constexpr):
+    """The code of 8 bits of an f32, to nearest even; `over` is that of what is larger than `largest`."""
+    bits = x.to(tl.uint32, bitcast=True)
+    magnitude = bits & 0x7FFFFFFF
+    sign = (bits >> 24) & 0x80
+    absolute = magnitude.to(tl.float32, bitcast=True)
+    odd = (magnitude >> (23 - mantissa)) & 1
+    normal = ((magnitude + odd + ((1 << (22 - mantissa)) - 1)) >> (23 - mantissa)) - ((127 - bias) << mantissa)
+    # A sum of which the last bit is one step of the least numbers: its low bits are the code.
+    anchor = tl.full([], 2.0 ** (24 - bias - mantissa), tl.float32)
+    small = (absolute + anchor).to(tl.uint32, bitcast=True) - anchor.to(tl.uint32, bitcast=True)
+    code = tl.where(absolute < 2.0 ** (1 - bias), small, normal)
+    code = tl.where((code > largest) | (absolute == float("inf")), over, code)
+    code = tl.where(x == x, code, nan)
+    signed = code | sign
+    if fnuz:
+        signed = tl.where(code == 0, 0, signed)
+    return signed.to(tl.uint8)
+''',
+    "_round_to_odd": '''@triton.jit
+def _round_to_odd(x):
+    """The f32 beside an f64 whose last bit is 1 unless exact: rounding it again then rounds only once."""
+    near = x.to(tl.float32)
+    back = near.to(tl.float64)
+    bits = near.to(tl.uint32, bitcast=True)
+    inexact = (back != x) & (tl.abs(near) < float("inf"))
+    truncated = tl.where(tl.abs(back) > tl.abs(x), bits - 1, bits)
+    return tl.where(inexact, truncated | 1, bits).to(tl.float32, bitcast=True)
+''',
     "_total_order": '''@triton.jit
 def _total_order(bits, most: tl.constexpr):
     """Integers that order as the floats of these bits do in IEEE totalOrder."""
@@ -122,7 +172,7 @@ def _dot_thirds(x1, x2, x3, y1, y2, y3, total, small):
     return total - tl.dot(x1, y1), small
 ''',
 }
-_NAME = re.compile(r"\b_[a-z_]+\b")
+_NAME = re.compile(r"\b_[a-z_0-9]+\b")
 
 
 def with_helpers(text: str) -> str:

@@ -12,11 +12,12 @@ import ml_dtypes
 
 from ...decision import YES, Decision, no
 from ...errors import UnsupportedError
-from ...ir.dtype import DType
+from ...ir.dtype import DTYPES, DType
 from ..kernel.ir import Op
-from ..kernel.planes import part_of, split_support
-from .convert import bitcast, convert, reduce_precision, widened
-from .types import has_type, integer_type, narrow, type_name
+from ..kernel.narrow_floats import F8
+from ..kernel.planes import split_support
+from .convert import bitcast, convert, low_bits, reduce_precision, rounded, widened, wrapped
+from .types import integer_type, narrow, type_name
 
 LOG2E = 1.4426950408889634
 _DIRECTIONS = {"EQ": "==", "NE": "!=", "LT": "<", "LE": "<=", "GT": ">", "GE": ">="}
@@ -136,14 +137,13 @@ _GENERAL = {
 
 def support(opcode: str, operands: Sequence[DType], out: DType) -> Decision:
     """Whether an op on operands of these types has a Triton form, complex numbers as their parts."""
-    for dtype in (*operands, out):
-        if not has_type(part_of(dtype)):
-            return no("dtype", f"{dtype} has no Triton type")
     if any(dtype.kind == "complex" for dtype in (*operands, out)):
         return split_support(opcode, operands, out)
     kind = operands[0].kind
     if opcode == "bitcast-convert" and (operands[0].bits != out.bits or "pred" in (kind, out.kind)):
         return no("bitcast", f"bitcast-convert of {operands[0]} to {out} has no Triton form")
+    if opcode == "reduce-precision" and operands[0].name in F8:
+        return no("opcode", f"{opcode} of {operands[0]} has no Triton form")
     if opcode in _TABLES[kind] or kind in _GENERAL.get(opcode, ()):
         return YES
     return no("opcode", f"{opcode} of {operands[0]} has no Triton form")
@@ -182,9 +182,18 @@ def _from_table(op: Op, dtype: DType, operands: list[str]) -> str:
     if dtype.is_integer:
         info = ml_dtypes.iinfo(dtype.numpy)
         names = {"u": integer_type(dtype.bits, False), "s": integer_type(dtype.bits, True), "bits": dtype.bits}
-        return template.format(*operands, t=type_name(dtype), low=int(info.min), high=int(info.max), **names)
+        if op.opcode.startswith("shift-"):
+            extended = _sign_extended if op.opcode == "shift-right-arithmetic" else low_bits
+            operands = [extended(operands[0], dtype), low_bits(operands[1], dtype)]
+        text = template.format(*operands, t=type_name(dtype), low=int(info.min), high=int(info.max), **names)
+        return wrapped(text, dtype)
     text = template.format(*(widened(o, dtype) for o in operands))
-    return f"{text}.to({type_name(dtype)})" if narrow(dtype) and op.opcode not in _PREDICATES else text
+    return rounded(text, dtype) if narrow(dtype) and op.opcode not in _PREDICATES else text
+
+
+def _sign_extended(text: str, dtype: DType) -> str:
+    """An integer of 4 bits by its highest, whatever its own type says of it."""
+    return wrapped(text, DTYPES["s4"]) if dtype.bits == DTYPES["s4"].bits else text
 
 
 def _compare(op: Op, operands: list[str]) -> str:
@@ -192,8 +201,8 @@ def _compare(op: Op, operands: list[str]) -> str:
     if dtype.kind == "pred":
         operands = [f"{o}.to(tl.int32)" for o in operands]
     elif dtype.is_float and op.attrs.get("type") == "TOTALORDER":
-        signed, most = integer_type(dtype.bits, True), (1 << (dtype.bits - 1)) - 1
-        operands = [f"_total_order({o}.to({signed}, bitcast=True), {most})" for o in operands]
+        signed, most = DTYPES[f"s{dtype.bits}"], (1 << (dtype.bits - 1)) - 1
+        operands = [f"_total_order({bitcast(o, dtype, signed)}, {most})" for o in operands]
     else:
         operands = [widened(o, dtype) for o in operands]
     return f"({operands[0]} {_DIRECTIONS[op.attrs['direction']]} {operands[1]})"
@@ -202,7 +211,7 @@ def _compare(op: Op, operands: list[str]) -> str:
 def _count_bits(opcode: str, operand: str, dtype: DType) -> str:
     """libdevice counts bits of 32 and 64."""
     wide = 64 if dtype.bits == 64 else 32
-    unsigned = f"{operand}.to({integer_type(dtype.bits, False)}, bitcast=True)"
+    unsigned = f"{low_bits(operand, dtype)}.to({integer_type(dtype.bits, False)}, bitcast=True)"
     bits = f"{unsigned}.to({integer_type(wide, False)}).to({integer_type(wide, True)}, bitcast=True)"
     if opcode == "popcnt":
         return f"libdevice.popc({bits}).to({type_name(dtype)})"

@@ -40,6 +40,7 @@ from ..kernel.walk import lane_depth, walk
 from . import user_kernel
 from .attention import CONTRACTED, emit_attention
 from .control import emit_if, emit_while
+from .convert import from_memory, to_memory
 from .dot import emit_descriptor, emit_dot, emit_parts, store_block
 from .helpers import with_helpers
 from .ops import expression
@@ -168,10 +169,10 @@ class Emitter:
         axes = self.axes_of(stmt.offset, stmt.mask)
         mask = self.mask(axes, stmt.mask)
         offset = self.place(stmt.offset, axes, mask)
-        other = self.name(stmt.other) if stmt.other is not None else "0"
+        other = to_memory(self.name(stmt.other), stmt.buffer.dtype) if stmt.other is not None else "0"
         guard = f", mask={mask}, other={other}" if mask else ""
         text = f"tl.load({self.pointer(stmt.buffer)} + {offset}{guard})"
-        self.define(stmt.out, f"({text} != 0)" if stmt.buffer.dtype.kind == "pred" else text, axes)
+        self.define(stmt.out, from_memory(text, stmt.buffer.dtype), axes)
 
     def store(self, stmt: Store) -> None:
         if stmt.matrix is not None:
@@ -180,8 +181,7 @@ class Emitter:
         axes, value = self.axes_of(stmt.offset, stmt.value, stmt.mask), self.name(stmt.value)
         mask = self.mask(axes, stmt.mask)
         offset = self.place(stmt.offset, axes, mask)
-        if stmt.buffer.dtype.kind == "pred":
-            value += ".to(tl.int8)"
+        value = to_memory(value, stmt.buffer.dtype)
         guard = f", mask={mask}" if mask else ""
         text = f"tl.store({self.pointer(stmt.buffer)} + {offset}, {value}{guard})"
         # Of a buffer that is read too: other threads of the program have read before it, and read after it.

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from ...errors import UnsupportedError
 from ...ir.dtype import DTYPES, DType
+from ..kernel.narrow_floats import F8, FORMATS
 
-# dtype -> (type of values in Triton's language, element type of a pointer in its signatures; pred is a byte).
+# dtype -> (type of values in Triton's language, element type of a pointer in its signatures; pred is a byte). Floats of
+# 8 bits are f32 that are rounded after each operation, and codes in memory; integers of 4 bits are bytes, in registers
+# extended by sign or zeros.
 _NAMES = {
     "pred": ("tl.int1", "i8"),
     "s8": ("tl.int8", "i8"),
@@ -20,17 +24,17 @@ _NAMES = {
     "u16": ("tl.uint16", "u16"),
     "u32": ("tl.uint32", "u32"),
     "u64": ("tl.uint64", "u64"),
+    "s4": ("tl.int8", "i8"),
+    "u4": ("tl.uint8", "u8"),
+    **dict.fromkeys(F8, ("tl.float32", "u8")),
     "f16": ("tl.float16", "fp16"),
     "bf16": ("tl.bfloat16", "bf16"),
     "f32": ("tl.float32", "fp32"),
     "f64": ("tl.float64", "fp64"),
 }
-# In users' kernels, besides: types that ours have no arithmetic of.
+# What users' kernels take pointers to, where that is another type.
+_BYTE = 8  # bits
 _POINTED = {"pred": "i1", "f8e4m3fn": "fp8e4nv", "f8e5m2": "fp8e5"}
-
-
-def has_type(dtype: DType) -> bool:
-    return dtype.name in _NAMES
 
 
 def type_name(dtype: DType) -> str:
@@ -44,8 +48,13 @@ def storage(dtype: DType) -> str:
 
 
 def pointer(dtype: DType) -> str:
-    """What a user's kernel takes a pointer to, as Triton's signatures spell it: loads of pred give booleans."""
-    return _POINTED[dtype.name] if dtype.name in _POINTED else storage(dtype)
+    """What a user's kernel takes a pointer to, as Triton's signatures spell it: loads of pred give booleans.
+    UnsupportedError where Triton itself has no such type."""
+    if dtype.name in _POINTED:
+        return _POINTED[dtype.name]
+    if dtype.name in F8 or dtype.bits < _BYTE:
+        raise UnsupportedError(f"{dtype} has no Triton type")
+    return storage(dtype)
 
 
 def _row(dtype: DType) -> tuple[str, str]:
@@ -60,12 +69,17 @@ def narrow(dtype: DType) -> bool:
 
 
 def integer_type(bits: int, signed: bool) -> str:
-    return f"tl.{'' if signed else 'u'}int{bits}"
+    """Of values of so many bits; those of 4 have 8."""
+    return f"tl.{'' if signed else 'u'}int{max(bits, 8)}"
 
 
 def constant(value: Any, dtype: DType) -> str:
     """A scalar of `dtype`, every bit as NumPy has it: floats that text loses (-0.0, NaN) by their bits."""
     name = type_name(dtype)
+    if dtype.name in F8:
+        most = float(ml_dtypes.finfo(dtype.numpy).max)  # where there is no infinity, as neutral as one
+        known = np.float32(value) if not FORMATS[dtype.name].finite else np.clip(np.float32(value), -most, most)
+        return constant(known, DTYPES["f32"])
     if not dtype.is_float:
         return f"tl.full([], {int(value)}, {name})"
     exact = np.asarray(value).astype(dtype.numpy)

@@ -13,7 +13,7 @@ from ...builder import KernelBuilder
 from ...contraction import Contraction, Index, Side
 from ...contraction_ports import Ports
 from ...ir import Buffer, Op, Region, Var
-from ...matrix_types import multiplies_as_matrix
+from ...matrix_types import lies_in_memory, multiplies_as_matrix, unit_type
 from ..space import all_of, digits
 from .capability import DESCRIPTOR_UNIT, has_descriptors
 from .image_blocks import Cut, blocks_of, is_image
@@ -34,8 +34,8 @@ _BITS = 62  # of a number that is not negative
 
 
 def in_units(elements: int, buffer: Buffer) -> bool:
-    """Whether so many elements are whole units of memory; predicates are stored one by one."""
-    return buffer.dtype.kind != "pred" and elements * buffer.dtype.itemsize % DESCRIPTOR_UNIT == 0
+    """Whether so many elements are whole units of memory, and their values what lies there."""
+    return lies_in_memory(buffer.dtype) and elements * buffer.dtype.itemsize % DESCRIPTOR_UNIT == 0
 
 
 Matrices = tuple[ir.Blocks | None, ir.Blocks | None]
@@ -166,7 +166,8 @@ def _bit(b: KernelBuilder, bits: Var, place: Var) -> Var:
 def _narrowed(left: Region, right: Region, total: DType) -> tuple[Region, Region]:
     """Both factors before they are widened to the type of the sum: their products are exact there, too."""
     a, b = _unwidened(left, total), _unwidened(right, total)
-    if a.results[0].dtype == b.results[0].dtype and multiplies_as_matrix(a.results[0].dtype, total):
+    taken = [unit_type(region.results[0].dtype) for region in (a, b)]
+    if taken[0] == taken[1] and multiplies_as_matrix(taken[0], total):
         return a, b
     return left, right
 
@@ -194,7 +195,7 @@ def how_multiplied(c: Contraction, target: Target) -> Factors:
     images &= regions[0].results[0].dtype.bits == _HALF_BITS
     whole = [images or _is_matrix(p, side, g, region) for side, region in pairs]
     once = [side.inside is None and side.valid is None for side in (c.lhs, c.rhs)]  # each element stands at one place
-    dtype = regions[0].results[0].dtype
+    dtype = unit_type(regions[0].results[0].dtype)
     exact = dtype == F32 and c.precision not in PRECISIONS
     described = product(c.batch) == 1 and has_descriptors(target)
     lying = whole[0] + 2 * whole[1] if described else 0
