@@ -87,7 +87,7 @@ class Attention(Template):
     `fast` is `exact` with less work, its score times log2(e). Where that leaves the range of f32, or the numbers are
     none that it is right for, it gives infinity or NaN, from which a target has to tell that it must do without. `seen`
     is the same for rows of which a cut hides none. `reference`: with them, a target may subtract another number than
-    the maximum, for which the same comes out; there are no statistics then.
+    the maximum, for which the same comes out.
     """
 
     start: Var

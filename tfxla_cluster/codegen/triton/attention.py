@@ -60,6 +60,7 @@ class _Template:
         self.stop = e.name(stmt.looped.stop)
         self.totals = [e.fresh("acc") for _ in stmt.sums]
         self.top, self.total, self.partial = e.fresh("top"), e.fresh("total"), e.fresh("partial")
+        self.highest, self.kept = e.fresh("highest"), e.fresh("kept")  # what is for statistics alone
         self.softmax = stmt.exact.score is not None
         self.between = stmt.exact
         self.operands: list[str] = []
@@ -72,6 +73,10 @@ class _Template:
     def fast(self) -> bool:
         """Whether scores are times log2(e)."""
         return self.between is not self.stmt.exact
+
+    @property
+    def _seeks_highest(self) -> bool:
+        return self.fast and self.stmt.reference and self.stmt.statistics is not None
 
     def emit(self) -> None:
         e, stmt = self.e, self.stmt
@@ -92,6 +97,8 @@ class _Template:
         if self.softmax:
             e.put(f"{self.top} = tl.full([{rows}], {_LOWEST}, tl.float32)")
             e.put(f"{self.partial} = tl.zeros([{rows}, {_LANES}], tl.float32)")
+            if self._seeks_highest:
+                e.put(f"{self.highest} = tl.full([{rows}, {_LANES}], {_LOWEST}, tl.float32)")
         for name, summed in zip(self.totals, self.stmt.sums):
             e.put(f"{name} = tl.zeros([{rows}, {summed.width.width}], tl.float32)")
 
@@ -99,8 +106,21 @@ class _Template:
         """All is added up."""
         if self.softmax:
             self.e.put(f"{self.total} = tl.sum({self.partial}, 1)")
-            if self.fast and self.stmt.statistics is not None:
-                self.e.put(f"{self.top} = {self.top} * {LN2}")
+            if self.stmt.statistics is not None:
+                self._keep()
+
+    def _keep(self) -> None:
+        """The maximum and the sum of each row: what was subtracted may be another number than the maximum."""
+        e = self.e
+        if self._seeks_highest:
+            most = e.fresh("most")
+            e.put(f"{most} = tl.max({self.highest}, 1)")
+            e.put(f"{self.kept} = {self.total} * tl.exp2({self.top} - {most})")
+            e.put(f"{self.top} = {most} * {LN2}")
+        else:
+            e.put(f"{self.kept} = {self.total}")
+            if self.fast:
+                e.put(f"{self.top} = {self.top} * {LN2}")
 
     # --- the fast form ---
     def _fast(self, between: Between) -> list[str]:
@@ -182,7 +202,10 @@ class _Template:
         self._add(self._softmax() if self.softmax else self._plain())
 
     def _reference_block(self) -> None:
-        power = self._powers(self._score_block(), self.top)
+        score = self._score_block()
+        if self._seeks_highest:
+            self.e.put(f"{self.highest} = tl.maximum({self.highest}, tl.max({self._in_lanes(score)}, 1))")
+        power = self._powers(score, self.top)
         self._add_powers(power)
         self._add(self._region(self.between.weights, self.fixed, self.looped, [power]))
 
@@ -194,8 +217,10 @@ class _Template:
         return power
 
     def _add_powers(self, power: str) -> None:
-        parts = f"tl.reshape({power}, [{self.fixed.width}, {self.looped.width // _LANES}, {_LANES}])"
-        self.e.put(f"{self.partial} = {self.partial} + tl.sum({parts}, 1)")
+        self.e.put(f"{self.partial} = {self.partial} + tl.sum({self._in_lanes(power)}, 1)")
+
+    def _in_lanes(self, block: str) -> str:
+        return f"tl.reshape({block}, [{self.fixed.width}, {self.looped.width // _LANES}, {_LANES}])"
 
     def _add(self, weights: Sequence[str]) -> None:
         """Adds up the outer products of a block."""
@@ -277,9 +302,9 @@ class _Template:
         if stmt.statistics is not None:
             i, top, total_of_row = stmt.statistics.args
             e.open = [e.lanes_of(i, ROWS, self.fixed.start, self.fixed.stop, self.fixed.width)]
-            kept = f"tl.where({self.total} == {self.total}, {self.top}, {self.total})"
+            kept = f"tl.where({self.kept} == {self.kept}, {self.top}, {self.kept})"
             e.define(top, f"({kept})[:, None]", frozenset([ROWS]))
-            e.define(total_of_row, f"{self.total}[:, None]", frozenset([ROWS]))
+            e.define(total_of_row, f"{self.kept}[:, None]", frozenset([ROWS]))
             e.body(stmt.statistics.body)
             e.open = []
 

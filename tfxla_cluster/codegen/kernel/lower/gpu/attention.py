@@ -119,12 +119,12 @@ class _Kernel:
         return has_descriptors(target) and any(matrix_of(a, form.looped, columns) for a, columns in pairs)
 
     def _may_refer(self) -> bool:
-        """Whether the first block's maximum may serve for all: weights have the range of f32, no statistics leave, and
-        a mask does not hide the first block."""
+        """Whether the first block's maximum may serve for all: weights have the range of f32, and a mask does not hide
+        the first block."""
         form = self.form
         halves = any(o.operand.instr.shape.element_type.name == "f16" for o in form.outer)
         hidden = self.diagonal is not None and not self.diagonal.after
-        return form.softmax is not None and not form.statistics and not halves and not hidden
+        return form.softmax is not None and not halves and not hidden
 
     def build(self) -> UnitKernel:
         b, form = self.b, self.form
