@@ -43,6 +43,15 @@ from tfxla_cluster.target import Target
 
 pytestmark = pytest.mark.skipif(not workers.usable(), reason="no usable Triton is installed")
 BACKENDS = (gpu_module.Interpreted(), gpu_module.Checked())
+
+
+@pytest.fixture(autouse=True)
+def _always_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small programs too have kernels before the blocks, unless a test says otherwise."""
+    monkeypatch.setattr(attention_rows, "WORTH", 0)
+    monkeypatch.setattr(attention_rows, "WORTH_A_SIDE", 0)
+
+
 CLOSE = {"f32": 1e-5, "f16": 4e-3, "bf16": 3e-2}  # parts of the largest element
 HALF = """h = $T convert(d)
   three = $t[] constant(3)
@@ -317,6 +326,13 @@ def test_what_has_no_kernel_is_refused_with_the_reason() -> None:
         module = planner.fuse(text.parse(attention.text), gpu.described().machine, record.append)
         assert not custom(module)
         assert rule in {r["rule"] for r in record}
+
+
+def test_small_programs_have_one_kernel_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("causal over blocks", "gradient, scaled and masked over blocks", "gradient, causal"):
+        monkeypatch.undo()
+        assert [len(unit.steps) for unit in units_of(CASES[name])] in ([1], [1, 1, 1])
+        compare(CASES[name], arguments(CASES[name].text))
 
 
 def test_a_mask_of_keys_is_multiplied_once_before_the_blocks() -> None:

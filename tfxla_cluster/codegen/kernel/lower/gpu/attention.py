@@ -22,6 +22,7 @@ from ...unit import Unit, UnitKernel, UnitRef
 from ..dot import precision
 from ..emit import Emitter
 from ..space import delinearize
+from . import attention_rows
 from .attention_blocks import choose, lanes
 from .attention_cut import Diagonal, diagonal_of
 from .attention_matrix import matrix_of
@@ -86,7 +87,8 @@ class _Kernel:
         blocks = choose(form, target, knobs)
         self.fixed, self.looped, self.warps, self.stages = blocks.fixed, blocks.looped, blocks.warps, blocks.stages
         self.before = Before(self.b)
-        self.rows = probabilities(form)
+        self.pairs = _extent_number((*form.batch, *form.fixed, *form.looped))
+        self.rows = probabilities(form) if self.pairs >= attention_rows.WORTH else None
         self.logarithms = None if self.rows is None else self.before.logarithms(self.rows, self._bound)
         self.diagonal = self._diagonal()
         self.reference = bool(self._may_refer() and knobs.take("reference", 1, (0,)))
@@ -101,7 +103,7 @@ class _Kernel:
     def _diagonal(self) -> Diagonal | None:
         """The mask of whole blocks. In a gradient, where hidden scores are so far below all rows' maxima that hidden
         probabilities are 0."""
-        diagonal = diagonal_of(self.form)
+        diagonal = diagonal_of(self.form) if self.pairs >= attention_rows.WORTH else None
         if diagonal is None or self.form.softmax is not None:
             return diagonal
         return diagonal if self.rows is not None and diagonal.far < -self._bound - NOTHING else None
@@ -143,7 +145,7 @@ class _Kernel:
                 tuple(self._scores(i) for i in form.inner),
                 self._between(),
                 tuple(self._sum(o) for o in form.outer),
-                self._fast({}),
+                self._fast({}) if form.softmax or self.rows else None,
                 None if diagonal is None else self._fast({diagonal.test: diagonal.says}),
                 self._statistics() if form.statistics else None,
                 precision=_precisions(form).pop(),
@@ -245,10 +247,9 @@ class _Kernel:
         return between
 
     def _hoisted(self, access: Access, factor: float) -> Var | None:
-        """A side of looped rows times a number, where more than one array of f32 is read for it."""
-        if not self._of_looped(access) or (
-            access.instr.opcode == "parameter" and access.instr.shape.element_type == F32
-        ):
+        """A side of looped rows times a number, where it is used often and is no array of f32."""
+        narrow = access.instr.opcode != "parameter" or access.instr.shape.element_type != F32
+        if not narrow or self.pairs < attention_rows.WORTH_A_SIDE or not self._of_looped(access):
             return None
         used = digits_of(flatten(access.index))
         digits = tuple(d for d in (*self.form.batch, *self.form.looped) if isinstance(d, Digit) and d in used)

@@ -27,6 +27,9 @@ from .shapes import MULTIPLE, lanes
 
 BOUNDS = {4: 16.0, 2: 256.0}  # of a row's maximum, by the bytes of what its probabilities are rounded to
 _LANES, _WARPS = 256, 2
+# Pairs of rows from which on a kernel beforehand is worth a launch (some 2 us): one that spares a third of the work or
+# more, and one that spares a tenth.
+WORTH, WORTH_A_SIDE = 1 << 22, 1 << 25
 PROGRAMS = 512  # that share the elements of an array, at most: as many sums are read by each program afterwards
 _PROGRAM, _BLOCK, _SUM_WARPS = 8192, 4096, 8  # elements of such a program at least, and at a time
 
