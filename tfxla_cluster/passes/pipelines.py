@@ -67,6 +67,7 @@ def optimize(target: Target) -> list[Pass]:
         map_inliner.PASS,
         algebraic.PASS,
         constant_folding.PASS,
+        band_literals.PASS,
         while_simplifier.PASS,
         reshape_mover.PASS,
         algebraic.PASS,

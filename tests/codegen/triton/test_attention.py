@@ -238,6 +238,17 @@ def test_rows_that_a_diagonal_hides(far: str, offset: int, direction: str, gradi
     compare(attention, arguments(attention.text))
 
 
+def test_a_causal_mask_that_tensorflow_folded_hides_rows() -> None:
+    rows = ", ".join("{" + ", ".join(str(int(i >= j)) for j in range(210)) + "}" for i in range(150))
+    score = SEEN.format(far="-1e9", offset=0, direction="GE")
+    at, end = score.index("i = "), score.index("far = ")
+    mask = f"gs = pred[150,210] constant({{{rows}}})\n  g = $P broadcast(gs), dimensions={{2,3}}\n  "
+    attention = replace(LONG, score=score[:at] + mask + score[end:])
+    (unit,) = units_of(attention)
+    assert _statement(unit).cut is not None
+    compare(attention, arguments(attention.text))
+
+
 @pytest.mark.parametrize(("parameter", "value"), [(0, np.nan), (1, np.inf), (2, np.inf), (3, np.nan)])
 def test_a_hidden_row_that_is_not_finite_counts(parameter: int, value: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of all but an infinite gradient: its sum over a row may be infinite where the plain program has NaN."""
