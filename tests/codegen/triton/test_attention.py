@@ -238,6 +238,19 @@ def test_rows_that_a_diagonal_hides(far: str, offset: int, direction: str, gradi
     compare(attention, arguments(attention.text))
 
 
+@pytest.mark.parametrize("hidden", [0, 7])
+def test_a_causal_mask_may_be_joined_with_one_of_keys(hidden: int) -> None:
+    """As Keras does it; where that hides the first keys, some queries see none."""
+    score = SEEN.format(far="-1e9", offset=0, direction="GE").replace("select(g,", "select(both,")
+    score = score.replace("far =", "kept = $P broadcast(keep), dimensions={0,3}\n  both = $P and(kept, g)\n  far =")
+    back = CAUSAL_BACK.replace("select(g,", "select(both,")
+    attention = replace(LONG, score=score, extra={**DO, "keep": "pred[$B,$M]"}, after=backward(back))
+    assert all(_statement(u).cut is not None for u in units_of(attention))
+    args = arguments(attention.text)
+    args[4][:, :hidden], args[4][:, hidden] = False, True
+    compare(attention, args)
+
+
 def test_a_causal_mask_that_tensorflow_folded_hides_rows() -> None:
     rows = ", ".join("{" + ", ".join(str(int(i >= j)) for j in range(210)) + "}" for i in range(150))
     score = SEEN.format(far="-1e9", offset=0, direction="GE")

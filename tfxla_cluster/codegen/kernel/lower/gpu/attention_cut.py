@@ -18,7 +18,8 @@ _SWAPPED = {"GE": "LE", "GT": "LT", "LE": "GE", "LT": "GT"}
 @dataclass(frozen=True)
 class Diagonal:
     """Only looped rows up to fixed row + `number` are seen; or, not `after`, from fixed row - `number` on. The scores
-    of all others are `far`. `test`: the comparison that is `says` for rows that are seen."""
+    of all others are `far`, and maybe of some of these: other masks may hide them. `test`: the comparison that is
+    `says` for rows that are seen."""
 
     number: int
     after: bool
@@ -38,17 +39,26 @@ def diagonal_of(form: Form) -> Diagonal | None:
         return None
     test, *branches = sources(score, Splitter())
     numbers = [_number(b.instr) for b in branches]
-    test = root(test)
-    seen = _seen(test)
-    if seen is None or (numbers[0] is None) == (numbers[1] is None):
+    if (numbers[0] is None) == (numbers[1] is None):
         return None
-    far = numbers[1] if numbers[0] is None else numbers[0]
-    assert far is not None
     says = numbers[1] is not None
-    high, low, number = seen if says else (seen[1], seen[0], -seen[2] - 1)
-    if {high, low} != {form.fixed[0], form.looped[0]}:
-        return None
-    return Diagonal(number, high == form.fixed[0], far, test, says)
+    far = numbers[1] if says else numbers[0]
+    assert far is not None
+    for part in _parts(test, "and" if says else "or"):
+        seen = _seen(part)
+        if seen is not None:
+            high, low, number = seen if says else (seen[1], seen[0], -seen[2] - 1)
+            if {high, low} == {form.fixed[0], form.looped[0]}:
+                return Diagonal(number, high == form.fixed[0], far, part, says)
+    return None
+
+
+def _parts(test: Access, opcode: str) -> list[Access]:
+    """The predicates that `test` joins by `opcode`: one of them is enough for a score to be hidden."""
+    test = root(test)
+    if test.instr.opcode != opcode:
+        return [test]
+    return [part for source in sources(test, Splitter()) for part in _parts(source, opcode)]
 
 
 def root(test: Access) -> Access:

@@ -18,7 +18,7 @@ from .....fusion.index import Access, Splitter
 from .....fusion.moves import sources
 from .....fusion.program import Program
 from .....fusion.softmax import wide
-from .....ir.dtype import F32
+from .....ir.dtype import F32, PRED
 from .....ir.node import Instr
 from ...ir import Var
 from ..inline import elementwise
@@ -47,14 +47,16 @@ class ScoreEmitter(WideEmitter):
 
     def _sources(self, access: Access) -> tuple[Access, ...]:
         chosen = self._chosen(access)
-        if chosen is not None:
-            return (chosen,)
+        if chosen is not None or access in self.known:
+            return () if chosen is None else (chosen,)
         return () if self.logarithm and probability_of(access) else super()._sources(access)
 
     def _compute(self, access: Access) -> Var:
         chosen = self._chosen(access)
         if chosen is not None:
             return self.value(chosen)
+        if access in self.known:
+            return self.b.const(self.known[access], PRED)
         found = probability_of(access) if self.logarithm else None
         if found is None or self.logarithm is None:
             return super()._compute(access)
