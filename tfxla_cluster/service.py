@@ -116,7 +116,7 @@ class Service:
         if not (request.dynamic and request.family and flag_options.is_dynamic(request.device)):
             return Choice(module, digest=families.digest(module))
         with trace.phase("generic", cluster=request.name):
-            return self.families.choose(_family(request), module, request.variables)
+            return self.families.choose(_family(request), module, request.variables, lambda: _sample(request))
 
     def _executable(self, choice: Choice, request: CompileRequest) -> tuple[Loaded, bool]:
         """Found, or compiled now (True)."""
@@ -310,6 +310,11 @@ def _loaded(executable: NativeExecutable, module: str, number: int | None) -> Lo
         plan.sizes,
         plan.guards,
     )
+
+
+def _sample(request: CompileRequest) -> Module | None:
+    proto = request.sample()
+    return None if proto is None else hlo_proto.read(proto)
 
 
 def _family(request: CompileRequest) -> str:

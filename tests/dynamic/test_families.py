@@ -50,6 +50,20 @@ def test_a_size_that_was_compiled_first_may_come_again() -> None:
     assert chosen(Families(), 4, 6, 4)[2].generic is not None
 
 
+def test_a_sample_makes_the_first_generic() -> None:
+    found, asked = Families(), []
+
+    def sample(size: int) -> Module:
+        asked.append(size)
+        return module(size)
+
+    for size in (4, 6, 9):
+        assert found.choose("f", module(size), sample=lambda: sample(20)).generic is not None
+    assert asked == [20]
+    assert found.choose("g", module(1), sample=lambda: sample(20)).generic is None
+    assert found.choose("h", module(4), sample=lambda: module(20, "abs")).generic is None
+
+
 def test_functions_do_not_share() -> None:
     found = Families()
     found.choose("f", module(4))

@@ -204,8 +204,9 @@ def test_retraces_are_compared() -> None:
 
 
 def test_a_signature_without_sizes() -> None:
-    """One trace; lowered for each size, or where it is trusted not any more."""
-    for verify, lowerings in (("always", 5), ("first", 3), ("off", 2)):
+    """One trace, which is lowered at a sample too: the first executable is for all. Where it is trusted, sizes are not
+    lowered any more."""
+    for verify, lowerings in (("always", 6), ("first", 3), ("off", 2)):
         with flags.patch(tfxla_dynamic_verify=verify):
             function = lambda x: tf.nn.softmax(x) * float(len(verify))  # noqa: B023, E731
             spec = [tf.TensorSpec([None, 3], tf.float32)]
@@ -215,8 +216,19 @@ def test_a_signature_without_sizes() -> None:
                 x = values((size, 3), size)
                 check(jitted(x), function(x), f"{size}")
             after = counters.snapshot()
-            assert after["compilations"] - before["compilations"] == 2
+            assert after["compilations"] - before["compilations"] == 1
             assert after["lowerings"] - before["lowerings"] == lowerings
+
+
+def test_a_signature_that_fits_at_some_sizes_only() -> None:
+    """The sample is no program: the second size tells how the arguments' sizes hang together."""
+    spec = [tf.TensorSpec([None], tf.float32), tf.TensorSpec([None], tf.float32)]
+    jitted = tf.function(lambda x, y: tf.concat([x, x, x], 0) * y, input_signature=spec, jit_compile=True)
+    before = compiled()
+    for size in (5, 7, 11, 13):
+        x, y = values((size,)), values((3 * size,), 1)
+        check(jitted(x, y), tf.concat([x, x, x], 0) * y, f"{size}")
+    assert compiled() - before == 2
 
 
 @pytest.mark.parametrize("verify", ["first", "off"])

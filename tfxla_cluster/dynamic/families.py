@@ -11,12 +11,13 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..ir import proto
+from ..ir.dim import LEAST_GENERIC
 from ..ir.node import Module
 from . import prove, rows, unify
-from .fit import LEAST
 from .misfit import Misfit, difference
 from .rows import Rows
 from .unify import Generic
@@ -68,15 +69,22 @@ class Families:
         self._lock = threading.Lock()
         self._families: OrderedDict[str, _Family] = OrderedDict()
 
-    def choose(self, name: str, module: Module, static: frozenset[int] = frozenset()) -> Choice:
-        """For a module that was lowered at some sizes; `static`: parameters whose sizes are never named."""
+    def choose(
+        self,
+        name: str,
+        module: Module,
+        static: frozenset[int] = frozenset(),
+        sample: Callable[[], Module | None] = lambda: None,
+    ) -> Choice:
+        """For a module that was lowered at some sizes; `static`: parameters whose sizes are never named. `sample()`:
+        the module of the same trace at other sizes, where its sizes are open; asked for where no generic one serves."""
         family, read = self._family(name), rows.of_module(module)
         with family.lock:
             for made in family.made:
                 if prove.prove(made.generic, read):
                     made.proofs += 1
                     return made.choice()
-            return _new(family, read, static)
+            return _new(family, read, static, sample)
 
     def refuse(self, name: str, generic: Generic, reason: str) -> None:
         """It cannot be compiled: modules of this structure are compiled as they are."""
@@ -94,10 +102,12 @@ class Families:
             return family
 
 
-def _new(family: _Family, module: Rows, static: frozenset[int]) -> Choice:
+def _new(family: _Family, module: Rows, static: frozenset[int], sample: Callable[[], Module | None]) -> Choice:
     """For a module that no generic one serves."""
     structure = rows.structure(module)
-    found = _with_earlier(family, structure, module, static)
+    found = _with_sample(family, structure, module, static, sample)
+    if not isinstance(found, Generic):
+        found = _with_earlier(family, structure, module, static)
     earlier = family.seen.setdefault(structure, [])
     family.seen.move_to_end(structure)
     earlier.append(module)
@@ -115,6 +125,17 @@ def digest(module: Module) -> str:
     return hashlib.sha256(proto.write(module)).hexdigest()
 
 
+def _with_sample(
+    family: _Family, structure: str, module: Rows, static: frozenset[int], sample: Callable[[], Module | None]
+) -> Generic | Misfit | None:
+    """What it makes with itself at other sizes; None where there is no such module."""
+    other = None if structure in family.refused else sample()
+    if other is None:
+        return None
+    read = rows.of_module(other)
+    return unify.unify([read, module], static) if _may_vary(read, module) else None
+
+
 def _with_earlier(family: _Family, structure: str, module: Rows, static: frozenset[int]) -> Generic | Misfit | None:
     """What it makes with earlier modules of its structure; None for the first module of the family."""
     if structure in family.refused:
@@ -129,12 +150,12 @@ def _may_vary(earlier: Rows, module: Rows) -> bool:
     """No size that differs is one that is always compiled for itself."""
     pairs = zip(earlier.module.entry.params, module.module.entry.params)
     dims = ((a, b) for one, two in pairs for a, b in zip(one.shape.dims, two.shape.dims) if a != b)
-    return all(isinstance(d, int) and d >= LEAST for pair in dims for d in pair)
+    return all(isinstance(d, int) and d >= LEAST_GENERIC for pair in dims for d in pair)
 
 
 def _unified(earlier: list[Rows], module: Rows, static: frozenset[int]) -> Generic | Misfit:
     """With all earlier modules, or with the last of them alone: they may be of several kinds."""
-    found: Generic | Misfit = Misfit(None, f"sizes below {LEAST} have modules of their own")
+    found: Generic | Misfit = Misfit(None, f"sizes below {LEAST_GENERIC} have modules of their own")
     for some in [earlier, earlier[-1:]][: len(earlier)]:
         found = unify.unify([*some, module], static)
         if isinstance(found, Generic):

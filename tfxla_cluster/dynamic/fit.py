@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import combinations, combinations_with_replacement
 
-from ..ir.dim import Dim, DimExpr, evaluate, has_produced, make, product, sym
+from ..ir.dim import LEAST_GENERIC, Dim, DimExpr, evaluate, has_produced, make, product, sym
 from ..ir.polynomial import same
 
 Vector = tuple[int, ...]
-LEAST = 2
-"""Sizes 0 and 1 are never generic: broadcasting and elided instructions make other modules of them."""
 SMALL = 2**15
 """The most of a size that was small so far: kernels may then keep a row of it at hand."""
 MOST = 2**31 - 1  # of any dimension: what an s32, as TensorFlow hands sizes to programs, can say
@@ -27,12 +25,12 @@ class Sizes:
     """The sizes of some modules: vectors and the expressions that stand for them."""
 
     def __init__(self, vectors: Sequence[Vector], least: Sequence[int] = ()) -> None:
-        """A size for each of the vectors, which differ; `least` each of them may be, LEAST where nothing is said."""
+        """A size for each of the vectors, which differ. `least`: of each size, LEAST_GENERIC where nothing is said."""
         self.count = len(vectors[0])
         self.symbols: list[tuple[DimExpr, Vector]] = []
         self.known: dict[Vector, list[Dim]] = {}
         self.shapes: dict[tuple[Dim, ...], None] = {}
-        for number, (vector, low) in enumerate(zip(vectors, least or [LEAST] * len(vectors))):
+        for number, (vector, low) in enumerate(zip(vectors, least or [LEAST_GENERIC] * len(vectors))):
             size = sym(f"s{number}", max(vector), low, SMALL if max(vector) <= SMALL // 4 else MOST)
             self.symbols.append((size, vector))
             self.learn(size, vector)

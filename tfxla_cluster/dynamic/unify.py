@@ -18,7 +18,7 @@ from typing import Any
 
 from ..errors import VerifierError
 from ..ir import verifier
-from ..ir.dim import Dim, DimExpr, evaluate, has_produced, product
+from ..ir.dim import LEAST_GENERIC, Dim, DimExpr, evaluate, has_produced, product
 from ..ir.infer import infer
 from ..ir.literal import equal_bits
 from ..ir.node import Computation, Instr, Module
@@ -27,7 +27,7 @@ from ..ir.rewrite import Names, relinked
 from ..ir.shape import Shape
 from ..ir.size_values import SIZED, replaced
 from . import forms, literals
-from .fit import LEAST, Sizes, Vector
+from .fit import Sizes, Vector
 from .forms import Form
 from .misfit import Misfit, difference, short
 from .rows import Body, Row, Rows, structure
@@ -82,8 +82,8 @@ def unify(modules: Sequence[Rows], static: frozenset[int] = frozenset()) -> Gene
     varying = list(dict.fromkeys(vector for row in vectors for vector in row if len(set(vector)) > 1))
     if not varying:
         return Misfit(None, "no size of an argument differs")
-    if any(min(vector) < LEAST for vector in varying):
-        return Misfit(None, f"sizes below {LEAST} have modules of their own")
+    if any(min(vector) < LEAST_GENERIC for vector in varying):
+        return Misfit(None, f"sizes below {LEAST_GENERIC} have modules of their own")
     found = _unified(modules, varying)
     fewer = _independent(varying)
     if isinstance(found, Misfit) and len(fewer) < len(varying):
@@ -111,7 +111,7 @@ def _independent(vectors: Sequence[Vector]) -> list[Vector]:
 def _unified(modules: Sequence[Rows], vectors: Sequence[Vector]) -> Generic | Misfit:
     """Verified; where that needs it, for no sizes below those that the modules have."""
     refusal: Misfit | None = None
-    for least in ([LEAST] * len(vectors), [min(vector) for vector in vectors]):
+    for least in ([LEAST_GENERIC] * len(vectors), [min(vector) for vector in vectors]):
         try:
             made = _Unifier(modules, Sizes(vectors, least)).generic()
             verifier.verify(made.module)

@@ -14,6 +14,8 @@ from ..errors import UsageError
 from .size_operators import OPERATORS
 
 Dim = Union[int, "DimExpr"]
+LEAST_GENERIC = 2
+"""Of sizes that modules for many sizes are for: at 0 and 1 broadcasting and elided instructions make other modules."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -20,7 +20,8 @@ class CompileRequest:
     lines: TF node -> the user's `file:line`. guards: what is asked for, about the inputs of the function or cluster;
     names: how to speak of these. device: what the executable is for, as tf.devices.device_of names it. family: the
     same for the traces of one function of the program. variables: HLO parameters that are. dynamic: one executable
-    may serve several sizes.
+    may serve several sizes. sample(): bytes of the same program's module at other sizes, where the trace leaves some
+    open (else None).
     """
 
     name: str
@@ -33,6 +34,7 @@ class CompileRequest:
     family: str = ""
     variables: frozenset[int] = frozenset()
     dynamic: bool = True
+    sample: Callable[[], bytes | None] = lambda: None
 
 
 class Loaded(Protocol):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -13,7 +14,7 @@ from ... import trace
 from ...counters import add as count
 from ...errors import LoweringError, UnsupportedError
 from ...ir import guard as guards
-from ...ir.dim import symbols
+from ...ir.dim import LEAST_GENERIC, symbols
 from ...tf2xla import bridge, must_be_constant, sources
 from .. import devices
 from ..compiler_port import Compiler, CompileRequest, Loaded, Served
@@ -24,6 +25,7 @@ from ..rewrites import rewritten_functions
 from . import shape_check
 from .variables import Interface
 
+_SAMPLE_STEP = 16  # a multiple of what strides and blocks of programs are: a sample leaves the same rest
 STATIC_MARK = "dynamic_false__"
 """In the name of a function whose sizes each have an executable of their own."""
 
@@ -133,9 +135,7 @@ def compile_function(
         else bridge.Arg(kind, (), is_resource=True)
         for i, kind in enumerate(interface.args)
     ]
-    with trace.phase("lowering", function=name):
-        lowered = _lower(interface.function, args)
-    count("lowerings")
+    lowered = _lower(interface.function, args, name)
     if lines is None:
         lines = sources.all_lines(interface.function) if trace.directory() else {}
     request = CompileRequest(
@@ -149,6 +149,7 @@ def compile_function(
         family,
         frozenset(k for k, arg in enumerate(lowered.parameters) if arg in interface.resources),
         dynamic=STATIC_MARK not in name,
+        sample=lambda: _sample(interface, args, lowered, name),
     )
     served = compiler.compile_hlo(lowered.proto, request)
     if served.compiled:
@@ -156,7 +157,42 @@ def compile_function(
     return _entry(interface, inputs, lowered, served)
 
 
-def _lower(function: str, args: Sequence[bridge.Arg]) -> bridge.Lowered:
+def _sample(interface: Interface, args: Sequence[bridge.Arg], lowered: bridge.Lowered, name: str) -> bytes | None:
+    """The module at other sizes of the dimensions that the trace does not know: they are any that the caller has. None
+    where there is no such dimension, or the function is another one there."""
+    unknown = unknown_sizes(bridge.function_def(interface.function))
+    sizes = sorted({args[arg].dims[axis] for arg, axis in unknown if axis < len(args[arg].dims)})
+    others = {size: size + _SAMPLE_STEP * (k + 1) for k, size in enumerate(sizes) if size >= LEAST_GENERIC}
+    changed = [
+        replace(arg, dims=tuple(others.get(d, d) if (n, axis) in unknown else d for axis, d in enumerate(arg.dims)))
+        for n, arg in enumerate(args)
+    ]
+    if all(new.dims == old.dims for new, old in zip(changed, args)):
+        return None
+    try:
+        sample = _lower(interface.function, changed, name)
+    except LoweringError:
+        return None
+    return sample.proto if sample.constants == lowered.constants else None
+
+
+def unknown_sizes(definition: Any) -> set[tuple[int, int]]:
+    """(argument, axis) of each dimension of a FunctionDef's arguments that it was traced without knowing."""
+    found = set()
+    for number, attrs in definition.arg_attr.items():
+        for shape in attrs.attr["_output_shapes"].list.shape[:1] if "_output_shapes" in attrs.attr else ():
+            found |= {(number, axis) for axis, dim in enumerate(shape.dim) if dim.size < 0}
+    return found
+
+
+def _lower(function: str, args: Sequence[bridge.Arg], name: str) -> bridge.Lowered:
+    with trace.phase("lowering", function=name):
+        lowered = _lowered(function, args)
+    count("lowerings")
+    return lowered
+
+
+def _lowered(function: str, args: Sequence[bridge.Arg]) -> bridge.Lowered:
     try:
         shape_check.check(bridge.function_def(function), args)
         with rewritten_functions.expanded(function) as name:
