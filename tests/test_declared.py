@@ -49,7 +49,7 @@ def assigns(x):
     v.assign_add(x)
     return v * 2.0
 
-for n in (4, 5):
+for n in (4, 5, 1):
     must(tf.ones([n, 3]), tf.ones([3]))
     auto(tf.ones([n, 3]))
 assigns(tf.ones([3]))

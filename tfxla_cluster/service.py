@@ -93,8 +93,7 @@ class Service:
         UnsupportedError for what has no kernel yet."""
         module = hlo_proto.read(proto)
         choice = self._choose(module, request)
-        generic = choice.generic
-        if generic is not None:
+        if (generic := choice.generic) is not None:
             try:
                 loaded, compiled = self._executable(choice, request)
             except TuningError:
@@ -103,20 +102,22 @@ class Service:
                 reason = bugs.failed(f"compiling {request.name} for all sizes", error)
                 self.families.refuse(_family(request), generic, reason)
             else:
-                fits = prove.holds(loaded.guards, module)
-                if fits:
+                if fits := prove.holds(loaded.guards, module):
                     trusted = generic.is_guarded and flag_options.is_trusted(choice.proofs)
                     return Served(loaded, compiled, exact=not trusted)
                 reason = fits.reason
-            choice = Choice(module, digest=families.digest(module), misfit=Misfit(None, reason))
+            choice = families.alone(module, reason)
         return Served(*self._executable(choice, request))
 
     def _choose(self, module: Module, request: CompileRequest) -> Choice:
         """The module itself, or a generic one that is proven to be it."""
         if not (request.dynamic and request.family and flag_options.is_dynamic(request.device)):
-            return Choice(module, digest=families.digest(module))
-        with trace.phase("generic", cluster=request.name):
-            return self.families.choose(_family(request), module, request.variables, lambda: _sample(request))
+            return families.alone(module)
+        try:
+            with trace.phase("generic", cluster=request.name):
+                return self.families.choose(_family(request), module, request.variables, lambda: _sample(request))
+        except Exception as error:  # noqa: BLE001 - the module itself may compile
+            return families.alone(module, bugs.failed(f"making {request.name} one for all sizes", error))
 
     def _executable(self, choice: Choice, request: CompileRequest) -> tuple[Loaded, bool]:
         """Found, or compiled now (True)."""

@@ -221,6 +221,11 @@ def _table(b: Builder, n: int) -> list[Instr]:
     return [b.add(floats(b, n), b.constant(table))]
 
 
+def _squares(b: Builder, n: int) -> list[Instr]:
+    """A literal whose length is no expression that is looked for."""
+    return [floats(b, n), b.constant(np.zeros(n**5 % 97, np.float32))]
+
+
 def _odd(b: Builder, n: int) -> list[Instr]:
     """Padding of an odd size; the window differs."""
     window = [WindowDim(2, 2, 0, n % 2)]
@@ -238,6 +243,11 @@ def _constant(b: Builder, n: int) -> list[Instr]:
 MISFITS: dict[str, tuple[Body, Sequence[int], str]] = {
     "python": (_python_branch, (32, 33), "%negate (negate): the programs part here: %abs"),
     "table": (_table, (4, 6), "%constant (constant): a literal varies that follows no size: [ 0.1257"),
+    "length": (
+        _squares,
+        (4, 6, 7),
+        "%constant (constant): its sizes follow from those of the arguments in no way: f32[54]",
+    ),
     "window": (_odd, (4, 5), "%reduce-window (reduce-window): window differs: (WindowDim(size=2, stride=2, pad_low=0"),
     "one": (_variable, (1, 5), "sizes below 2 have modules of their own"),
     "none": (_variable, (0, 5), "sizes below 2 have modules of their own"),

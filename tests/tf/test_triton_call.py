@@ -150,7 +150,7 @@ def test_constexprs_make_other_executables(on_gpu: OnGpu) -> None:
     for block in (16, 32, 16):
         np.testing.assert_allclose(f(x, y, block), want, rtol=1e-6)
     assert len(on_gpu.modules) == 2
-    choices = [families.Choice(m, digest=families.digest(m)) for m in map(hlo_proto.read, on_gpu.modules)]
+    choices = [families.alone(hlo_proto.read(m)) for m in on_gpu.modules]
     keys = [service.cache_key(choice, gpu.described(), DEFAULT) for choice in choices]
     changed = [guard.fact_text(fact) for fact in set(keys[1]) - set(keys[0])]
     assert "axpy.BLOCK=32" in changed

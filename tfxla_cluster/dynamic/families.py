@@ -120,6 +120,11 @@ def _new(family: _Family, module: Rows, static: frozenset[int], sample: Callable
     return Choice(module.module, digest=digest(module.module), misfit=found)
 
 
+def alone(module: Module, reason: str = "") -> Choice:
+    """A module as it is, and why it serves no other sizes."""
+    return Choice(module, digest=digest(module), misfit=Misfit(None, reason) if reason else None)
+
+
 def digest(module: Module) -> str:
     """Of the module as we write it: the bridge's bytes differ from process to process in the order of things."""
     return hashlib.sha256(proto.write(module)).hexdigest()

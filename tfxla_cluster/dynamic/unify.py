@@ -168,7 +168,7 @@ class _Unifier:
         """Raises _Parted."""
         last = self.modules[-1].module
         shapes = [tuple(p.shape for p in peers) for peers in zip(*(rows.module.entry.params for rows in self.modules))]
-        params = [next(self._shapes(peers, param, ())) for peers, param in zip(shapes, last.entry.params)]
+        params = [self._likeliest(peers, param) for peers, param in zip(shapes, last.entry.params)]
         for shape in params:
             self.sizes.learn_shape(shape.dims)
         self._body(0, params)
@@ -208,7 +208,7 @@ class _Unifier:
         if all(equal_bits(values[0], value) for value in values[1:]):
             scope.keep(instr, instr, self.made)
             return
-        shape = next(self._shapes(tuple(peer.shape for peer in peers), instr, ()))
+        shape = self._likeliest(tuple(peer.shape for peer in peers), instr)
         form = literals.fit(values, shape.dims, self.sizes)
         if form is None:
             raise _Parted(Misfit(instr, "a literal varies that follows no size", tuple(map(short, values))))
@@ -285,6 +285,14 @@ class _Unifier:
         parts = [(shape.dims, shape.elements) for shape in shapes]
         for dims, elements in self._values(parts, instr, near):
             yield replace(shapes[-1], dims=dims, elements=elements)
+
+    def _likeliest(self, shapes: tuple[Shape, ...], instr: Instr) -> Shape:
+        found = next(self._shapes(shapes, instr, ()), None)
+        if found is None:
+            raise _Parted(
+                Misfit(instr, "its sizes follow from those of the arguments in no way", tuple(map(str, shapes)))
+            )
+        return found
 
     def _values(self, values: Sequence[Any], instr: Instr, near: Sequence[Dim]) -> Iterator[Any]:
         """What stands for nested tuples of numbers and shapes, the likeliest first."""
