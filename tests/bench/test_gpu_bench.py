@@ -42,6 +42,18 @@ def test_every_row_lowers_to_a_module_of_its_inputs(case: str) -> None:
     assert [(d.shape, d.dtype) for d in gpu_suite.draws_of(module)] == [(d.shape, d.dtype) for d in row.inputs]
 
 
+def test_an_exact_row_is_lowered_with_tf32_off() -> None:
+    """And TensorFlow's switch stands as it did."""
+    import tensorflow as tf
+
+    row = replace(ROWS["matmul f32 8192"], inputs=(gpu_rows.Draw((8, 8)),) * 2)
+    for exact, said in ((True, ("highest", "highest")), (False, None)):
+        module = proto.read(gpu_bundle.lowered(replace(row, exact=exact)))
+        (dot,) = [i for i in module.entry.instrs if i.opcode == "dot"]
+        assert dot.attrs.get("operand_precision") == said
+        assert tf.config.experimental.tensor_float_32_execution_enabled()
+
+
 def test_gradient_of_layer_norm_is_that_of_its_forward_form() -> None:
     import tensorflow as tf
 

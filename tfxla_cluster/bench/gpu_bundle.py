@@ -30,7 +30,7 @@ from ..runtime import persist
 from ..runtime.cache import Key
 from ..runtime.plan import LaunchPlan
 from ..runtime.store import pack, unpack
-from .gpu_rows import GpuRow
+from .gpu_rows import GpuRow, switched
 
 MODULES = (".pb", ".hlo", ".txt")
 CODE, REFUSED = ".code", ".refused"
@@ -56,7 +56,8 @@ def lowered(row: GpuRow) -> bytes:
 
     fn = tf.function(lambda *args: row.tf_fn(tf, *args), jit_compile=True, autograph=False)
     specs = [tf.TensorSpec(draw.shape, tf_dtype(draw.dtype)) for draw in row.inputs]
-    return bytes(fn.experimental_get_compiler_ir(*specs)(stage="hlo_serialized"))
+    with switched(tf, row):
+        return bytes(fn.experimental_get_compiler_ir(*specs)(stage="hlo_serialized"))
 
 
 def tf_dtype(name: str) -> Any:

@@ -67,8 +67,29 @@ def product_rows() -> list[GpuRow]:
                 tolerance=1e-2,
             )
         )
-    cube = (Draw((8192, 8192)), Draw((8192, 8192)))
-    return [*rows, GpuRow("matmul f32 8192", "product", cube, _matmul, _matmul, 2.0 * 8192**3, tolerance=1e-5)]
+    return [*rows, *_further_products()]
+
+
+def _further_products() -> list[GpuRow]:
+    """Other types, few rows, and weights that are kept in f32."""
+    cube = (Draw((8192, 8192)),) * 2
+    wide = (Draw((2048, 2048), "f64"),) * 2
+    few = (Draw((16, 4096), BF16), Draw((4096, 4096), BF16))
+    kept = (Draw((TOKENS, WIDTH), BF16), Draw((WIDTH, INNER)))
+    return [
+        GpuRow("matmul f32 8192", "product", cube, _matmul, _matmul, 2.0 * 8192**3, tolerance=1e-5, exact=True),
+        GpuRow("matmul f64 2048", "product", wide, _matmul, _matmul, 2.0 * 2048**3, tolerance=1e-12),
+        GpuRow("matmul bf16 16x4096x4096", "product", few, _matmul, _matmul, 2.0 * 16 * 4096**2, tolerance=1e-2),
+        GpuRow(
+            "x@cast(w) bf16 32768x768x3072",
+            "product",
+            kept,
+            lambda tf, x, w: x @ tf.cast(w, tf.bfloat16),
+            lambda t, x, w: x @ w.bfloat16(),
+            2.0 * TOKENS * WIDTH * INNER,
+            tolerance=1e-2,
+        ),
+    ]
 
 
 def _attention_tf(mask: str) -> Function:

@@ -5,7 +5,8 @@ XLA and JAX run the HLO that TensorFlow's bridge makes of a row, so all three co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,7 +28,8 @@ class Draw:
 @dataclass(frozen=True)
 class GpuRow:
     """One case. `peers`: further named PyTorch forms besides eager and compiled ones. `flops`: multiply-adds count two;
-    0 for memory-bound rows. `tolerance`: largest error allowed, as a part of the largest element."""
+    0 for memory-bound rows. `tolerance`: largest error allowed, as a part of the largest element. `exact`: f32 is
+    multiplied in f32, with TensorFlow's switch for tf32 off (PyTorch's is)."""
 
     case: str
     family: str
@@ -37,11 +39,24 @@ class GpuRow:
     flops: float = 0.0
     peers: Mapping[str, Function] = field(default_factory=dict)
     tolerance: float = 1e-4
+    exact: bool = False
 
     @property
     def file(self) -> str:
         """The case as a file's name."""
         return "".join(c if c.isalnum() else "_" for c in self.case)
+
+
+@contextmanager
+def switched(tf: Any, row: GpuRow) -> Iterator[None]:
+    """TensorFlow multiplies f32 as the row wants it, in a `with` block."""
+    switch = tf.config.experimental
+    before = switch.tensor_float_32_execution_enabled()
+    switch.enable_tensor_float_32_execution(before and not row.exact)
+    try:
+        yield
+    finally:
+        switch.enable_tensor_float_32_execution(before)
 
 
 def _memory(case: str, inputs: tuple[Draw, ...], tf_fn: Function, torch_fn: Function, **rest: Any) -> GpuRow:

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..errors import UnsupportedError
 from .gpu_bundle import tf_dtype
-from .gpu_rows import Draw, GpuRow
+from .gpu_rows import Draw, GpuRow, switched
 from .gpu_suite import COPY, OURS, STOCK, Result
 from .gpu_timing import MARK, WARM_ROUNDS, spans
 from .measure import Timing, summary
@@ -40,6 +40,11 @@ def run(row: GpuRow, rounds: int) -> Result:
     """Measures a row on TensorFlow's first GPU."""
     import tensorflow as tf
 
+    with switched(tf, row):
+        return _run(tf, row, rounds)
+
+
+def _run(tf: Any, row: GpuRow, rounds: int) -> Result:
     import tfxla_cluster
 
     with tf.device("GPU:0"):
