@@ -102,7 +102,9 @@ def check(module: Module, args: list[Array], tolerance: float = 2e-5) -> None:
 
 
 @pytest.mark.parametrize("choice", CHOICES)
-@pytest.mark.parametrize("dims", [(37, 53, 41), (32, 64, 96), (20, 36, 44), (2, 40, 17), (17, 3, 2)], ids=str)
+@pytest.mark.parametrize(
+    "dims", [(37, 53, 41), (32, 64, 96), (20, 36, 44), (2, 40, 17), (17, 3, 2), (1, 40, 24)], ids=str
+)
 def test_choices_agree(monkeypatch: pytest.MonkeyPatch, choice: str, dims: tuple[int, int, int]) -> None:
     with chosen(monkeypatch, CHOICES[choice]):
         module = text.parse(product("f32", *dims))
@@ -455,6 +457,35 @@ def test_large_products_of_f32_are_made_in_thirds(size: int, thirds: int) -> Non
     assert (first["thirds"], first["splits"]) == (thirds, 1)
 
 
+@pytest.mark.parametrize(
+    ("dims", "found"),
+    [
+        ((16, 4096, 4096), (16, 32, 256, 1)),
+        ((1, 4096, 4096), (16, 32, 256, 1)),
+        ((4096, 8, 4096), (32, 16, 256, 1)),
+        ((16, 3072, 768), (16, 32, 256, 1)),
+    ],
+)
+def test_few_rows_are_read_with_much_under_way(dims: tuple[int, int, int], found: tuple[int, ...]) -> None:
+    """The fastest of those measured, rows by columns by depth and splits."""
+    first = lowering.candidates(text.parse(product("bf16", *dims)).entry.root, TARGET)[0]
+    assert tuple(first[name] for name in ("rows", "cols", "depth", "splits")) == found
+
+
+def test_few_rows_of_a_short_matrix_share_the_depth() -> None:
+    first = lowering.candidates(text.parse(product("bf16", 16, 256, 16384)).entry.root, TARGET)[0]
+    assert first["splits"] * (256 // first["cols"]) > TARGET.cores // 2
+
+
+def test_a_row_lies_as_a_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose lanes of rows do not move what is read."""
+    module = text.parse(product("bf16", 1, 40, 48))
+    with chosen(monkeypatch, CHOICES["descriptors"]):
+        check(module, drawn(module), 2e-2)
+        (kernel,) = gpu_module.compiled(module, BACKENDS[0]).code.kernels.values()
+    assert render(kernel).text.count("make_tensor_descriptor") == 2
+
+
 def test_f32_is_multiplied_as_f32() -> None:
     source, made = generated(product("f32", 64, 64, 64, said=", operand_precision={highest,highest}"))
     assert "input_precision='ieee'" in source
@@ -481,6 +512,31 @@ def test_programs_have_room_in_shared_memory(arch: str) -> None:
     (step,) = [s for s in made.plan.steps if isinstance(s, KernelStep)]
     assert len(step.outputs) == 3
     assert 0 < dict(step.params)["shared_bytes"] <= shared_bytes(backend.target)
+
+
+def test_much_work_on_a_sum_is_done_in_parts() -> None:
+    """So that no thread holds more of it than registers: numbers of three arrays read, and of three written."""
+    wide = "f32[8192,3072]"
+    source = f"""HloModule optimiser
+ENTRY e {{ a = bf16[8192,768] parameter(0)
+  b = bf16[768,3072] parameter(1)
+  x = {wide} parameter(2)
+  y = {wide} parameter(3)
+  z = {wide} parameter(4)
+  dot = {wide} dot(a, b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  p = {wide} add(x, dot)
+  q = {wide} multiply(y, dot)
+  r = {wide} subtract(z, q)
+  ROOT t = ({wide}, {wide}, {wide}) tuple(p, q, r) }}
+"""
+    backend = gpu.described()
+    fused = compiler.fuse(text.parse(source), backend.machine, NOWHERE)[0]
+    (fusion,) = [i for i in fused.entry.instrs if i.opcode == "fusion"]
+    heavy, plain = (
+        lowering.candidates(i, TARGET)[0] for i in (fusion, text.parse(product("bf16", 8192, 3072, 768)).entry.root)
+    )
+    assert (heavy["rows"], heavy["cols"], heavy["parts"]) == (128, 256, 8)
+    assert plain["parts"] == 2
 
 
 def test_candidates_begin_with_the_default() -> None:

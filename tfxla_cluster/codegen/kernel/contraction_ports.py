@@ -32,6 +32,11 @@ class Ports:
             self._outputs[ref] = self.b.output(dtype)
         return self._outputs[ref]
 
+    @property
+    def buffers(self) -> list[Buffer]:
+        """Those that were asked for."""
+        return [*self._inputs.values(), *self._outputs.values()]
+
     def put(self, index: int, offset: Var, value: Var, own: bool) -> None:
         """Stores an element of result `index`. `own`: the results lie as the elements of the contraction, by batch,
         row and column."""

@@ -104,14 +104,16 @@ def _side(o: Operand, dtype: DType, batch: Sequence[int], free: Sequence[int], d
     group = [step[d] for d in batch]
 
     def value(p: Ports, g: Index, f: Index, k: Index) -> Var:
-        weights = (*group, *(a.step for a in free_axes), *(a.step for a in depth_axes))
+        # An index of one element has no weight: its lanes then lie where the others do.
+        weights = (*group, *(a.step if a.extent != 1 else 0 for a in (*free_axes, *depth_axes)))
         place = weighted(p.b, (*g, *f, *k), weights)
         return convert(p.b, p.b.load(p.read("operand", o.number, o.dtype), place), dtype)
 
     def plain(p: Ports, g: Index) -> Plain:
-        outer = (depth_axes if by_free else free_axes)[0].step
-        buffer, unit = p.read("operand", o.number, o.dtype), common_factor((outer, *group))
-        return Plain(buffer, weighted(p.b, g, group), p.b.size(outer), unit)
+        outer, inner = (depth_axes[0], free_axes[0]) if by_free else (free_axes[0], depth_axes[0])
+        stride = outer.step if outer.extent != 1 else inner.extent
+        buffer, unit = p.read("operand", o.number, o.dtype), common_factor((stride, *group))
+        return Plain(buffer, weighted(p.b, g, group), p.b.size(stride), unit)
 
     inner = (free_axes if by_free else depth_axes)[-1]
     matrix = len(free_axes) == 1 and len(depth_axes) == 1 and inner.step == 1

@@ -50,6 +50,7 @@ class Blocks:
 # Falling in size. A larger block reads less for each product, so the machine's units are busier.
 _NARROW = (
     Blocks(128, 256, 64, 8, parts=2),
+    Blocks(128, 128, 64, 4, 4),
     Blocks(128, 128, 64, 8),
     Blocks(64, 128, 128, 4),
     Blocks(64, 64, 128, 4),
@@ -66,7 +67,7 @@ _F32 = (
     Blocks(32, 32, 32, 4),
     Blocks(16, 16, 32, 2),
 )
-_THIRDS = (Blocks(128, 128, 64, 8, 2, parts=2, persistent=1, descriptors=2, thirds=1),)
+_THIRDS = (Blocks(128, 128, 32, 8, 3, parts=2, persistent=1, descriptors=2, thirds=1),)
 _F64 = (Blocks(64, 64, 16, 4), Blocks(32, 32, 16, 4), Blocks(16, 16, 16, 2))
 _OTHER = (Blocks(32, 32, 8, 4, 1), Blocks(16, 16, 8, 4, 1))
 # Of operands that are images. Gradients by the window take the deep ones.
@@ -82,6 +83,7 @@ _IMAGES = (
 )
 _BY_WIDTH = {8: _BYTE, 16: _NARROW, 32: _F32, 64: _F64}
 _MOST_SPLITS = 64
+_MOST_PARTS, _FINISHED_BYTES = 8, 512  # of a thread, of what it finishes at a time
 _SPLIT_DEPTH = 512  # k that a program has at least
 _LEAST = 16  # lanes
 _SKINNY = 32  # rows or columns, at most, of a product with few of them
@@ -93,13 +95,15 @@ _SKINNY_PROGRAMS = 2  # of a multiprocessor at once
 class Factors:
     """How a product is multiplied: factors of `dtype`; `lying`: operands that are matrices as descriptors read them;
     `thirds`: they may be split in thirds, as f32 whose every bit counts; `packs`: operands that may be packed. 1 is
-    the left operand, 2 the right one, 3 both. `images`: they are read in boxes of images."""
+    the left operand, 2 the right one, 3 both. `images`: they are read in boxes of images. `finished`: bytes that
+    finishing a sum reads and writes."""
 
     dtype: DType
     lying: int
     thirds: bool
     packs: int
     images: bool = False
+    finished: int = 0
 
     def described(self, packs: int) -> bool:
         """Whether both are read in blocks where those of `packs` are copied."""
@@ -116,7 +120,7 @@ def choose(c: Contraction, factors: Factors, target: Target, knobs: Knobs) -> Bl
     UnsupportedError where the blocks on their way do not fit in shared memory.
     """
     ranked = _ranked(c, factors, target)
-    best = ranked[0]
+    best = _in_parts(ranked[0], factors.finished)
     taken = {name: knobs.take(name, getattr(best, name), _offered(ranked, name, factors)) for name in _KNOBS}
     blocks = replace(best, **taken)
     if blocks.thirds and blocks.splits > 1:
@@ -125,6 +129,17 @@ def choose(c: Contraction, factors: Factors, target: Target, knobs: Knobs) -> Bl
     if size > shared_bytes(target):
         raise UnsupportedError(f"{c.name}: blocks of {blocks} take {size} bytes of shared memory")
     return blocks
+
+
+def _in_parts(blocks: Blocks, finished: int) -> Blocks:
+    """The sums are finished in so many parts that what a thread has of one stays in registers; partial sums are only
+    stored."""
+    parts, threads = blocks.parts, 32 * blocks.warps
+    while blocks.splits == 1 and blocks.cols // parts > _LEAST and parts < _MOST_PARTS:
+        if blocks.rows * blocks.cols // parts // threads * finished <= _FINISHED_BYTES:
+            break
+        parts *= 2
+    return replace(blocks, parts=parts)
 
 
 def in_f32(c: Contraction, factors: Factors, target: Target) -> Blocks:
@@ -164,6 +179,8 @@ def _ranked(c: Contraction, factors: Factors, target: Target) -> list[Blocks]:
     room = shared_bytes(target)
     boxes = [b for b in _IMAGES if factors.images and cut(c, b.shape) is not None]
     sizes = _Sizes(batch, rows, cols, depth, run_of(c), bool(boxes))
+    if sizes.skinny and factor.bits == _NARROW_BITS and not sizes.run and not boxes:
+        return _ranked_by_reading(sizes, factor.itemsize, room, target.cores)
     fitting = [b for b in dict.fromkeys(_fit(b, sizes) for b in table) if on_their_way(b, factor.itemsize) <= room]
     fitting = boxes or fitting
     tried = [s for b in fitting for s in _splits(b, sizes, target.cores)]
@@ -175,6 +192,47 @@ def _ranked(c: Contraction, factors: Factors, target: Target) -> list[Blocks]:
     if not factors.described(packs):
         return ranked
     return [_described(replace(b, packs=packs), sizes, target.cores) for b in ranked]
+
+
+def _ranked_by_reading(sizes: _Sizes, itemsize: int, room: int, cores: int) -> list[Blocks]:
+    """Blocks of a product whose larger factor need only be read once, by how long that takes."""
+    short, long = sorted((sizes.rows, sizes.cols))
+    height = max(power(short), _LEAST)
+    found: dict[Blocks, float] = {}
+    for width in _READ_WIDTHS:
+        for depth in _READ_DEPTHS:
+            side = (height, width) if sizes.rows <= sizes.cols else (width, height)
+            one = Blocks(*side, min(depth, max(power(sizes.depth), 2 * _LEAST)), 4, 4)
+            if width <= max(power(long), _LEAST) and on_their_way(one, itemsize) <= room:
+                for blocks in _splits(one, sizes, cores):
+                    found[blocks] = _reading(blocks, sizes, itemsize, room, cores)
+    return sorted(found, key=found.__getitem__)
+
+
+def _reading(blocks: Blocks, sizes: _Sizes, itemsize: int, room: int, cores: int) -> float:
+    """How long such a product takes, in bytes of memory: those of the factors, more where too few are on their way at
+    once, where programs read the smaller factor more often, or where the last of them run alone."""
+    short, long = sorted((sizes.rows, sizes.cols))
+    height, width = (blocks.rows, blocks.cols) if sizes.rows <= sizes.cols else (blocks.cols, blocks.rows)
+    programs, held = sizes.programs(blocks), on_their_way(blocks, itemsize)
+    resident = max(room // held, 1)
+    each = -(-programs // cores)
+    under_way = min(programs, resident * cores) * held / cores
+    slow = 1 + _TOO_FEW * max(_UNDER_WAY / under_way - 1, 0)
+    uneven = 1 + _UNEVEN * (each * cores / programs - 1)
+    rounds = 1 + _ROUNDS * (-(-each // resident) * resident / each - 1 if each > resident else 0)
+    moved = sizes.batch * long * sizes.depth * itemsize * (1 + _AGAIN * height / width)
+    if blocks.splits > 1:
+        moved += _TOTAL + 8 * blocks.splits * sizes.batch * short * long
+    return moved * slow * uneven * rounds
+
+
+# As 16 rows of bf16 by 4096 x 4096, 4096 x 11008 and 768 x 3072 took on an H200 in 18 forms.
+_READ_WIDTHS, _READ_DEPTHS = (16, 32, 64, 128), (64, 128, 256)
+_UNDER_WAY, _TOO_FEW = 96 * 1024, 0.27  # bytes a multiprocessor should wait for; what a lack of them costs
+_AGAIN = 0.5  # of a byte: reading one that the cache has
+_UNEVEN, _ROUNDS = 0.25, 0.2
+_TOTAL = 8e6  # bytes that take as long as the kernel that adds partial sums
 
 
 def _described(blocks: Blocks, sizes: _Sizes, cores: int) -> Blocks:
@@ -275,8 +333,8 @@ def _time(blocks: Blocks, sizes: _Sizes, cores: int) -> float:
 
 
 _READING = 24  # products that take as long as reading one number
-_THIRDS_GAIN = 2.0  # products in thirds for one in f32
-_SPLIT = 72  # products that take as long as splitting a number and writing its thirds
+_THIRDS_GAIN = 1.6  # products in thirds for one in f32
+_SPLIT = 82  # products that take as long as splitting a number and writing its thirds
 _THIRDS_START = 4e6  # products that take as long as the further kernels
 _IMAGE_PROGRAMS, _FEW_WARPS = 2, 4  # of images, of a multiprocessor at once, where they have so few warps
 _SHARED = 1.7  # times as long as one of them takes with another beside it

@@ -202,7 +202,15 @@ def how_multiplied(c: Contraction, target: Target) -> Factors:
     packs = packable(c) if dtype == F32 and not exact else 0
     if described and dtype.bits == _HALF_BITS:
         packs = (once[0] + 2 * once[1]) & ~lying
-    return Factors(dtype, lying, exact and described and all(once), packs, images and described)
+    return Factors(dtype, lying, exact and described and all(once), packs, images and described, finished=_finished(c))
+
+
+def _finished(c: Contraction) -> int:
+    """Bytes that finishing one sum reads and writes, of all that it touches."""
+    p = Ports(c.name, wide=True)
+    g, m, n = ((p.b.index(0),) * len(dims) for dims in (c.batch, c.rows, c.cols))
+    c.finish(p, p.b.const(0, c.dtype), g, m, n)
+    return sum(buffer.dtype.itemsize for buffer in p.buffers)
 
 
 def _is_matrix(p: Ports, side: Side, g: Index, factor: Region) -> bool:
