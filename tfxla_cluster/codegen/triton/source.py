@@ -242,8 +242,6 @@ class Emitter:
 
     def across(self, stmt: Across) -> None:
         axis = self.position[stmt.lane]
-        if axis != len(self.open) - 1:
-            raise self.unsupported("a reduction over another than the innermost tile")
         self.fold([self.guarded(v, i, self.open[axis].mask) for v, i in zip(stmt.values, stmt.identity)], stmt, axis)
 
     def guarded(self, value: Var, identity: Any, mask: str) -> str:

@@ -68,15 +68,15 @@ class Matrix:
     transposed: bool
     conjugated: bool
 
-    def load(self, i: Var, j: Var) -> Var:
-        value = self.b.load(self.buffer, self.at(i, j))
+    def load(self, i: Var, j: Var, mask: Var | None = None) -> Var:
+        value = self.b.load(self.buffer, self.at(i, j), mask)
         value = value if value.dtype == self.dtype else self.b.op("convert", value, dtype=self.dtype)
         return conjugate(self.b, value) if self.conjugated else value
 
-    def store(self, i: Var, j: Var, value: Var) -> None:
+    def store(self, i: Var, j: Var, value: Var, mask: Var | None = None) -> None:
         value = conjugate(self.b, value) if self.conjugated else value
         narrow = value if value.dtype == self.buffer.dtype else self.b.op("convert", value, dtype=self.buffer.dtype)
-        self.b.store(self.buffer, self.at(i, j), narrow)
+        self.b.store(self.buffer, self.at(i, j), narrow, mask)
 
     def at(self, i: Var, j: Var) -> Var:
         row, column = (j, i) if self.transposed else (i, j)

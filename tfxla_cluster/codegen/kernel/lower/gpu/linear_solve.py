@@ -1,7 +1,8 @@
-"""cholesky and triangular-solve on a GPU: a program a matrix, and of right-hand sides a block.
+"""cholesky and triangular-solve on a GPU.
 
-Row by row, or column by column: what is solved before is multiplied and summed in blocks of lanes, so that a step is
-one pass over a row of it.
+Real numbers go by blocks (`block_solve`; `panel_cholesky` where the size is fixed). Of others a program has a matrix,
+or a block of right-hand sides, row by row or column by column: what is solved before is multiplied and summed in blocks
+of lanes, so that a step is one pass over a row of it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from .....target import Target
 from ...builder import KernelBuilder
 from ...ir import Var
 from ...unit import Unit
-from ..linear_solve import Matrix, System, cholesky_matrices, cholesky_unit, conjugate, has_failed, pivot_of
+from ..linear_solve import Matrix, System, cholesky_matrices, cholesky_unit, conjugate, has_failed, pivot_of, wide_type
+from .block_solve import solve_in_blocks
+from .panel_cholesky import cholesky_in_panels
 from .shapes import lanes
 
 COLUMNS = 32  # right-hand sides of a program
@@ -24,6 +27,8 @@ BLOCK = 4096  # elements of a block that is multiplied and summed
 
 def lower_triangular_solve(instr: Instr, target: Target) -> Unit:
     """T y = c by substitution: y[i] = (c[i] - T[i, :i] y[:i]) / T[i, i]."""
+    if wide_type(instr).is_float:
+        return solve_in_blocks(instr)
     b = KernelBuilder("triangular_solve")
     count = instr.shape.dims[-1 if instr.attrs["left_side"] else -2]
     width = lanes(count, COLUMNS)
@@ -44,8 +49,10 @@ def lower_triangular_solve(instr: Instr, target: Target) -> Unit:
 
 def lower_cholesky(instr: Instr, target: Target) -> Unit:
     """Only the named triangle is read; the other is zero. All of it NaN where a pivot is not positive."""
-    b = KernelBuilder("cholesky")
     n = instr.shape.dims[-1]
+    if wide_type(instr).is_float and isinstance(n, int):
+        return cholesky_in_panels(instr, n)
+    b = KernelBuilder("cholesky")
     read, factor = cholesky_matrices(b, instr)
     rows = lanes(n, ROWS)
     terms = lanes(n, BLOCK // rows)
