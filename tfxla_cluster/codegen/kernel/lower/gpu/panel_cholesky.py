@@ -152,8 +152,8 @@ class _Factor:
 def _eliminated(b: KernelBuilder, lanes: tuple[Var, Var], p: Var, x: Var, span: tuple[Var, Var]) -> tuple[Var, Var]:
     """Columns in `span` of a lower triangular factor, and the last element of its diagonal.
 
-    `lanes`: of rows and of columns, the latter by their numbers; `p`: the numbers of the rows. `x`: the matrix there, whose
-    part on the diagonal is symmetric."""
+    `lanes`: of rows and of columns, the latter by their numbers; `p`: the numbers of the rows. `x`: the matrix there,
+    whose part on the diagonal is symmetric."""
     row_lane, q = lanes
     nothing = b.const(-0.0, x.dtype)  # adds nothing
 
