@@ -138,7 +138,7 @@ SMALL = {
     scan: {"BLOCK": 16, "BLOCKS": (8,)},
     scan_columns: {"LEAST": 6, "COLUMNS": 4, "WIDTHS": (8,), "TOGETHER": 3, "PROGRAMS": 24, "PROGRAM_COUNTS": (9,)},
     scatter: {"FEW": 8},
-    scatter_segments: {"CHUNK": 4, "CHUNKS": (8,), "LANES": 4, "SOME_LANES": (2, 8)},
+    scatter_segments: {"CHUNKS": (4, 8), "PROGRAMS": 100, "LANES": 4, "SOME_LANES": (2, 8)},
     reductions: {"SPLIT_WORK": 64, "PROGRAMS": 24, "PROGRAM_COUNTS": (9, 48)},
 }
 

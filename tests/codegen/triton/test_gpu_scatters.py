@@ -53,7 +53,7 @@ SMALL = {
     radix_sort: {"BLOCK": 16, "DIGIT_BITS": 2},
     scatter: {"BLOCK": 8, "FEW": 8},
     scatter_order: {"BLOCK": 8},
-    scatter_segments: {"CHUNK": 4, "LANES": 4, "LEAST": 8, "HEADS_AT_ONCE": 2},
+    scatter_segments: {"CHUNKS": (4,), "LANES": 4, "LEAST": 8, "HEADS_AT_ONCE": 2},
 }
 
 

@@ -25,7 +25,7 @@ from .scan_columns import Columns, chosen_columns, column_parts, column_rest, co
 from .scan_lines import Body, Lines, Totals, after, select, total_place
 from .shapes import MULTIPLE, PROGRAMS, fits, lanes
 
-BLOCK, BLOCKS = 2048, (1024, 4096, 8192)  # elements held at once
+BLOCK, BLOCKS = 2048, (1024, 2048, 4096, 8192)  # elements held at once; half of that where there are many lines
 MIDDLE = 8192  # of totals
 COLUMNS = 32  # lines of a block, where a few lie beside each other in memory
 
@@ -59,7 +59,8 @@ def chosen_form(lines: Lines, knobs: Knobs) -> Form:
     """Knobs: 'block', or those of `chosen_columns`."""
     if _beside(lines):
         return Form(columns=chosen_columns(knobs))
-    return Form(knobs.take("block", BLOCK, BLOCKS))
+    many = 4 * sample(make("mul", lines.outer, lines.inner)) >= PROGRAMS
+    return Form(knobs.take("block", BLOCK // 2 if many else BLOCK, BLOCKS))
 
 
 def _beside(lines: Lines) -> bool:

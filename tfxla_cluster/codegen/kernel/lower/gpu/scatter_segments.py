@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from .....ir.dim import Dim, ceil_div, make
+from .....ir.dim import Dim, ceil_div, make, sample
 from ...builder import KernelBuilder
 from ...choice import Knobs
 from ...ir import Buffer, Var
@@ -23,7 +23,8 @@ from .scatter_order import SORTED_IDS, SORTED_ORDER
 from .scatter_units import Units, as_index
 from .shapes import lanes
 
-CHUNK, CHUNKS = 32, (16, 64, 128)  # units of a chunk
+CHUNKS = (16, 32, 64, 128)  # units of a chunk
+PROGRAMS = 2048  # that chunks are made for, where that leaves them a length among these
 LANES, SOME_LANES = 512, (128, 256, 1024)  # elements of a unit in a program
 LEAST = 128  # lanes of a program: of narrow units it has several chunks
 HEADS_AT_ONCE = 16  # that a tail is joined with
@@ -59,12 +60,19 @@ def segments_unit(units: Units, joined: Sequence[str], first_temp: int, knobs: K
     if not any(joined):
         return Unit((_last_stand(units),))
     width = lanes(units.inner, knobs.take("lanes", LANES, SOME_LANES))
-    shape = _Shape(units, knobs.take("chunk", CHUNK, CHUNKS), width, max(1, LEAST // width))
+    shape = _Shape(units, knobs.take("chunk", _chunk(units, width), CHUNKS), width, max(1, LEAST // width))
     temps = [UnitRef("temp", first_temp + n) for n in range(2 * len(joined))]
     heads, tails = temps[: len(joined)], temps[len(joined) :]
     held = make("mul", shape.count, units.inner)
     steps = _within_chunks(shape, joined, heads, tails), _across_chunks(shape, joined, heads, tails)
     return Unit(steps, tuple(make("mul", held, d.itemsize) for d in units.dtypes * 2))
+
+
+def _chunk(units: Units, width: int) -> int:
+    """Units of a chunk: as many as leave enough programs, up to 64, of which more did not pay."""
+    across = sample(Blocks(units.inner, width).count)
+    wanted = sample(units.count) * across // (PROGRAMS * max(1, LEAST // width))
+    return max((c for c in CHUNKS if c <= min(wanted, 64)), default=CHUNKS[0])
 
 
 class _Order:

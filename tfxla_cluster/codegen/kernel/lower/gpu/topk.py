@@ -24,6 +24,7 @@ from .sort import count_before, counting_warps
 
 SELECTED = 64  # the largest k whose elements are selected one after the other
 HELD, SOME_HELD = 2048, (512, 1024, 4096)  # elements of a line in registers from which they are selected
+FEW = 16  # of which half as many are held
 CHUNK = 128  # elements of a line that are compared with each other; at least 4 k
 WIDTH = 1024  # of a chunk in one program
 PACKED = 32  # bits of a key, and of a position, that are one number
@@ -40,7 +41,9 @@ def lower(instr: Instr, target: Target, knobs: Knobs) -> Unit:
         return Unit(())
     length = source.dims[-1]
     selects = k <= SELECTED and isinstance(length, int) and length < EARLIEST
-    chunk = knobs.take("held", HELD, SOME_HELD) if selects else max(CHUNK, power(4 * k))
+    chunk = (
+        knobs.take("held", HELD if k > FEW else HELD // 2, (*SOME_HELD, HELD)) if selects else max(CHUNK, power(4 * k))
+    )
     steps: list[UnitKernel] = []
     temps: list[Dim] = []
     level = _Level(instr, source.dims[-1], positions=False)
