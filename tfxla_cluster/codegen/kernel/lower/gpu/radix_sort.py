@@ -202,7 +202,7 @@ class _Passes:
         )
         with b.tile(b.index(0), b.index(width), width) as lane:
 
-            def chunk(number: Var, running: Var) -> tuple[Var]:
+            def chunk(number: Var, running: Var) -> Sequence[Var]:
                 place = b.add(b.mul(number, b.index(width)), lane)
                 there = b.compare(place, b.size(blocks), "LT")
                 count = b.load(counts, b.add(own, place), there)
