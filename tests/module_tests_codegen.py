@@ -135,6 +135,7 @@ CODEGEN: dict[str, str] = {
     "tfxla_cluster.codegen.triton.control": "codegen/triton/test_gpu_cases.py codegen/triton/test_source.py",
     "tfxla_cluster.codegen.triton.convert": "codegen/triton/test_gpu_cases.py codegen/triton/test_ops.py",
     "tfxla_cluster.codegen.triton.dot": "codegen/triton/test_products.py",
+    "tfxla_cluster.codegen.triton.early_start": "codegen/triton/test_early_start.py codegen/triton/test_attention.py",
     "tfxla_cluster.codegen.triton.helpers": "codegen/triton/test_gpu_cases.py codegen/triton/test_ops.py",
     "tfxla_cluster.codegen.triton.ops": "codegen/triton/test_ops.py codegen/test_support.py",
     "tfxla_cluster.codegen.triton.process_pool": "codegen/triton/test_process_pool.py",

@@ -121,7 +121,7 @@ FLAGS: dict[str, Flag] = {
         Flag(
             "xla_gpu_graph_min_graph_size",
             "int",
-            5,
+            2,
             "On a GPU, kernels and copies from which a cluster that needs nothing from the host between them is "
             "launched as one CUDA graph (0: none is).",
         ),

@@ -36,7 +36,7 @@ class CompileOptions:
     threads: int = 0
     compile_threads: int = field(default=0, metadata=_NO_CODE)
     step_times: bool = False
-    least_graph: int = 5  # as XLA's: fewer kernels are launched about as fast one by one
+    least_graph: int = 2
     store: StoreOptions | None = field(default=None, metadata=_NO_CODE)
 
     def key(self) -> tuple[tuple[str, Any], ...]:

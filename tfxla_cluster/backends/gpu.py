@@ -14,7 +14,7 @@ from ..codegen.kernel.code import Code, Listing, Params, Source
 from ..codegen.kernel.library import NO_LIBRARIES, Libraries, NoLibrary
 from ..codegen.kernel.lower import gpu as lower
 from ..codegen.kernel.lower.gpu import attention
-from ..codegen.kernel.lower.gpu.capability import shared_bytes
+from ..codegen.kernel.lower.gpu.capability import shared_bytes, starts_early
 from ..codegen.kernel.unit import Unit, UnitKernel
 from ..codegen.triton.source import render
 from ..codegen.triton.triton_source import LANGUAGES, Artefacts, TritonSource
@@ -77,7 +77,7 @@ class Gpu:
     def compile(self, sources: Sequence[Source], options: CompileOptions, listing: Listing | None) -> Code:
         """A cubin a kernel, in the order of `sources`; TooLargeError names those that take more shared memory than a
         program has."""
-        rendered = [render(source.kernel) for source in sources]
+        rendered = [render(source.kernel, starts_early(self.target)) for source in sources]
         if listing is not None:
             listing("triton.py", [(f"kernel {s.symbol}", r.text) for s, r in zip(sources, rendered)])
         made = compiled(rendered, self.target, options)

@@ -37,7 +37,7 @@ from ..kernel.ir import (
 )
 from ..kernel.planes import split_complex
 from ..kernel.walk import lane_depth, walk
-from . import user_kernel
+from . import early_start, user_kernel
 from .attention import CONTRACTED, emit_attention
 from .control import emit_if, emit_while
 from .convert import from_memory, to_memory
@@ -53,13 +53,14 @@ DEFAULT_WIDTH = 1024  # of vector loops that say none
 LANES_OF_A_WARP = 256  # of the largest block, where the kernel does not say how many warps a program has
 
 
-def render(kernel: Kernel) -> TritonSource:
-    """UnsupportedError names the first statement or op that has no Triton form."""
+def render(kernel: Kernel, starts_early: bool = False) -> TritonSource:
+    """UnsupportedError names the first statement or op that has no Triton form. `starts_early`: as `early_start`, which
+    a user's kernel never does; for architectures from 9.0 on."""
     if kernel.scratch:
         raise UnsupportedError(f"kernel {kernel.name}: scratch buffers have no Triton form")
     if isinstance(kernel.body[0], TritonCall):
         return user_kernel.render(kernel, kernel.body[0])
-    return Emitter(split_complex(kernel)).render()
+    return Emitter(split_complex(kernel)).render(starts_early)
 
 
 class Emitter:
@@ -81,11 +82,13 @@ class Emitter:
         self.lanes = 1
         self.count = 0
 
-    def render(self) -> TritonSource:
+    def render(self, starts_early: bool) -> TritonSource:
         kernel = self.kernel
         buffers = [*kernel.inputs, *kernel.outputs]
         parameters = [*map(self.pointer, buffers), *(f"size{i}" for i in range(len(kernel.sizes)))]
         function = "tfxla_" + "".join(c if c.isalnum() else "_" for c in kernel.name)
+        for line in early_start.LINES if starts_early else ():
+            self.put(line)
         self.put("task = tl.program_id(0).to(tl.int64)")
         self.body(kernel.body)
         head = f"@triton.jit\ndef {function}({', '.join(parameters)}):"
@@ -97,7 +100,10 @@ class Emitter:
             len(kernel.sizes),
             tuple(sorted(s.slot for s in walk(kernel.body) if isinstance(s, Size) and s.multiple)),
             kernel.warps or max(1, min(16, self.lanes // LANES_OF_A_WARP)),
-            CONTRACTED if any(isinstance(s, Attention) for s in kernel.body) else (),
+            (
+                *(CONTRACTED if any(isinstance(s, Attention) for s in kernel.body) else ()),
+                *(early_start.OPTIONS if starts_early else ()),
+            ),
         )
 
     # --- plumbing ---

@@ -30,6 +30,11 @@ def shared_bytes(target: Target) -> int:
     return _SHARED_BYTES.get(capability(target), min(_SHARED_BYTES.values()))
 
 
+def starts_early(target: Target) -> bool:
+    """Whether a kernel may be on the machine before the one before it has ended."""
+    return capability(target) >= 90
+
+
 def has_descriptors(target: Target) -> bool:
     """Whether a unit of the machine copies blocks of matrices."""
     return capability(target) >= 90
