@@ -148,3 +148,25 @@ ENTRY e { x = f32[64] parameter(0)
     b.recomputed[value] = None
     made = fused(graph, order, Names())
     assert [i.opcode for i in made.instrs] == ["parameter", "add", "fusion", "tuple"]
+
+
+def test_a_long_chain_is_not_computed_again_from_its_start() -> None:
+    """Each group takes the sums of all before it; a value of more than three functions is read where it was made."""
+    lines = ["z = f32[] constant(0)", "x0 = f32[128,128] parameter(0)"]
+    for n in range(6):
+        lines += [
+            f"t{n} = f32[128,128] tanh(x{n})",
+            f"s{n} = f32[128] reduce(t{n}, z), dimensions={{{n % 2}}}, to_apply=plus",
+            f"b{n} = f32[128,128] broadcast(s{n}), dimensions={{{1 - n % 2}}}",
+            f"x{n + 1} = f32[128,128] subtract(t{n}, b{n})",
+        ]
+    plus = "plus { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT s = f32[] add(a, b) }\n"
+    body = "\n ".join([*lines[:-1], f"ROOT {lines[-1]}"])
+    made = fuse(text.parse(f"HloModule m\n{plus}ENTRY e {{ {body} }}\n"), gpu.described().machine, lambda record: None)
+    functions = [
+        sum(i.opcode == "tanh" for i in fusion.attrs["calls"].instrs)
+        for fusion in made.entry.instrs
+        if fusion.opcode == "fusion"
+    ]
+    assert max(functions) == 4  # three again, and its own
+    assert sum(functions) < 1 + 2 + 3 + 4 + 5 + 6

@@ -20,6 +20,7 @@ from .kernel_rules import KernelRules
 from .legality import HEROES
 
 _KINDS = ("loop", "row", "hero")
+_MOST_AGAIN = 3  # times `max_again` of one value's chain: computing more takes longer than reading what it gives
 Members = dict[Instr, None]
 
 
@@ -57,7 +58,8 @@ class Recomputation:
                     self._apply(candidate, group)
 
     def _candidate(self, value: Instr, group: Group) -> _Candidate | None:
-        """None where the value is dear, leaves the computation or is read by something that computes nothing."""
+        """None where the value or all that it takes is dear, where it leaves the computation or is read by something
+        that computes nothing."""
         readers = dict.fromkeys(self.order.group[u] for u in self.graph.users[value])
         readers.pop(group, None)
         if not readers or value is self.graph.comp.root or not self._cheap(value):
@@ -65,6 +67,9 @@ class Recomputation:
         if any(r.kind not in _KINDS or self._feeds(value, r) for r in readers):
             return None
         chain, leaves = self._chain(value, group)
+        dear = sum(cost for instr in chain if (cost := element_cost(instr.opcode)) >= SLOW)
+        if dear > _MOST_AGAIN * self._dearest():
+            return None
         return _Candidate(value, tuple(readers), chain, tuple(leaves))
 
     def _feeds(self, value: Instr, reader: Group) -> bool:
