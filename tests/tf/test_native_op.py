@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -212,6 +213,27 @@ def test_entries_are_bounded() -> None:
         program(tf.ones([1]), tf.constant(k))
     assert len(program.entries) == native_op.MAX_ENTRIES
     assert program.entries[0].guards[-1] == Guard("value", 1, np.int32(native_op.MAX_ENTRIES + 9).tobytes())
+
+
+def test_sizes_of_one_executable_are_not_forgotten() -> None:
+    """More sizes than there are entries for: those of an executable that serves others are found again."""
+    asked: list[int] = []
+    executable = object()
+
+    def compile(views: list[InputView], device: str) -> Entry:
+        asked.append(views[0].dims[0])
+        return replace(_generic(views), guards=native_op.exact(views), keep=executable)
+
+    program = _program(compile, [F32, I32], [F32, F32, I32])
+    sizes = range(native_op.MAX_ENTRIES + 10)
+    for _ in range(2):
+        for size in sizes:
+            assert program(tf.fill([size], 2.0), tf.constant(1))[0].numpy().tolist() == [4.0] * size
+    assert asked == list(sizes)
+    assert len(program.entries) == native_op.MAX_ENTRIES
+    program.drop(executable)
+    program(tf.fill([3], 2.0), tf.constant(1))
+    assert asked[len(sizes) :] == [3]
 
 
 def test_threads_compile_once() -> None:

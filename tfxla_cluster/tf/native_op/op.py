@@ -53,6 +53,7 @@ __all__ = [
 
 OPS = (RUN, READY)
 MAX_ENTRIES = 64
+MAX_ASIDE = 4096  # of those for which there is no room among them, of executables that serve others
 MAX_FAILURES = 1024  # that are kept until the caller asks
 
 
@@ -93,6 +94,7 @@ class Program:
         self._failures: dict[int, BaseException] = {}
         self._failure_numbers = itertools.count(1)
         self._entries: list[Words] = []
+        self._aside: dict[Any, Words] = {}
         self._retired: list[object] = []
         self.host = frozenset(host) if devices.has_accelerator() else frozenset()
         self.record = Library.get().adopt(self, self.input_types, self.output_types)
@@ -184,6 +186,10 @@ class Program:
         for entry in self.entries:
             if entry.device == device and guards.hold(entry.guards, inputs):
                 return entry
+        words = self._aside.pop(_sizes(inputs, device), None)
+        if words is not None and guards.hold(words.keep[0].guards, inputs):
+            self.install(words)
+            return words.keep[0]
         return None
 
     def is_ready(self, inputs: list[InputView], device: int) -> bool:
@@ -210,18 +216,30 @@ class Program:
         with self._publishing:
             entries = [packed, *self._entries]
             if len(entries) > MAX_ENTRIES:
-                entries.remove(min(entries[1:], key=lambda words: words[entry_word("executions")]))
-                trace.once(
-                    f"entries:{self.name}",
-                    f"function {self.name} is called with more than {MAX_ENTRIES} "
-                    "combinations of sizes and constants; those used least are compiled again when they "
-                    "come back. Pad its inputs to fewer sizes",
-                )
+                least = min(entries[1:], key=lambda words: words[entry_word("executions")])
+                entries.remove(least)
+                self._set_aside(least, entries)
             self._publish(entries)
+
+    def _set_aside(self, words: Words, others: Iterable[Words]) -> None:
+        """An entry whose executable others run anyway is found again by its sizes, the rest is forgotten."""
+        entry: Entry = words.keep[0]
+        if entry.record and any(other.keep[0].keep is entry.keep for other in others):
+            self._aside[_sizes_of(entry)] = words
+            for old in list(self._aside)[:-MAX_ASIDE]:
+                del self._aside[old]
+            return
+        trace.once(
+            f"entries:{self.name}",
+            f"function {self.name} is called with more than {MAX_ENTRIES} "
+            "combinations of sizes and constants; those used least are compiled again when they "
+            "come back. Pad its inputs to fewer sizes",
+        )
 
     def drop(self, loaded: object) -> None:
         """Forget the executable `loaded`, if it is one of this program's."""
         with self._publishing:
+            self._aside = {sizes: words for sizes, words in self._aside.items() if words.keep[0].keep is not loaded}
             kept = [words for words in self._entries if words.keep[0].keep is not loaded]
             if len(kept) < len(self._entries):
                 self._publish(kept)
@@ -229,6 +247,7 @@ class Program:
     def clear(self) -> None:
         """Drop all executables; the next execution compiles again."""
         with self._publishing:
+            self._aside.clear()
             self._publish([])
 
     def _publish(self, entries: list[Words]) -> None:
@@ -250,6 +269,22 @@ class Program:
         if not self.in_graph:
             self.clear()
         Library.get().collect()
+
+
+def _sizes(inputs: Sequence[InputView], device: int) -> Any:
+    """What entries set aside are found by."""
+    return device, tuple(tuple(view.dims) for view in inputs)
+
+
+def _sizes_of(entry: Entry) -> Any:
+    """The same of an entry whose guards say every size; of others, what is never asked for."""
+    dims: dict[int, dict[int, Any]] = {}
+    for guard in entry.guards:
+        if guard.kind == "rank":
+            dims[guard.place[0]] = dict.fromkeys(range(int(guard.wanted)))  # type: ignore[arg-type]
+        elif guard.kind == "equal":
+            dims[guard.place[0]][guard.place[1]] = guard.wanted
+    return entry.device, tuple(tuple(dims[number].values()) for number in sorted(dims))
 
 
 def exact(inputs: Sequence[InputView]) -> tuple[guards.Guard, ...]:

@@ -1,0 +1,113 @@
+"""What sizes that vary cost.
+
+python -m tests.dynamic.measure steps MODE
+    A training step of a small transformer at 20 batch sizes, from nothing: seconds, and executables compiled. MODE:
+    graph (plain tf.function), on (one executable for all), off (one a size), stock (TensorFlow's own XLA).
+python -m tests.dynamic.measure kernels
+    Functions compiled for their own size and for all: microseconds of a call, best of 300, and their ratio.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+import tfxla_cluster
+
+BATCHES = (32, 16, 8, 64, 7, 13, 24, 40, 48, 56, 11, 19, 23, 29, 31, 37, 41, 43, 47, 53)
+WIDTH, HEADS, LAYERS, LENGTH, WORDS = 64, 4, 2, 16, 100
+
+
+def transformer() -> Callable[[Any, Any], Any]:
+    """A step of gradient descent; its variables are made here."""
+    rng = np.random.default_rng(0)
+
+    def weights(*dims: int) -> Any:
+        return tf.Variable(rng.standard_normal(dims).astype(np.float32) * 0.05)
+
+    words = weights(WORDS, WIDTH)
+    layers = [
+        [weights(WIDTH, 3 * WIDTH), weights(WIDTH, WIDTH), weights(WIDTH, 2 * WIDTH), weights(2 * WIDTH, WIDTH)]
+        for _ in range(LAYERS)
+    ]
+
+    def norm(x: Any) -> Any:
+        mean, variance = tf.nn.moments(x, -1, keepdims=True)
+        return (x - mean) * tf.math.rsqrt(variance + 1e-5)
+
+    def attend(x: Any, into: Any, out: Any) -> Any:
+        parts = tf.reshape(x @ into, [tf.shape(x)[0], LENGTH, 3, HEADS, WIDTH // HEADS])
+        q, k, v = tf.unstack(tf.transpose(parts, [2, 0, 3, 1, 4]))
+        mixed = tf.matmul(tf.nn.softmax(tf.matmul(q, k, transpose_b=True) * 0.25), v)
+        return tf.reshape(tf.transpose(mixed, [0, 2, 1, 3]), [tf.shape(x)[0], LENGTH, WIDTH]) @ out
+
+    def step(tokens: Any, labels: Any) -> Any:
+        variables = [words, *(w for layer in layers for w in layer)]
+        with tf.GradientTape() as tape:
+            x = tf.gather(words, tokens)
+            for into, out, wide, narrow in layers:
+                x = x + attend(norm(x), into, out)
+                x = x + tf.nn.gelu(norm(x) @ wide) @ narrow
+            logits = tf.matmul(tf.reduce_mean(x, 1), words, transpose_b=True)
+            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
+        for variable, gradient in zip(variables, tape.gradient(loss, variables)):
+            variable.assign_sub(0.1 * tf.convert_to_tensor(gradient))
+        return loss
+
+    return step
+
+
+def steps(mode: str) -> None:
+    """Prints a line: wall and processor seconds, executables compiled, the last loss."""
+    if mode in ("on", "off"):
+        tfxla_cluster.enable(tfxla_dynamic=mode)
+    step = tf.function(transformer(), jit_compile=mode != "graph")
+    tf.function(lambda x: x + 1)(tf.constant(1))  # TensorFlow has started
+    wall, processor = time.perf_counter(), time.process_time()
+    for batch in BATCHES:
+        rng = np.random.default_rng(batch)
+        tokens = tf.constant(rng.integers(0, WORDS, (batch, LENGTH)).astype(np.int32))
+        loss = step(tokens, tf.constant(rng.integers(0, WORDS, batch).astype(np.int32)))
+    wall, processor = time.perf_counter() - wall, time.process_time() - processor
+    count = tfxla_cluster.stats()["compilations"]
+    print(f"{mode}: {wall:.1f} s, of processors {processor:.1f} s, {count} compiled, loss {float(loss):.6f}")
+
+
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "softmax": tf.nn.softmax,
+    "normalised rows": lambda x: (x - tf.reduce_mean(x, 1, keepdims=True)) * tf.reduce_max(x, 1, keepdims=True),
+    "sum of columns": lambda x: tf.reduce_sum(x, 0),
+    "sum of rows": lambda x: tf.reduce_sum(x, 1),
+    "gelu": tf.nn.gelu,
+    "transpose": lambda x: tf.transpose(x + 1.0),
+    "product": lambda x: tf.matmul(x, x, transpose_b=True),
+    "argmax": lambda x: tf.argmax(x, 1),
+    "concatenation": lambda x: tf.concat([x[:, 1:], x[:, :1]], 1) * 2.0,
+}
+
+
+def kernels() -> None:
+    """Prints a row each."""
+    x = tf.random.normal([512, 512])
+    for name, function in FUNCTIONS.items():
+        pair = [tfxla_cluster.jit(function, dynamic=dynamic) for dynamic in (False, None)]
+        for shape in ((64, 128), (96, 256)):  # the second makes it for all
+            pair[1](tf.random.normal(shape))
+        best = [float("inf")] * 2
+        for _ in range(30):
+            for k, jitted in enumerate(pair):  # in turns, so that both meet the same neighbours
+                for _ in range(10):
+                    start = time.perf_counter()
+                    jitted(x)
+                    best[k] = min(best[k], time.perf_counter() - start)
+        print(f"{name}: own {best[0] * 1e6:.0f} us, for all {best[1] * 1e6:.0f} us, {best[0] / best[1]:.2f}")
+
+
+if __name__ == "__main__":
+    tf.get_logger().setLevel("ERROR")
+    kernels() if sys.argv[1] == "kernels" else steps(sys.argv[2])
