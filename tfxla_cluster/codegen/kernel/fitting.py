@@ -42,7 +42,7 @@ class Fitting:
     def _smaller(self, instr: Instr, choice: Choice) -> Choice | None:
         """The next form that the lowering takes."""
         space = self.candidates(instr)
-        for smaller in shrunk(space, choice or space[0]):
+        for smaller in shrunk(space, Choice({**space[0], **choice})):
             try:
                 self.lower(instr, smaller)
             except UnsupportedError:
