@@ -32,7 +32,7 @@ from tfxla_cluster.dump.sink import NOWHERE
 from tfxla_cluster.errors import UnsupportedError
 from tfxla_cluster.ir import text
 from tfxla_cluster.ir.builder import Builder
-from tfxla_cluster.ir.dim import Dim, sym
+from tfxla_cluster.ir.dim import Dim, sample, sym
 from tfxla_cluster.ir.dtype import DTYPES, F32, S64
 from tfxla_cluster.ir.evaluator import evaluate
 from tfxla_cluster.ir.node import Module
@@ -158,6 +158,19 @@ def test_operands_that_no_descriptor_reads_are_copied(
     assert len(steps) == 1 + packs.bit_count()
     last = render(made.code.kernels[steps[-1].symbol]).text
     assert last.count("make_tensor_descriptor") == (packs | lying).bit_count()
+
+
+def test_copies_are_stored_by_whole_accesses() -> None:
+    """Rows that do not end at one are stored beyond their end."""
+    module = text.parse(product("bf16", 4096, 768, 4090))
+    made = compiler.compile_module(module, gpu.described())
+    (copy,) = [s for s in made.plan.steps if isinstance(s, KernelStep) and s.symbol.endswith("lhs")]
+    unit = lowering.lower(module.entry.root, TARGET)
+    assert isinstance(unit.steps[0], UnitKernel)
+    (artefacts,) = workers.compile_sources([render(unit.steps[0].kernel)], TARGET, 1)
+    assert "st.global.v4.b32" in artefacts.texts["ptx"]
+    assert "st.global.b16" not in artefacts.texts["ptx"]
+    assert sample(copy.tasks) == 64 * 64
 
 
 def test_what_is_rounded_is_multiplied_rounded() -> None:

@@ -9,6 +9,7 @@ again for each block of the result.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 
 from .....ir.dim import Dim, ceil_div, make, product
@@ -62,12 +63,12 @@ def _copy(c: Contraction, name: str, size: Extents, temp: int, dtype: DType) -> 
         place = row_place(p.b, row, size.cols, depth, dtype)
         p.b.store(p.write("temp", temp, dtype), place, convert(p.b, value, dtype))
 
-    return copier(c, name, size, keep)
+    return copier(c, name, size, row_stride(size.cols, dtype), keep)
 
 
 def row_stride(depth: Dim, dtype: DType) -> Dim:
-    """Elements from one row of a copy to the next."""
-    unit = DESCRIPTOR_UNIT // dtype.itemsize
+    """Elements from one row of a copy to the next: whole units of memory, and multiples of which kernels are told."""
+    unit = max(DESCRIPTOR_UNIT // dtype.itemsize, MULTIPLE)
     return make("mul", ceil_div(depth, unit), unit)
 
 
@@ -76,16 +77,21 @@ def row_place(b: KernelBuilder, row: Var, extent: Dim, depth: Var, dtype: DType)
     return b.add(b.mul(row, b.size(row_stride(extent, dtype))), depth)
 
 
-def copier(c: Contraction, name: str, size: Extents, keep: Callable[[Ports, Var, Var, Var, Var], None]) -> UnitKernel:
+def copier(
+    c: Contraction, name: str, size: Extents, width: Dim, keep: Callable[[Ports, Var, Var, Var, Var], None]
+) -> UnitKernel:
     """A kernel that goes over an operand, 'lhs' or 'rhs'; `size`: its rows are the free indices, its columns the
-    depth. `keep(ports, batch, free, depth, value)` stores one element."""
+    depth. `keep(ports, batch, free, depth, value)` stores one element of a row of `width`: past the depth there is
+    nothing to be read, but it is stored so that stores are whole accesses."""
     p = Ports(f"{c.name}.{name}", MULTIPLE)
     b, side = p.b, c.lhs if name == "lhs" else c.rhs
-    counts = [ceil_div(size.rows, _BLOCK[0]), ceil_div(size.cols, _BLOCK[1])]
+    counts = [ceil_div(size.rows, _BLOCK[0]), ceil_div(width, _BLOCK[1])]
     batch, row, col = delinearize(b, b.task, [size.batch, *counts])
     g = tuple(delinearize(b, batch, c.batch))
-    with tiles(b, size, (row, col), _BLOCK) as (i, k):
-        value = side.value(p, g, tuple(delinearize(b, i, side.free)), tuple(delinearize(b, k, side.depth)))
+    with tiles(b, replace(size, cols=width), (row, col), _BLOCK) as (i, k):
+        inside = b.only_where(b.compare(k, b.size(size.cols), "LT")) if width != size.cols else nullcontext()
+        with inside:
+            value = side.value(p, g, tuple(delinearize(b, i, side.free)), tuple(delinearize(b, k, side.depth)))
         keep(p, batch, i, k, value)
     return p.kernel(product((size.batch, *counts)), _BLOCK[0] * _BLOCK[1], _WARPS)
 

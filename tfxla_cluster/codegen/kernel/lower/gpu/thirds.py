@@ -66,7 +66,7 @@ def _splitter(c: Contraction, name: str, size: Extents, temp: int) -> UnitKernel
         # By many lanes at once, all of which store the same.
         b.store(p.write("temp", _FLAG, S32), b.index(0), b.const(1, S32), mask=lost)
 
-    return copier(c, name, size, keep)
+    return copier(c, name, size, row_stride(size.cols, BF16), keep)
 
 
 def _thirds(b: KernelBuilder, value: Var) -> tuple[Var, Var, Var]:
