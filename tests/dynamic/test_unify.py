@@ -117,6 +117,9 @@ def _literals(b: Builder, n: int, m: int) -> list[Instr]:
         b.constant(np.triu(np.full((1, n, n), True), 1)),
         b.constant(np.full((n, 2), 0.5 / m, np.float32)),
         b.constant(np.eye(m, dtype=np.float32) * n),
+        b.constant(np.broadcast_to(np.tri(m, dtype=bool), (3, 2, m, m))),
+        b.constant(np.broadcast_to(np.eye(n, m, 1), (m, n, m))),
+        b.constant(np.broadcast_to(np.array([[0.5, np.nan, -0.0]], np.float32)[:, None], (1, n, 3))),
         b.constant(np.arange(n)[:, None] - np.arange(m)[None] + n),
         b.constant(np.arange(1, m + 1).astype(ml_dtypes.bfloat16)),
         b.constant(np.zeros((m,), np.float32)),
@@ -240,9 +243,16 @@ def _constant(b: Builder, n: int) -> list[Instr]:
     return [b.multiply(floats(b, 4), b.broadcast(b.constant(float(n)), [4]))]
 
 
+def _rows_of_their_own(b: Builder, n: int) -> list[Instr]:
+    """The same first row, others that differ."""
+    table = np.concatenate([np.ones((1, 3)), np.random.default_rng(1).standard_normal((n - 1, 3))])
+    return [floats(b, n), b.constant(table.astype(np.float32))]
+
+
 MISFITS: dict[str, tuple[Body, Sequence[int], str]] = {
     "python": (_python_branch, (32, 33), "%negate (negate): the programs part here: %abs"),
     "table": (_table, (4, 6), "%constant (constant): a literal varies that follows no size: [ 0.1257"),
+    "rows": (_rows_of_their_own, (4, 6), "%constant (constant): a literal varies that follows no size: [[ 1."),
     "length": (
         _squares,
         (4, 6, 7),

@@ -136,6 +136,27 @@ class Filled:
 
 
 @dataclass(frozen=True)
+class Spread:
+    """A literal that says the same all along the dimensions that vary: `part` stands in dimensions `axes`."""
+
+    shape: Shape
+    part: np.ndarray
+    axes: tuple[int, ...]
+
+    def at(self, env: Mapping[str, int]) -> np.ndarray:
+        """The part everywhere."""
+        dims = tuple(evaluate(d, env) for d in self.shape.dims)
+        kept = self.part.reshape([d if axis in self.axes else 1 for axis, d in enumerate(dims)])
+        return np.broadcast_to(kept, dims)
+
+    def write(self, write: Write) -> Instr:
+        """A broadcast."""
+        dtype = self.shape.element_type
+        part = write("constant", array(dtype, self.part.shape), literal=freeze(self.part))
+        return write("broadcast", array(dtype, self.shape.dims), (part,), dimensions=self.axes)
+
+
+@dataclass(frozen=True)
 class Banded:
     """A literal of two values in its last two dimensions: `inside` where row + diagonal >= column, or is it where
     `direction` is EQ."""

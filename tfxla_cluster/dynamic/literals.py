@@ -17,7 +17,7 @@ from ..ir.shape import Shape, array
 from ..ir.size_proofs import at_most
 from ..passes import band_literals
 from .fit import Sizes, Vector
-from .forms import Banded, Counted, Elements, Filled, Form, Scalar
+from .forms import Banded, Counted, Elements, Filled, Form, Scalar, Spread
 
 MOST_ELEMENTS = 64  # of a literal whose elements are fitted one by one
 
@@ -33,13 +33,35 @@ def fit(literals: Sequence[Any], dims: tuple[Dim, ...], sizes: Sizes) -> Form | 
         scalars = [literal.reshape(-1)[0] for literal in literals]
         value = _scalar(scalars, sizes)
         return None if value is None else Filled(shape, value)
-    return _counted(literals, shape, sizes) or (_banded(literals, shape, sizes) if shape.rank > 1 else None)
+    if any(literal.size == 0 for literal in literals):
+        return None
+    found = _spread(literals, shape) or _counted(literals, shape, sizes)
+    return found or (_banded(literals, shape, sizes) if shape.rank > 1 else None)
+
+
+def _spread(literals: Sequence[np.ndarray], shape: Shape) -> Form | None:
+    axes = tuple(axis for axis, dim in enumerate(shape.dims) if isinstance(dim, int))
+    parts = [literal[tuple(slice(None) if axis in axes else 0 for axis in range(literal.ndim))] for literal in literals]
+    form = Spread(shape, np.array(parts[0], order="C"), axes)
+    spread = (
+        equal_bits(np.broadcast_to(_kept(form.part, axes, literal.ndim), literal.shape), literal)
+        for literal in literals
+    )
+    return form if all(spread) else None
+
+
+def _kept(part: np.ndarray, axes: tuple[int, ...], rank: int) -> np.ndarray:
+    """The part with a dimension of 1 for each of those that vary."""
+    return np.expand_dims(part, tuple(axis for axis in range(rank) if axis not in axes))
 
 
 def _banded(literals: Sequence[np.ndarray], shape: Shape, sizes: Sizes) -> Form | None:
-    if any(literal.size != math.prod(literal.shape[-2:]) or min(literal.shape[-2:]) < 2 for literal in literals):
+    if any(min(literal.shape[-2:]) < 2 for literal in literals):
         return None
-    bands = [_band(literal.reshape(literal.shape[-2:])) for literal in literals]
+    firsts = [literal[(0,) * (literal.ndim - 2)] for literal in literals]
+    if not all(equal_bits(np.broadcast_to(one, literal.shape), literal) for one, literal in zip(firsts, literals)):
+        return None
+    bands = [_band(one) for one in firsts]
     known = [band for band in bands if band is not None]
     if len(known) < len(bands) or len({band.direction for band in known}) > 1:
         return None
@@ -141,7 +163,7 @@ def _factors(estimate: float, dtype: DType) -> Iterator[float]:
 
 def _counted(literals: Sequence[np.ndarray], shape: Shape, sizes: Sizes) -> Form | None:
     """Of integers, and of floats that are."""
-    if shape.element_type.kind not in ("int", "uint", "float") or any(min(literal.shape) < 1 for literal in literals):
+    if shape.element_type.kind not in ("int", "uint", "float"):
         return None
     found = [_steps(literal) for literal in literals]
     longest = max(range(len(found)), key=lambda k: literals[k].size)
