@@ -10,10 +10,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.codegen.triton import gpu_module
 from tests.fuzz import symbolic
 from tests.fuzz.modules import nested_program, program
 from tfxla_cluster import compiler
-from tfxla_cluster.backends import cpu
+from tfxla_cluster.backends import cpu, gpu
+from tfxla_cluster.codegen.triton import workers
 from tfxla_cluster.dynamic import prove, rows, unify
 from tfxla_cluster.dynamic.misfit import Misfit
 from tfxla_cluster.dynamic.rows import Rows
@@ -357,3 +359,28 @@ def _is_right(module: Module) -> bool:
     except VerifierError:
         return False
     return True
+
+
+# --- GPUs ---
+
+
+@pytest.mark.skipif(not workers.usable(), reason="no usable Triton is installed")
+@pytest.mark.parametrize("name", FITTED)
+def test_kernels_of_gpus_are_for_all_sizes_too(name: str) -> None:
+    """In Triton's interpreter."""
+    body = FITTED[name]
+    generic = unified(body, (32, 10), (48, 14))
+    executable = gpu_module.compiled(generic.module, gpu_module.Interpreted()).executable
+    for sizes in ((5, 2), (13, 9)):
+        own = lowered(body, *sizes).module
+        args = drawn(own, 7)
+        for got, want in zip(executable.run(args), evaluate(own, args), strict=True):
+            assert (got.dtype, got.shape, got.tobytes()) == (want.dtype, want.shape, want.tobytes()), sizes
+
+
+@pytest.mark.skipif(not workers.usable(), reason="no usable Triton is installed")
+def test_machine_code_of_gpus() -> None:
+    """Triton compiles the kernels that compute literals."""
+    generic = unified(_literals, (32, 10), (48, 14))
+    made = compiler.compile_module(generic.module, gpu.described("sm_90"))
+    assert made.code.objects

@@ -17,7 +17,7 @@ from ... import library_convolution, library_product
 from ...choice import DEFAULT, Candidates, Choice, Knobs
 from ...library import NO_LIBRARIES, Libraries
 from ...unit import Unit
-from .. import fused, rng_bit_generator
+from .. import dimension_size, fused, rng_bit_generator
 from . import (
     fft,
     library_convolutions,
@@ -64,6 +64,7 @@ OWN: dict[str, Lowering] = {
     "cholesky": linear_solve.lower_cholesky,
     "custom-call": lower_user_kernel,
     "fft": fft.lower,
+    "get-dimension-size": dimension_size.lower,
     "rng-bit-generator": rng_bit_generator.lower,
     "select-and-scatter": select_and_scatter.lower,
     "triangular-solve": linear_solve.lower_triangular_solve,
