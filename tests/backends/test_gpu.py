@@ -42,6 +42,16 @@ ENTRY e { x = f32[64,700] parameter(0)
 """
 
 
+COLUMNS = """HloModule columns
+plus { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b) }
+ENTRY e { x = f32[200,$N] parameter(0)
+  zero = f32[] constant(0)
+  ROOT r = f32[$N] reduce(x, zero), dimensions={0}, to_apply=plus }
+"""
+
+
 def test_softmax_is_one_kernel_that_reads_its_rows_once() -> None:
     made = compiler.compile_module(text.parse(ROWS), gpu.described())
     (step,) = [s for s in walk(made.plan.steps) if isinstance(s, KernelStep)]
@@ -50,6 +60,14 @@ def test_softmax_is_one_kernel_that_reads_its_rows_once() -> None:
     assert made.code.objects[0][:4] == b"\x7fELF"
     with pytest.raises(UnsupportedError, match="not the machine"):
         made.executable.run([])
+
+
+@pytest.mark.parametrize(("columns", "programs", "warps"), [(256, 32, 16), (1000, 125, 16), (8192, 512, 4)])
+def test_sums_of_few_columns_are_spread_out(columns: int, programs: int, warps: int) -> None:
+    """In blocks of eight columns, of many warps each; with enough columns blocks are wider."""
+    made = compiler.compile_module(text.parse(COLUMNS.replace("$N", str(columns))), gpu.described())
+    (step,) = [s for s in walk(made.plan.steps) if isinstance(s, KernelStep)]
+    assert (sample(step.tasks), dict(step.params)["num_warps"]) == (programs, warps)
 
 
 def test_each_language_is_listed_before_the_plan() -> None:

@@ -29,11 +29,13 @@ ROWS_OF_SEVERAL = 2  # rows at least of such a block with several accumulators
 ROWS = (1, 2, 4, 8)  # rows of such a block
 COLUMNS, COLUMN_WIDTHS = 128, (16, 32, 64, 128, 256)  # of a block of a column reduction
 COLUMN_ROWS, COLUMN_DEPTHS = 32, (16, 32, 64, 128)
-NARROWEST = 16  # columns, where more programs are wanted: a line of 64 bytes
+NARROWEST = 8  # columns, where more programs are wanted: a sector of 32 bytes, if they have 4 each
+NARROW_ROWS = 256  # rows at most of such a block
 PROGRAMS, PROGRAM_COUNTS = 132 * 8, (132 * 4, 132 * 8, 132 * 16)  # that fill a GPU several times over
 FEW = 132 * 2  # programs: fewer leave some of it idle
 LEAST_BLOCK = 256  # elements, where more programs are wanted
 OF_A_WARP, OF_A_WARP_SOONER = 256, 64  # elements of such a block; where there are few programs, to be sooner done
+OF_COLUMNS_SOONER = 128  # elements of a warp of a block of whole columns, where there are few programs
 SEVERAL = 8  # warps at most of a reduction with several accumulators, whose combiner is long
 BUSY = 2  # times the elements, or warps, of programs whose elements are narrow: as many bytes are then under way
 SMALL = 16  # times smaller than the largest array is one whose bytes do not count
@@ -94,7 +96,9 @@ def reduction_shape(program: Program, kept: Sequence[Group], reduced: Sequence[G
     several = any(len(reduce.operands) > 2 for level in program.levels for reduce in level)
     found = _block(program, kept, reduced, several, knobs)
     busy = BUSY if found[2] and narrow(program) else 1
-    warps = min(reduction_warps(found[0], found[1], found[3]) * busy, SEVERAL if several else WARPS[-1])
+    few = found[2] and found[3] and sample(product(map(extent, kept))) < FEW * found[0]
+    usual = block_warps(found[0] * found[1], OF_COLUMNS_SOONER) if few else reduction_warps(*found[:2], found[3]) * busy
+    warps = min(usual, SEVERAL if several else WARPS[-1])
     return ReductionShape(*found, knobs.take("warps", warps, WARPS))
 
 
@@ -112,9 +116,9 @@ def _block(
     row, rows = extent_of(program.reduced), product(map(extent, kept))
     last = program.groups_of(program.space)[-1:]
     if kept and last and last[0] is kept[-1]:
-        held = sample(row) <= COLUMN_ROWS * COLUMNS // NARROWEST
-        most = COLUMNS // BUSY if narrow(program) else COLUMNS
-        default = filling(most, NARROWEST, sample(rows)) if held else most
+        held, is_narrow = sample(row) <= NARROW_ROWS, narrow(program)
+        most, least = (COLUMNS // BUSY, NARROWEST * BUSY) if is_narrow else (COLUMNS, NARROWEST)
+        default = filling(most, least, sample(rows)) if held else most
         widest = knobs.take("columns", default, COLUMN_WIDTHS)
         deepest = knobs.take("depth", COLUMN_ROWS * COLUMNS // default, COLUMN_DEPTHS)
         columns = lanes(extent(kept[-1]), widest)
