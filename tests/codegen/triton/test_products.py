@@ -463,8 +463,9 @@ def test_thirds_are_offered_where_every_bit_counts(size: int, said: str, arch: s
     assert {c["thirds"] for c in lowering.candidates(instr, replace(TARGET, arch=arch))} == found
 
 
-@pytest.mark.parametrize(("size", "thirds"), [(256, 0), (8192, 1)])
+@pytest.mark.parametrize(("size", "thirds"), [(256, 0), (8192, 1), (32768, 0)])
 def test_large_products_of_f32_are_made_in_thirds(size: int, thirds: int) -> None:
+    """But for those whose thirds would take much memory."""
     instr = text.parse(product("f32", size, size, size, said=EXACT)).entry.root
     first = lowering.candidates(instr, TARGET)[0]
     assert (first["thirds"], first["splits"]) == (thirds, 1)
@@ -477,6 +478,8 @@ def test_large_products_of_f32_are_made_in_thirds(size: int, thirds: int) -> Non
         ((1, 4096, 4096), (16, 32, 256, 1)),
         ((4096, 8, 4096), (32, 16, 256, 1)),
         ((16, 3072, 768), (16, 32, 256, 1)),
+        ((1, 11008, 4096), (16, 64, 256, 1)),
+        ((16, 768, 3072), (16, 32, 256, 5)),
     ],
 )
 def test_few_rows_are_read_with_much_under_way(dims: tuple[int, int, int], found: tuple[int, ...]) -> None:

@@ -184,7 +184,8 @@ def _ranked(c: Contraction, factors: Factors, target: Target) -> list[Blocks]:
     fitting = [b for b in dict.fromkeys(_fit(b, sizes) for b in table) if on_their_way(b, factor.itemsize) <= room]
     fitting = boxes or fitting
     tried = [s for b in fitting for s in _splits(b, sizes, target.cores)]
-    tried += [_fit(b, sizes) for b in _THIRDS if factors.thirds]
+    thirds = factors.thirds and 3 * BF16.itemsize * (rows + cols) * depth <= _MOST_THIRDS
+    tried += [_fit(b, sizes) for b in _THIRDS if thirds]
     ranked = sorted(tried, key=lambda b: _time(b, sizes, target.cores))
     packs = factors.packs & ((sizes.cols >= _PACK_READS) | 2 * (sizes.rows >= _PACK_READS))
     if factor.bits > _NARROW_BITS:
@@ -200,11 +201,11 @@ def _ranked_by_reading(sizes: _Sizes, itemsize: int, room: int, cores: int) -> l
     height = max(power(short), _LEAST)
     found: dict[Blocks, float] = {}
     for width in _READ_WIDTHS:
-        for depth in _READ_DEPTHS:
+        for depth in _READ_DEPTHS if short > 1 else _READ_DEPTHS[-1:]:  # less deep ones of a row took twice as long
             side = (height, width) if sizes.rows <= sizes.cols else (width, height)
             one = Blocks(*side, min(depth, max(power(sizes.depth), 2 * _LEAST)), 4, 4)
             if width <= max(power(long), _LEAST) and on_their_way(one, itemsize) <= room:
-                for blocks in _splits(one, sizes, cores):
+                for blocks in _splits(one, sizes, cores) if sizes.programs(one) < cores else (one,):
                     found[blocks] = _reading(blocks, sizes, itemsize, room, cores)
     return sorted(found, key=found.__getitem__)
 
@@ -333,6 +334,7 @@ def _time(blocks: Blocks, sizes: _Sizes, cores: int) -> float:
 
 
 _READING = 24  # products that take as long as reading one number
+_MOST_THIRDS = 4 << 30  # bytes of them: more memory than that is not taken unasked
 _THIRDS_GAIN = 1.6  # products in thirds for one in f32
 _SPLIT = 82  # products that take as long as splitting a number and writing its thirds
 _THIRDS_START = 4e6  # products that take as long as the further kernels
