@@ -49,7 +49,6 @@ BACKENDS = (gpu_module.Interpreted(), gpu_module.Checked())
 def _always_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small programs too have kernels before the blocks, unless a test says otherwise."""
     monkeypatch.setattr(attention_rows, "WORTH", 0)
-    monkeypatch.setattr(attention_rows, "WORTH_A_SIDE", 0)
 
 
 CLOSE = {"f32": 1e-5, "f16": 4e-3, "bf16": 3e-2}  # parts of the largest element
@@ -357,17 +356,6 @@ def test_small_programs_have_one_kernel_each(monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.undo()
         assert [len(unit.steps) for unit in units_of(CASES[name])] in ([1], [1, 1, 1])
         compare(CASES[name], arguments(CASES[name].text))
-
-
-def test_a_mask_of_keys_is_multiplied_once_before_the_blocks() -> None:
-    """Of an array of f32 there is nothing to do beforehand."""
-    score = "mm = f32[$B,$M] convert(mask)\n  m = $S broadcast(mm), dimensions={0,3}\n  s = $S add(d, m)"
-    halves = replace(CASES["mask over blocks"], score=score, extra={"mask": "bf16[$B,$M]"})
-    for attention, steps in ((halves, 2), (CASES["mask over blocks"], 1)):
-        (unit,) = units_of(attention)
-        assert len(unit.steps) == steps
-        assert len(unit.temps) == steps - 1
-    compare(halves, arguments(halves.text))
 
 
 @pytest.mark.parametrize(("said", "used"), [("default", "tf32"), ("high", "ieee"), ("highest", "ieee")])

@@ -26,7 +26,7 @@ from . import attention_rows
 from .attention_blocks import choose, lanes
 from .attention_cut import Diagonal, diagonal_of
 from .attention_matrix import matrix_of
-from .attention_rows import BOUNDS, PROGRAMS, Before, factors_of, parameters_of, probabilities, reaches
+from .attention_rows import BOUNDS, PROGRAMS, Before, factors_of, parameters_of, probabilities
 from .attention_scores import LOG2E, NO_LOOPS, ScoreEmitter, weight_and_factor
 from .capability import has_descriptors
 from .product_factors import PRECISIONS
@@ -84,16 +84,15 @@ class _Kernel:
         self.out = {o: self.b.output(o.shape.element_type) for o in self.outputs}
         self.narrow = Emitter(self.b, NO_LOOPS, buffers)
         self.wide = ScoreEmitter(self.b, NO_LOOPS, buffers)
-        blocks = choose(form, target, knobs)
+        worth = _extent_number((*form.batch, *form.fixed, *form.looped)) >= attention_rows.WORTH
+        self.rows = probabilities(form) if worth else None
+        self.diagonal = self._diagonal() if worth else None
+        blocks = choose(form, target, knobs, self.diagonal is not None)
         self.fixed, self.looped, self.warps, self.stages = blocks.fixed, blocks.looped, blocks.warps, blocks.stages
         self.before = Before(self.b)
-        self.pairs = _extent_number((*form.batch, *form.fixed, *form.looped))
-        self.rows = probabilities(form) if self.pairs >= attention_rows.WORTH else None
         self.logarithms = None if self.rows is None else self.before.logarithms(self.rows, self._bound)
-        self.diagonal = self._diagonal()
         self.reference = bool(self._may_refer() and knobs.take("reference", 1, (0,)))
-        by_blocks = not (form.softmax and any(self._of_looped(a) for a in form.sides))
-        self.descriptors = self._may_describe(target) and knobs.take("descriptors", int(by_blocks), (0, 1))
+        self.descriptors = self._may_describe(target) and knobs.take("descriptors", self._by_blocks(), (0, 1))
 
     @property
     def _bound(self) -> float:
@@ -103,16 +102,23 @@ class _Kernel:
     def _diagonal(self) -> Diagonal | None:
         """The mask of whole blocks. In a gradient, where hidden scores are so far below all rows' maxima that hidden
         probabilities are 0."""
-        diagonal = diagonal_of(self.form) if self.pairs >= attention_rows.WORTH else None
+        diagonal = diagonal_of(self.form)
         if diagonal is None or self.form.softmax is not None:
             return diagonal
         return diagonal if self.rows is not None and diagonal.far < -self._bound - NOTHING else None
 
-    def _of_looped(self, access: Access) -> bool:
-        """Whether an element is a number for each looped row, whatever the fixed one and the products."""
-        digits = digits_of(flatten(access.index))
-        alone = bool(digits & set(self.form.looped)) and not digits & set(self.form.fixed)
-        return alone and not reaches([access], self.form.inner_accesses)
+    def _by_blocks(self) -> int:
+        """Whether the copy unit reads operands unless told otherwise: on an H200 it was slower beside a mask of keys
+        in a softmax, and in the causal gradient of keys and values of 128 elements."""
+        form = self.form
+        if form.softmax is not None:
+            return int(not any(self._of_looped(a) for a in form.sides))
+        return int(self.diagonal is None or len(form.outer) == 1 or max(lanes(i.depth) for i in form.inner) <= 64)
+
+    def _of_looped(self, side: Access) -> bool:
+        """Whether it is a number for each looped row, whatever the fixed one."""
+        digits = digits_of(flatten(side.index))
+        return bool(digits & set(self.form.looped)) and not digits & set(self.form.fixed)
 
     def _may_describe(self, target: Target) -> bool:
         """Whether operands of looped rows can be read by blocks."""
@@ -240,20 +246,10 @@ class _Kernel:
         return Between(score, self._elementwise([form.probability], weights))
 
     def _fast(self, known: Mapping[Access, bool]) -> Between:
-        self.wide.known, self.wide.hoisted = known, self._hoisted
-        self.wide.logarithm = self._logarithm if self.rows else None
+        self.wide.known, self.wide.logarithm = known, self._logarithm if self.rows else None
         between = self._between(partial(self.wide.times, factor=LOG2E))
-        self.wide.known, self.wide.hoisted, self.wide.logarithm = {}, None, None
+        self.wide.known, self.wide.logarithm = {}, None
         return between
-
-    def _hoisted(self, access: Access, factor: float) -> Var | None:
-        """A side of looped rows times a number, where it is used often and is no array of f32."""
-        narrow = access.instr.opcode != "parameter" or access.instr.shape.element_type != F32
-        if not narrow or self.pairs < attention_rows.WORTH_A_SIDE or not self._of_looped(access):
-            return None
-        used = digits_of(flatten(access.index))
-        digits = tuple(d for d in (*self.form.batch, *self.form.looped) if isinstance(d, Digit) and d in used)
-        return self.b.load_once(self.before.hoisted(access, factor, digits), self.wide.number(digits))
 
     def _logarithm(self, top: Access) -> Var:
         assert self.logarithms is not None

@@ -45,20 +45,20 @@ _LIKED = [
 ]
 
 
-def choose(form: Form, target: Target, knobs: Knobs) -> Blocks:
+def choose(form: Form, target: Target, knobs: Knobs, cut: bool) -> Blocks:
     """What the choice says, else the first of those liked of which two programs fit into a multiprocessor, or one; the
-    last where none does."""
+    last where none does. `cut`: a mask hides whole blocks, so that small ones have less to do for what it cuts."""
     room = shared_bytes(target)
-    liked = [b for b in _within(form) if registers(form, b) <= _REGISTERS]
+    liked = [b for b in _within(form, cut) if registers(form, b) <= _REGISTERS]
     fitting = [b for most in (room // 2, room - _BESIDES) for b in liked if held_bytes(form, b) <= most]
     best = next(iter(fitting), _LIKED[-1])
     return Blocks(**{name: knobs.take(name, getattr(best, name), others) for name, others in _OTHERS.items()})
 
 
-def _within(form: Form) -> Iterator[Blocks]:
+def _within(form: Form, cut: bool) -> Iterator[Blocks]:
     """Those liked, cut to the rows that there are."""
     depth = max(lanes(i.depth) for i in form.inner)
-    most = 64 if len(form.outer) > 1 or depth > 64 else 128
+    most = 64 if len(form.outer) > 1 or depth > 64 or cut else 128
     for b in _LIKED:
         if b.fixed <= most:
             yield Blocks(lanes(form.fixed, b.fixed), lanes(form.looped, b.looped), b.warps, b.stages)

@@ -2,8 +2,8 @@
 
 A number a row instead of two: p = exp(s - top) / total = 2^(s log2(e) - (top log2(e) + log2(total))). Rounded to f32
 the number of a row errs by as much as it is large, and where all keys of a row are masked, total is lost beside top: so
-there are bounds. What depends on looped rows alone, as a mask of keys, is multiplied once. And whether arrays are
-finite, by the sums of 0 times each element.
+there are bounds. And whether arrays are finite, by the sums of 0 times each element. (Masks of keys are left to the
+programs: on an H200 they took as long with those multiplied beforehand, and the kernel for it came on top.)
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Sequence
 
 from .....fusion.attention_form import Form
-from .....fusion.index import Access, Digit, Splitter
+from .....fusion.index import Access, Splitter
 from .....fusion.moves import sources
 from .....ir.dim import Dim, ceil_div, make, product
 from .....ir.dtype import F32
@@ -21,15 +21,12 @@ from ...contraction_ports import Ports
 from ...ir import Buffer, Var
 from ...unit import UnitKernel, UnitRef
 from ..grid import minimum
-from ..space import delinearize
-from .attention_scores import LOG2E, NO_LOOPS, Probability, ScoreEmitter, probability_of
+from .attention_scores import LOG2E, Probability, probability_of
 from .shapes import MULTIPLE, lanes
 
 BOUNDS = {4: 16.0, 2: 256.0}  # of a row's maximum, by the bytes of what its probabilities are rounded to
 _LANES, _WARPS = 256, 2
-# Pairs of rows from which on a kernel beforehand is worth a launch (some 2 us): one that spares a third of the work or
-# more, and one that spares a tenth.
-WORTH, WORTH_A_SIDE = 1 << 22, 1 << 25
+WORTH = 1 << 22  # pairs of rows from which on a kernel beforehand spares more than its launch takes, some 2 us
 PROGRAMS = 512  # that share the elements of an array, at most: as many sums are read by each program afterwards
 _PROGRAM, _BLOCK, _SUM_WARPS = 8192, 4096, 8  # elements of such a program at least, and at a time
 
@@ -42,7 +39,6 @@ class Before:
         self.steps: list[UnitKernel] = []
         self.temps: list[Dim] = []
         self.inputs: list[UnitRef] = []
-        self._hoisted: dict[tuple[Access, float], Buffer] = {}
         self._rows: tuple[int, Dim] | None = None  # the temporary of the rows' logarithms, and how many
 
     def _ports(self, what: str) -> Ports:
@@ -77,21 +73,6 @@ class Before:
         count = product(rows.top.instr.shape.dims)
         self._rows = len(self.temps), count
         return self._each(p, count, value)
-
-    def hoisted(self, access: Access, factor: float, digits: Sequence[Digit]) -> Buffer:
-        """`access` times `factor`, of all values of `digits`."""
-        if (access, factor) not in self._hoisted:
-            p = self._ports(f"side{len(self._hoisted)}")
-            read = {i: p.read("operand", _number(i), i.shape.element_type) for i in parameters_of([access])}
-            emitter = ScoreEmitter(p.b, NO_LOOPS, read)
-
-            def value(i: Var) -> Var:
-                for digit, place in zip(digits, delinearize(p.b, i, [d.extent for d in digits])):
-                    emitter.bind((digit,), place)
-                return emitter.times(access, factor)
-
-            self._hoisted[access, factor] = self._each(p, product(d.extent for d in digits), value)
-        return self._hoisted[access, factor]
 
     def zeros(self, params: Iterable[Instr]) -> tuple[Buffer, Dim]:
         """Sums of 0 times each element of arrays, and of each row's logarithm; and how many sums there are."""
@@ -144,12 +125,6 @@ def factors_of(form: Form) -> list[Instr]:
 def _before_weights(form: Form) -> list[Access]:
     """The weights and all that they are computed of, up to the products or the softmax."""
     return _walk([o.weight for o in form.outer], {*form.inner_accesses, form.probability})
-
-
-def reaches(accesses: Iterable[Access], ends: Sequence[Access]) -> bool:
-    """Whether one of these is computed of one of `ends`."""
-    read = set(ends)
-    return bool(read & set(_walk(accesses, read)))
 
 
 def parameters_of(accesses: Iterable[Access], without: Iterable[Access] = ()) -> list[Instr]:

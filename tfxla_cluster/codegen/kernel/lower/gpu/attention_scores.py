@@ -37,13 +37,12 @@ _LINEAR = ("convert", "add", "subtract", "negate", "select", "multiply", "divide
 class ScoreEmitter(WideEmitter):
     """`known`: what comparisons say for all elements that are emitted until it changes. `logarithm`: gives for a row's
     maximum log2 of the sum of all exponentials of the row, by which its probabilities are powers of 2; None where it
-    is not at hand. `hoisted`: gives for an element and a factor their product, where that is at hand."""
+    is not at hand."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.known: Mapping[Access, bool] = {}
         self.logarithm: Callable[[Access], Var] | None = None
-        self.hoisted: Callable[[Access, float], Var | None] | None = None
 
     def _sources(self, access: Access) -> tuple[Access, ...]:
         chosen = self._chosen(access)
@@ -109,9 +108,6 @@ class ScoreEmitter(WideEmitter):
         return self._multiplied(access, factor)
 
     def _multiplied(self, access: Access, factor: float) -> Var:
-        hoisted = self.hoisted(access, factor) if self.hoisted else None
-        if hoisted is not None:
-            return hoisted
         value = self.value(access)
         wide_value = value if value.dtype == F32 else self.b.op("convert", value, dtype=F32)
         return self.b.op("multiply", wide_value, self.b.const(float(np.float32(factor)), F32))
