@@ -133,7 +133,7 @@ SMALL = {
         "COLUMN_DEPTHS": (4, 16),
     },
     sort: {"ONE_RUN": 16, "RUN": 8, "SEVERAL": 64, "BLOCK": 16, "RADIX_LENGTH": 20},
-    radix_sort: {"BLOCK": 32, "BLOCKS": (16,), "DIGIT_BITS": 5, "DIGITS_BITS": (6,)},
+    radix_sort: {"BLOCK": 32, "BLOCKS": (16,), "DIGIT_BITS": 4, "DIGITS_BITS": (6,)},
     topk: {"HELD": 32, "SOME_HELD": (16,)},
     scan: {"BLOCK": 16, "BLOCKS": (8,)},
     scan_columns: {"LEAST": 6, "COLUMNS": 4, "WIDTHS": (8,), "TOGETHER": 3, "PROGRAMS": 24, "PROGRAM_COUNTS": (9,)},

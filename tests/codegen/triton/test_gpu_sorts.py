@@ -51,7 +51,7 @@ KEYS = [
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("ONE_RUN", 16), ("RUN", 8), ("SEVERAL", 64), ("BLOCK", 16)):
         monkeypatch.setattr(sort, name, value)
-    for name, value in (("BLOCK", 16), ("SCANNED", 2), ("ADDED", 4)):
+    for name, value in (("BLOCK", 16), ("SCANNED", 64), ("SHORT", 0)):
         monkeypatch.setattr(radix_sort, name, value)
     for name, value in (("CHUNK", 8), ("WIDTH", 8), ("HELD", 16)):
         monkeypatch.setattr(topk, name, value)

@@ -1,7 +1,7 @@
 """Radix sort of lines on a GPU, for comparators that are the order of one operand.
 
 For each digit of the key, the lowest first, elements go to their places by it, equal ones in order: a kernel counts how
-often each digit is in each block of a line, a second adds the counts up to where those of a block begin, and a third
+often each digit is in each block of a line, a scan of the counts says where those of a block begin, and a third kernel
 counts within the block, its counters packed in words. Nothing depends on which program is first (Satish et al.,
 "Designing efficient sorting algorithms for manycore GPUs", 2009).
 """
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from .....ir.dim import Dim, make
+from .....ir.dim import Dim, make, sample
 from .....ir.dtype import S32, S64, DType
 from .....ir.node import Computation
 from ...builder import KernelBuilder
@@ -22,12 +22,14 @@ from ...unit import Unit, UnitKernel, UnitRef
 from ..grid import Blocks
 from ..sort_line import Line, SortForm
 from ..total_order import ordered, unsigned_key
+from . import scan, scan_lines
 from .shapes import lanes
 
 DIGIT_BITS, DIGITS_BITS = 4, (3, 5)  # of the key that a pass sorts by
 BLOCK, BLOCKS = 512, (128, 256, 1024)  # elements of a program
 WARPS, SOME_WARPS = 4, (1, 2, 8)
-SCANNED, ADDED = 2048, 4096  # counts of a digit that are scanned at once, and of those before it that are added
+SHORT = 128 * 1024  # elements up to which the number of passes tells more than the work of each
+SCANNED = 32 * 1024  # counts that one program holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +72,10 @@ class Form:
     warps: int
 
 
-def chosen_form(knobs: Knobs) -> Form:
-    """Knobs: 'digit' (bits), 'block', 'warps'."""
+def chosen_form(elements: Dim, knobs: Knobs) -> Form:
+    """For so many elements in all lines. Knobs: 'digit' (bits), 'block', 'warps'."""
     return Form(
-        knobs.take("digit", DIGIT_BITS, DIGITS_BITS),
+        knobs.take("digit", DIGIT_BITS + int(sample(elements) <= SHORT), (*DIGITS_BITS, DIGIT_BITS)),
         knobs.take("block", BLOCK, BLOCKS),
         knobs.take("warps", WARPS, SOME_WARPS),
     )
@@ -144,12 +146,15 @@ class _Passes:
         first = len(sort.dtypes)
         self.counts, self.sums = UnitRef("temp", first), UnitRef("temp", first + 1)
         self.digits = make("mul", self.blocks.count, self.counters.digits)
+        scanned = scan.scan_unit(_Counts(self), "sort.starts", first + 2, scan.Form(SCANNED))
+        self.scans = scanned.steps
         held = make("mul", make("mul", sort.lines, self.digits), self.index.itemsize)
-        self.temps: tuple[Dim, ...] = (held, held)
+        self.temps: tuple[Dim, ...] = (held, held, *scanned.temps)
 
     def steps(self, number: int, source: Elements, target: str) -> Sequence[UnitKernel]:
         """The kernels of pass `number`."""
-        return self._counted(number, source), self._starts(), self._placed(number, source, target)
+        scans = [step for step in self.scans if isinstance(step, UnitKernel)]
+        return self._counted(number, source), *scans, self._placed(number, source, target)
 
     def _builder(self, name: str, source: Elements) -> KernelBuilder:
         """Elements that are computed divide by fixed sizes; what lies in arrays shares its code for all."""
@@ -182,37 +187,6 @@ class _Passes:
             b.store(counts, place, _as(b, count, self.index))
         kernel = b.finish(self._tasks, self.blocks.size * 8 * counters.words, self.warps)
         return UnitKernel(kernel, source.key_inputs, (self.counts,))
-
-    def _starts(self) -> UnitKernel:
-        """Running totals of a line's counts, digit by digit. A program has one digit of a line: all counts of the lower
-        ones added up, then its own in order."""
-        b = KernelBuilder("sort.starts")
-        counts, sums = b.input(self.index), b.output(self.index)
-        blocks, width = self.blocks.count, lanes(self.blocks.count, SCANNED)
-        digit = b.remainder(b.task, b.index(self.counters.digits))
-        own = b.mul(b.task, b.size(blocks))
-        zero = b.const(0, self.index)
-
-        def add(x: Var, y: Var) -> tuple[Var]:
-            return (b.op("add", x, y),)
-
-        lower = b.op("subtract", own, b.mul(digit, b.size(blocks))), own
-        (before,) = b.reduce(
-            *lower, [zero], [0], lambda at: (b.load(counts, at),), add, width=lanes(self.digits, ADDED)
-        )
-        with b.tile(b.index(0), b.index(width), width) as lane:
-
-            def chunk(number: Var, running: Var) -> Sequence[Var]:
-                place = b.add(b.mul(number, b.index(width)), lane)
-                there = b.compare(place, b.size(blocks), "LT")
-                count = b.load(counts, b.add(own, place), there)
-                b.store(sums, b.add(own, place), b.op("add", running, b.scan(lane, (count,), add)[0]), there)
-                return b.across(lane, (count,), (running,), (0,), add)
-
-            b.fold(b.index(0), b.size(Blocks(blocks, width).count), (before,), chunk)
-        tasks = make("mul", self.form.lines, self.counters.digits)
-        kernel = b.finish(tasks, make("mul", self.digits, 4), max(1, min(16, width // 128)))
-        return UnitKernel(kernel, (self.counts,), (self.sums,))
 
     def _placed(self, number: int, source: Elements, target: str) -> UnitKernel:
         """Each element to where its digit's of its block begin, after those before it."""
@@ -289,3 +263,39 @@ class _Counters:
 
 def _as(b: KernelBuilder, value: Var, dtype: DType) -> Var:
     return value if value.dtype == dtype else b.op("convert", value, dtype=dtype)
+
+
+class _Counts:
+    """The counts of a line's blocks, digit by digit, as scan.Lines."""
+
+    def __init__(self, passes: _Passes) -> None:
+        self.outer, self.length = passes.form.lines, passes.digits
+        self.inner: Dim = 1
+        self.dtypes: tuple[DType, ...] = (passes.index,)
+        self.neutral = (0,)
+        self.inputs, self.outputs = (passes.counts,), (passes.sums,)
+
+    def open(self, b: KernelBuilder, writes: bool) -> _CountsBody:
+        return _CountsBody(b, self, writes)
+
+    def combine(self, b: KernelBuilder, left: Sequence[Var], right: Sequence[Var]) -> Sequence[Var]:
+        return (b.op("add", left[0], right[0]),)
+
+
+class _CountsBody:
+    def __init__(self, b: KernelBuilder, lines: _Counts, writes: bool) -> None:
+        self.b, self.length, self.counts = b, lines.length, b.input(lines.dtypes[0])
+        self.sums = b.output(lines.dtypes[0]) if writes else None
+
+    def load(self, place: scan_lines.Place, mask: Var | None) -> Sequence[Var]:
+        return (self.b.load(self.counts, self._at(place), mask),)
+
+    def store(self, place: scan_lines.Place, values: Sequence[Var], mask: Var | None) -> None:
+        assert self.sums is not None
+        self.b.store(self.sums, self._at(place), values[0], mask)
+
+    def first(self) -> None:
+        return None
+
+    def _at(self, place: scan_lines.Place) -> Var:
+        return self.b.add(self.b.mul(place[0], self.b.size(self.length)), place[1])

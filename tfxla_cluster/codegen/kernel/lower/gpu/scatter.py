@@ -40,7 +40,7 @@ def lower(instr: Instr, target: Target, knobs: Knobs) -> Unit:
         return Unit((_at_once(units),), (), inplace)
     if units.aligned and sample(windows) <= FEW:
         return Unit((_one_by_one(units),), (), inplace)
-    ordered = sorted_units(units, chosen_form(knobs))
+    ordered = sorted_units(units, chosen_form(units.count, knobs))
     combined = _combined(units, len(ordered.temps), knobs)
     return Unit((*ordered.steps, *combined.steps), (*ordered.temps, *combined.temps), inplace)
 

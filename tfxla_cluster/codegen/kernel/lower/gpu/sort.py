@@ -37,7 +37,7 @@ def lower(instr: Instr, target: Target, knobs: Knobs) -> Unit:
     form = SortForm(instr)
     key = key_of(instr.attrs["to_apply"], form.dtypes)
     if key is not None and sample(form.length) > ONE_RUN:
-        chosen = chosen_form(knobs)
+        chosen = chosen_form(make("mul", form.lines, form.length), knobs)
         if knobs.take("radix", int(sample(form.length) >= RADIX_LENGTH), (0, 1)):
             return radix_unit(form, key, chosen)
     return merge_sort(instr)
