@@ -71,6 +71,21 @@ ENTRY e { x = f32[50,14] parameter(0)
   ROOT r = f32[9] reduce(x, zero), dimensions={1}, to_apply=plus }""",
         {"rows", "warps"},
     ),
+    "pieces of rows": (
+        """norm { x = f32[9,48] parameter(0)
+  zero = f32[] constant(0)
+  s = f32[9] reduce(x, zero), dimensions={1}, to_apply=plus
+  b = f32[9,48] broadcast(s), dimensions={0}
+  d = f32[9,48] subtract(x, b)
+  q = f32[9,48] multiply(d, d)
+  t = f32[9] reduce(q, zero), dimensions={1}, to_apply=plus
+  c = f32[9,48] broadcast(t), dimensions={0}
+  n = f32[9,48] divide(d, c)
+  ROOT r = (f32[9,48], f32[9]) tuple(n, t) }
+ENTRY e { x = f32[9,48] parameter(0)
+  ROOT r = (f32[9,48], f32[9]) fusion(x), kind=kLoop, calls=norm }""",
+        {"rows", "pieces", "warps"},
+    ),
     "long rows": (
         """ENTRY e { x = f32[2,300] parameter(0)
   zero = f32[] constant(0)
@@ -124,6 +139,7 @@ ENTRY e { x = f32[60] parameter(0)
 SMALL = {
     shapes: {
         "RESIDENT": 64,
+        "LEAST_PIECE": 16,
         "ROWS_BLOCK": 256,
         "LOOPED": 32,
         "LOOPS": (16, 64),
@@ -166,12 +182,13 @@ def alone(candidates: list[Choice]) -> Iterator[Choice]:
 def test_every_knob_gives_the_same_numbers(name: str) -> None:
     module, instr = parsed(name)
     args = [np.asarray(np.random.default_rng(0).normal(size=p.shape.dims), np.float32) for p in module.entry.params]
-    want, *_ = evaluate(module, args)
+    want = evaluate(module, args)
     found = gpu.described().candidates(instr)
     assert set(found[0]) == MODULES[name][1]
     for choice in alone(found):
         made = compiler.compile_module(module, gpu_module.Interpreted(), choices=Given(instr.name, choice))
-        np.testing.assert_allclose(made.executable.run(args)[0], want, rtol=1e-5, atol=1e-4, err_msg=repr(choice))
+        for got, one in zip(made.executable.run(args), want, strict=True):
+            np.testing.assert_allclose(got, one, rtol=1e-5, atol=1e-4, err_msg=repr(choice))
 
 
 def form(instr: Instr, choice: Choice) -> list[tuple[str, int, Dim]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .....fusion.program import Group
@@ -48,9 +48,13 @@ class Level:
         """The results where a row is one element."""
         return self._results(self.combine(*self.first(), *self._values()))
 
-    def across(self, lane: Var) -> tuple[Var, ...]:
-        """The results over the lanes of a tile that holds the row."""
-        return self._results(self.e.b.across(lane, self._values(), self.first(), self.identity, self.combine))
+    def across(self, lane: Var, pieces: Iterable[None]) -> tuple[Var, ...]:
+        """The results over the lanes of a tile that holds the row: in each of its pieces, as each binds the loops."""
+        found: tuple[Var, ...] = ()
+        for _ in pieces:
+            values = self._values()
+            found = self.combine(*found, *values) if found else tuple(values)
+        return self._results(self.e.b.across(lane, found, self.first(), self.identity, self.combine))
 
     def over(
         self, start: Var, stop: Var, reduced: Sequence[Group], width: int, first: Sequence[Var] | None = None

@@ -7,7 +7,7 @@ two kernels: partial results of parts of the rows, then their combination and th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from .....fusion.index import flatten
 from .....fusion.program import Group, Program, extent_of
@@ -53,13 +53,24 @@ def _splits(program: Program, kept: Sequence[Group], shape: ReductionShape) -> b
 
 
 def _resident(e: Emitter, shape: ReductionShape, reduced: Sequence[Group], outputs: Sequence[Buffer]) -> None:
-    """Everything in one block: each element is read once."""
-    b = e.b
-    with b.tile(b.index(0), b.size(extent_of(e.program.reduced)), shape.reduced) as lane:
-        bind_rows(e, reduced, lane)
+    """Everything in one block, or some of the same size side by side: each element is read once."""
+    b, full = e.b, shape.pieces * shape.reduced == extent_of(e.program.reduced)
+    with b.tile(
+        b.index(0), b.size(shape.reduced if full else extent_of(e.program.reduced)), shape.reduced, full
+    ) as lane:
+
+        def pieces() -> Iterator[None]:
+            """Binds the row to each piece in turn; what was computed of it before is known again."""
+            for number in range(shape.pieces):
+                e.version = number
+                bind_rows(e, reduced, b.add(lane, b.index(number * shape.reduced)))
+                yield
+
         for reduces in e.program.levels:
-            bind_results(e, reduces, Level(e, reduces).across(lane))
-        store_roots(e, range(len(outputs)), outputs)
+            bind_results(e, reduces, Level(e, reduces).across(lane, pieces()))
+        ends, along = _ends(e.program)
+        for number, _ in enumerate(pieces()):
+            store_roots(e, along if number else [*ends, *along], outputs)
 
 
 def _in_blocks(e: Emitter, shape: ReductionShape, reduced: Sequence[Group], outputs: Sequence[Buffer]) -> None:
@@ -69,11 +80,16 @@ def _in_blocks(e: Emitter, shape: ReductionShape, reduced: Sequence[Group], outp
     for reduces in e.program.levels:
         level = Level(e, reduces)
         bind_results(e, reduces, level.over(zero, stop, reduced, shape.reduced) if reduced else level.once())
-    kept = set(e.program.kept)
-    ends = [n for n, root in enumerate(e.program.roots) if kept.issuperset(flatten(root.index))]
-    along = [n for n in range(len(outputs)) if n not in ends]
+    ends, along = _ends(e.program)
     store_roots(e, ends, outputs)
     if along:
         with b.loop(zero, stop, "vector", shape.reduced) as lane:
             bind_rows(e, reduced, lane)
             store_roots(e, along, outputs)
+
+
+def _ends(program: Program) -> tuple[list[int], list[int]]:
+    """The numbers of the outputs that are a value a row, and of the others."""
+    kept = set(program.kept)
+    ends = [n for n, root in enumerate(program.roots) if kept.issuperset(flatten(root.index))]
+    return ends, [n for n in range(len(program.roots)) if n not in ends]

@@ -26,6 +26,8 @@ RESIDENT = 16 * 1024  # elements of a row held in registers
 LOOPED, LOOPS = 4096, (1024, 2048, 8192)  # lanes of a row that is passed over in blocks
 ROWS_BLOCK = 1024  # elements of a block of several short rows
 ROWS_OF_SEVERAL = 2  # rows at least of such a block with several accumulators
+MOST_PIECES, LEAST_PIECE = 7, 128  # of a row, and lanes of one
+PIECED_OF_A_WARP = 384  # elements of such a row
 ROWS = (1, 2, 4, 8)  # rows of such a block
 COLUMNS, COLUMN_WIDTHS = 128, (16, 32, 64, 128, 256)  # of a block of a column reduction
 COLUMN_ROWS, COLUMN_DEPTHS = 32, (16, 32, 64, 128)
@@ -35,9 +37,11 @@ PROGRAMS, PROGRAM_COUNTS = 132 * 8, (132 * 4, 132 * 8, 132 * 16)  # that fill a 
 FEW = 132 * 2  # programs: fewer leave some of it idle
 LEAST_BLOCK = 256  # elements, where more programs are wanted
 OF_A_WARP, OF_A_WARP_SOONER = 256, 64  # elements of such a block; where there are few programs, to be sooner done
-OF_COLUMNS_SOONER = 128  # elements of a warp of a block of whole columns, where there are few programs
+OF_COLUMNS_SOONER = (
+    128  # elements of a warp of a block of whole columns where there are few programs, or of narrow ones
+)
 SEVERAL = 8  # warps at most of a reduction with several accumulators, whose combiner is long
-BUSY = 2  # times the elements, or warps, of programs whose elements are narrow: as many bytes are then under way
+BUSY = 2  # times as many elements of a block, or half of a column reduction's, where they are narrow
 SMALL = 16  # times smaller than the largest array is one whose bytes do not count
 SPLIT_WORK = 64 * 1024  # elements from which a reduction in two kernels pays
 
@@ -74,7 +78,7 @@ class ReductionShape:
     """`kept` lanes of rows (1: a program a row, with no axis for it), `reduced` lanes along them.
 
     `minor_kept`: lanes of rows run over the innermost kept loop only, since it is the contiguous one.
-    `resident`: one block holds whole rows. `warps` of a program.
+    `resident`: one block holds whole rows, or `pieces` side by side do. `warps` of a program.
     """
 
     kept: int
@@ -82,6 +86,7 @@ class ReductionShape:
     minor_kept: bool
     resident: bool
     warps: int
+    pieces: int = 1
 
 
 def reduction_warps(kept: int, reduced: int, resident: bool) -> int:
@@ -91,15 +96,30 @@ def reduction_warps(kept: int, reduced: int, resident: bool) -> int:
 
 
 def reduction_shape(program: Program, kept: Sequence[Group], reduced: Sequence[Group], knobs: Knobs) -> ReductionShape:
-    """Knobs: 'columns' and 'depth' of a block of a column reduction, 'rows' of a block that holds rows, 'block' of
-    one that does not, 'warps'."""
+    """Knobs: 'columns' and 'depth' of a block of a column reduction, 'rows' and 'pieces' of a block that holds rows,
+    'block' of one that does not, 'warps'."""
     several = any(len(reduce.operands) > 2 for level in program.levels for reduce in level)
     found = _block(program, kept, reduced, several, knobs)
-    busy = BUSY if found[2] and narrow(program) else 1
     few = found[2] and found[3] and sample(product(map(extent, kept))) < FEW * found[0]
-    usual = block_warps(found[0] * found[1], OF_COLUMNS_SOONER) if few else reduction_warps(*found[:2], found[3]) * busy
-    warps = min(usual, SEVERAL if several else WARPS[-1])
-    return ReductionShape(*found, knobs.take("warps", warps, WARPS))
+    warps = reduction_warps(found[0], found[1], found[3])
+    if few or (found[2] and narrow(program)):
+        warps = block_warps(found[0] * found[1], OF_COLUMNS_SOONER)
+    warps = min(warps, SEVERAL) if several else warps
+    pieces = _pieces(extent_of(program.reduced)) if found[3] and not found[2] else 1
+    if pieces > 1:
+        pieces = knobs.take("pieces", pieces, (1,))
+    if pieces > 1:
+        warps = max(warps, min(sample(extent_of(program.reduced)) // PIECED_OF_A_WARP, WARPS[-1]))
+        found = (found[0], sample(extent_of(program.reduced)) // pieces, *found[2:])
+    return ReductionShape(*found, knobs.take("warps", warps, WARPS), pieces)
+
+
+def _pieces(row: Dim) -> int:
+    """Blocks of as many lanes, none of them idle, that make up a row; 1 where there would be many or small ones."""
+    if not isinstance(row, int) or row <= 0:
+        return 1
+    count = row // (row & -row)
+    return count if count <= MOST_PIECES and row // count >= LEAST_PIECE else 1
 
 
 def narrow(program: Program) -> bool:
@@ -116,11 +136,12 @@ def _block(
     row, rows = extent_of(program.reduced), product(map(extent, kept))
     last = program.groups_of(program.space)[-1:]
     if kept and last and last[0] is kept[-1]:
-        held, is_narrow = sample(row) <= NARROW_ROWS, narrow(program)
-        most, least = (COLUMNS // BUSY, NARROWEST * BUSY) if is_narrow else (COLUMNS, NARROWEST)
-        default = filling(most, least, sample(rows)) if held else most
+        is_narrow = narrow(program)
+        least = NARROWEST * (BUSY if is_narrow else 1)
+        default = filling(COLUMNS, least, sample(rows)) if sample(row) <= NARROW_ROWS else COLUMNS
         widest = knobs.take("columns", default, COLUMN_WIDTHS)
-        deepest = knobs.take("depth", COLUMN_ROWS * COLUMNS // default, COLUMN_DEPTHS)
+        size = COLUMN_ROWS * COLUMNS // (BUSY if is_narrow else 1)
+        deepest = knobs.take("depth", size // default, COLUMN_DEPTHS)
         columns = lanes(extent(kept[-1]), widest)
         depth = lanes(row, max(deepest, deepest * widest // columns))
         return columns, depth, True, fits(row, depth)
