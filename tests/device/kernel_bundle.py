@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from tests.codegen.triton.test_gpu_cases import ALL, drawn
+from tests.device.convolution_cases import convolutions
 from tests.device.product_cases import exact, products
 from tfxla_cluster import compiler
 from tfxla_cluster.backends import gpu
@@ -72,11 +73,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bundle", type=Path)
     parser.add_argument("--arch", default="sm_90")
-    parser.add_argument("--products", action="store_true", help="products alone")
+    parser.add_argument("--products", action="store_true", help="products and convolutions alone")
     parser.add_argument("--processes", type=int, default=2, help="that run Triton (default 2)")
     options = parser.parse_args()
     bundle = Bundle(gpu.described(options.arch), CompileOptions(compile_threads=options.processes))
-    for one in products():
+    for one in (*products(), *convolutions()):
         bundle.add(one.name, one.module, one.args(), [one.ulps], one.choices)
     for case in [] if options.products else ALL:
         module = text.parse(case.text)

@@ -53,15 +53,24 @@ class ImageAxis:
     depth_scale: int = 1
     start: int = 0
 
+    def at(self, b: KernelBuilder, free: Index, depth: Index) -> Var:
+        """The index along this dim of an element."""
+        place = b.index(self.start)
+        for digit, index, scale in ((self.free, free, self.free_scale), (self.depth, depth, self.depth_scale)):
+            if digit is not None:
+                place = b.add(place, b.mul(index[digit], b.index(scale)))
+        return place
+
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An operand as an array in memory: operand number `number` of the unit, of `dtype`. `axes`: outermost first; the
-    elements of the last lie side by side."""
+    """An operand as an array in memory: operand number `number` of the unit (another buffer where `kind` says so), of
+    `dtype`. `axes`: outermost first; the elements of the last lie side by side."""
 
     number: int
     dtype: DType
     axes: tuple[ImageAxis, ...]
+    kind: str = "operand"
 
 
 @dataclass(frozen=True, slots=True)

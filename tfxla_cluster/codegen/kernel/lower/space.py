@@ -25,14 +25,14 @@ def delinearize(b: KernelBuilder, flat: Var, dims: Sequence[Dim]) -> list[Var]:
 
 def digits(b: KernelBuilder, flat: Var, dims: Sequence[Dim]) -> tuple[Var, ...]:
     """As `delinearize`, by constants where dims are fixed: a GPU divides by one far cheaper, and code is its own then
-    for each."""
+    for each. In the type of `flat`, which must be s64 where dims are not fixed."""
     if not all(isinstance(d, int) for d in dims[1:]):
         return tuple(delinearize(b, flat, dims))
     found: list[Var] = []
     for d in reversed(dims[1:]):
-        assert isinstance(d, int)
-        found.append(b.index(0) if d == 1 else b.remainder(flat, b.index(d)))
-        flat = flat if d == 1 else b.quotient(flat, b.index(d))
+        extent = b.const(d, flat.dtype)
+        found.append(b.const(0, flat.dtype) if d == 1 else b.remainder(flat, extent))
+        flat = flat if d == 1 else b.quotient(flat, extent)
     return (flat, *reversed(found)) if dims else ()
 
 

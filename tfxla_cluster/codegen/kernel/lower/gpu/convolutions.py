@@ -16,7 +16,10 @@ from ...unit import Unit
 from .. import convolution
 from ..contraction_channels import fits
 from ..contraction_fusion import parts_of
+from .capability import has_descriptors
 from .channels import lower_channels
+from .image_choice import boxes
+from .narrow_images import BITS, with_runs
 from .products import lower_product
 
 
@@ -24,7 +27,16 @@ def lower_convolution(instr: Instr, target: Target, knobs: Knobs) -> Unit:
     """Kernels of a convolution, or of a fusion around one. Knobs are asked where one product is all."""
     phases = _phases(instr)
     asked = knobs if len(phases) == 1 else Knobs()
-    return convolution.join([lower_channels(c, target) if fits(c) else lower_product(c, target, asked) for c in phases])
+    return convolution.join([_lower(c, target, asked) for c in phases])
+
+
+def _lower(c: Contraction, target: Target, knobs: Knobs) -> Unit:
+    if fits(c):
+        return lower_channels(c, target)
+    narrow = with_runs(c) if has_descriptors(target) else None
+    if narrow is not None and boxes(narrow[0], BITS):
+        return lower_product(narrow[0], target, knobs, narrow[1])
+    return lower_product(c, target, knobs)
 
 
 def _phases(instr: Instr) -> Sequence[Contraction]:

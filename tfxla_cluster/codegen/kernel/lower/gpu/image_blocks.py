@@ -11,21 +11,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from .....ir.dim import Dim, ceil_div
-from .....ir.dtype import S64, DType
+from .....ir.dim import Dim, ceil_div, product, sample
+from .....ir.dtype import S64, U32, DType
 from .....ir.polynomial import common_factor
 from ... import ir
 from ...builder import KernelBuilder
-from ...contraction import Contraction, Image, ImageAxis, Index, Side
+from ...contraction import Contraction, Image, Index, Side
 from ...contraction_ports import Ports
 from ...ir import Var
-from ..contraction_operand import number
 from ..space import digits
 from .capability import DESCRIPTOR_UNIT
 
 _NEAR = 8  # neighbours along a dim that are taken before those along the next one
 _LINE = 64  # of those that lie side by side
 _MOST = 256  # that a descriptor takes
+_SHORT = 1 << 31  # depths whose numbers have 32 bits
 _RANKS = range(2, 6)  # of arrays that have descriptors
 
 
@@ -67,7 +67,7 @@ class Box:
         whole = self.begin(b, index[: len(self.dims)])
         return tuple(b.add(at, inner[self.order.index(n)]) for n, at in enumerate(whole))
 
-    def begin(self, b: KernelBuilder, index: Index) -> Index:
+    def begin(self, b: KernelBuilder, index: Sequence[Var]) -> Index:
         """The digits of the first element of a box."""
         return tuple(b.mul(at, b.index(width)) for at, width in zip(index, self.widths))
 
@@ -82,18 +82,23 @@ class Cut:
 
 
 def cut(c: Contraction, size: tuple[int, int, int]) -> Cut | None:
-    """Of operands that are images: boxes as large as blocks of so many rows, columns and depths. None where the extents
-    have none, or what a box holds is no block in memory."""
+    """Of a left operand that is an image and a right one that is an image or a matrix: boxes as large as blocks of so
+    many rows, columns and depths. None where the extents have none, or what a box holds is no block in memory."""
     left, right = c.lhs.image, c.rhs.image
-    if left is None or right is None:
+    if left is None:
         return None
     rows = _box(c.rows, size[0], left, "free")
-    cols = _box(c.cols, size[1], right, "free")
-    depth = _box(c.depth, size[2], left, "depth", right)
-    if rows is None or cols is None or depth is None:
+    depth = _box(c.depth, size[2], left, "depth", *([] if right is None else [right]))
+    cols = _in_order(c.cols, size[1]) if right is None else _box(c.cols, size[1], right, "free")
+    if rows is None or cols is None or depth is None or _turned(left, rows, depth) is None:
         return None
-    whole = _turned(left, rows, depth) is not None and _turned(right, cols, depth) is not None
+    whole = depth.in_order if right is None else _turned(right, cols, depth) is not None
     return Cut(rows, cols, depth) if whole else None
+
+
+def _in_order(dims: tuple[Dim, ...], size: int) -> Box:
+    """Elements of a matrix, which may leave it, as they come."""
+    return Box(dims, (*(1 for _ in dims[1:]), size), tuple(range(len(dims))))
 
 
 def _box(dims: tuple[Dim, ...], size: int, held: Image, kind: str, *others: Image) -> Box | None:
@@ -189,22 +194,17 @@ def blocks_of(p: Ports, side: Side, boxes: tuple[Box, Box], block: Var) -> ir.Bl
     turned = _turned(image, free, depth)
     assert turned is not None
     shape = tuple(f * d for f, d in _widths(image, free, depth))
-    buffer = p.read("operand", image.number, image.dtype)
+    buffer = p.read(image.kind, image.number, image.dtype)
     dims, steps = ([b.size(getattr(axis, what)) for axis in image.axes] for what in ("extent", "step"))
     matrix = b.descriptor(buffer, b.index(0), dims, steps[:-1], shape)
     outer = free.begin(b, digits(b, block, free.counts))
+    short = all(isinstance(dim, int) for dim in depth.dims) and sample(product(depth.dims)) < _SHORT
 
     def place(k: Var) -> Sequence[Var]:
-        inner = depth.begin(b, digits(b, b.quotient(k, b.index(prod(depth.widths))), depth.counts))
-        return [_at(b, axis, outer, inner) for axis in image.axes]
+        number = b.op("convert", k, dtype=U32) if short else k  # every thread computes it, in each turn of the loop
+        number = b.quotient(number, b.const(prod(depth.widths), number.dtype))
+        found = [d if d.dtype == S64 else b.op("convert", d, dtype=S64) for d in digits(b, number, depth.counts)]
+        inner = depth.begin(b, found)
+        return [axis.at(b, outer, inner) for axis in image.axes]
 
     return ir.Blocks(matrix, turned, place=b.region([S64], place))
-
-
-def _at(b: KernelBuilder, axis: ImageAxis, free: Index, depth: Index) -> Var:
-    """The index along a dim of an image."""
-    at = number(b, axis.start)
-    for digit, index, scale in ((axis.free, free, axis.free_scale), (axis.depth, depth, axis.depth_scale)):
-        if digit is not None:
-            at = b.add(at, b.mul(index[digit], b.index(scale)))
-    return at

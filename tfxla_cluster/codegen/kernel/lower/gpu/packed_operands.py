@@ -37,11 +37,13 @@ def packable(c: Contraction) -> int:
     return wanted[0] + 2 * wanted[1]
 
 
-def packed(c: Contraction, packs: int, dtype: DType) -> tuple[Contraction, tuple[UnitKernel, ...], tuple[Dim, ...]]:
+def packed(
+    c: Contraction, packs: int, dtype: DType, held: tuple[Dim, ...] = ()
+) -> tuple[Contraction, tuple[UnitKernel, ...], tuple[Dim, ...]]:
     """The contraction of the operands copied as factors of `dtype`, the kernels that copy them, and the bytes of the
-    temporaries."""
+    temporaries, those that are `held` already before them."""
     steps: list[UnitKernel] = []
-    temps: list[Dim] = []
+    temps: list[Dim] = [*held]
     size = Extents.of(c)
     for bit, name, free in zip((1, 2), SIDES, (size.rows, size.cols)):
         if packs & bit:

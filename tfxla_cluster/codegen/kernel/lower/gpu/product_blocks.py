@@ -13,7 +13,6 @@ from ...choice import Knobs
 from ...contraction import Contraction
 from ...matrix_types import multiplies_as_matrix
 from .capability import shared_bytes
-from .image_blocks import cut
 from .shapes import power
 
 
@@ -70,17 +69,6 @@ _F32 = (
 _THIRDS = (Blocks(128, 128, 32, 8, 3, parts=2, persistent=1, descriptors=2, thirds=1),)
 _F64 = (Blocks(64, 64, 16, 4), Blocks(32, 32, 16, 4), Blocks(16, 16, 16, 2))
 _OTHER = (Blocks(32, 32, 8, 4, 1), Blocks(16, 16, 8, 4, 1))
-# Of operands that are images. Gradients by the window take the deep ones.
-_IMAGES = (
-    Blocks(128, 256, 64, 8, 3, parts=2),
-    Blocks(256, 128, 64, 8, 3, parts=2),
-    Blocks(256, 64, 64, 8, 4),
-    Blocks(128, 128, 128, 8, 3),
-    Blocks(128, 128, 64, 8, 4),
-    Blocks(128, 64, 64, 4, 3),
-    Blocks(64, 64, 128, 4, 3),
-    Blocks(64, 64, 64, 4, 3),
-)
 _BY_WIDTH = {8: _BYTE, 16: _NARROW, 32: _F32, 64: _F64}
 _MOST_SPLITS = 64
 _MOST_PARTS, _FINISHED_BYTES = 8, 512  # of a thread, of what it finishes at a time
@@ -114,12 +102,13 @@ class Factors:
         return 3 * BF16.itemsize if blocks.thirds else self.dtype.itemsize
 
 
-def choose(c: Contraction, factors: Factors, target: Target, knobs: Knobs) -> Blocks:
-    """The blocks of a product: what `knobs` say, else what the model of costs likes best for the sample sizes.
+def choose(c: Contraction, factors: Factors, target: Target, knobs: Knobs, promising: Sequence[Blocks] = ()) -> Blocks:
+    """The blocks of a product: what `knobs` say, else what the model of costs likes best for the sample sizes, or the
+    first of those that are `promising`.
 
     UnsupportedError where the blocks on their way do not fit in shared memory.
     """
-    ranked = _ranked(c, factors, target)
+    ranked = promising or _ranked(c, factors, target)
     best = _in_parts(ranked[0], factors.finished)
     taken = {name: knobs.take(name, getattr(best, name), _offered(ranked, name, factors)) for name in _KNOBS}
     blocks = replace(best, **taken)
@@ -177,12 +166,10 @@ def _ranked(c: Contraction, factors: Factors, target: Target) -> list[Blocks]:
     table = _BY_WIDTH[factor.bits] if multiplies_as_matrix(factor, c.dtype) else _OTHER
     batch, rows, cols, depth = (sample(product(dims)) for dims in (c.batch, c.rows, c.cols, c.depth))
     room = shared_bytes(target)
-    boxes = [b for b in _IMAGES if factors.images and cut(c, b.shape) is not None]
-    sizes = _Sizes(batch, rows, cols, depth, run_of(c), bool(boxes))
-    if sizes.skinny and factor.bits == _NARROW_BITS and not sizes.run and not boxes:
+    sizes = _Sizes(batch, rows, cols, depth, run_of(c))
+    if sizes.skinny and factor.bits == _NARROW_BITS and not sizes.run:
         return _ranked_by_reading(sizes, factor.itemsize, room, target.cores)
     fitting = [b for b in dict.fromkeys(_fit(b, sizes) for b in table) if on_their_way(b, factor.itemsize) <= room]
-    fitting = boxes or fitting
     tried = [s for b in fitting for s in _splits(b, sizes, target.cores)]
     thirds = factors.thirds and 3 * BF16.itemsize * (rows + cols) * depth <= _MOST_THIRDS
     tried += [_fit(b, sizes) for b in _THIRDS if thirds]
@@ -244,8 +231,6 @@ def _described(blocks: Blocks, sizes: _Sizes, cores: int) -> Blocks:
     """
     if sizes.programs(blocks) > cores and blocks.rows * blocks.cols >= _PERSISTENT_BLOCK:
         return replace(blocks, persistent=1, descriptors=2)
-    if sizes.images:
-        return replace(blocks, descriptors=1)
     return replace(blocks, descriptors=int(sizes.depth // blocks.splits >= _DESCRIBED_DEPTH))
 
 
@@ -269,13 +254,6 @@ class _Sizes:
     cols: int
     depth: int
     run: int = 0
-    images: bool = False
-
-    def together(self, blocks: Blocks) -> int:
-        """Programs that a multiprocessor has at once: they wait in turn."""
-        if self.skinny:
-            return _SKINNY_PROGRAMS
-        return _IMAGE_PROGRAMS if self.images and blocks.warps <= _FEW_WARPS else 1
 
     @property
     def skinny(self) -> bool:
@@ -306,8 +284,7 @@ def _splits(blocks: Blocks, sizes: _Sizes, cores: int) -> list[Blocks]:
     """The depth whole, and shared by so many programs that together they are just under one, two or three waves."""
     most = min(sizes.depth // _SPLIT_DEPTH, _MOST_SPLITS)
     programs = max(sizes.programs(blocks), 1)
-    places = cores * (sizes.together(blocks) if sizes.images else 1)
-    found = {1, *(min(waves * places // programs, most) for waves in (1, 2, 3))}
+    found = {1, *(min(waves * cores // programs, most) for waves in (1, 2, 3))}
     return [replace(blocks, splits=s) for s in sorted(found) if s >= 1]
 
 
@@ -323,14 +300,9 @@ def _time(blocks: Blocks, sizes: _Sizes, cores: int) -> float:
         split = sizes.batch * (sizes.rows + sizes.cols) * sizes.depth * _SPLIT / cores
         waves = -(-sizes.programs(blocks) // cores)
         return waves * (blocks.rows * blocks.cols * sizes.depth / _THIRDS_GAIN + _START) + split + _THIRDS_START
-    waves = -(-sizes.programs(blocks) // (cores * sizes.together(blocks)))
+    waves = -(-sizes.programs(blocks) // (cores * (_SKINNY_PROGRAMS if sizes.skinny else 1)))
     sums = sizes.batch * sizes.rows * sizes.cols * blocks.splits if blocks.splits > 1 else 0
-    one = blocks.rows * blocks.cols * depth * reading
-    if sizes.images:
-        kept_on = sizes.programs(blocks) > cores and blocks.rows * blocks.cols >= _PERSISTENT_BLOCK
-        one = one * (_SHARED if sizes.together(blocks) > 1 else 1) + (0 if kept_on else _START)
-        return waves * one + sums * _PARTIAL / cores
-    return waves * (one + _START) + sums * _PARTIAL / cores
+    return waves * (blocks.rows * blocks.cols * depth * reading + _START) + sums * _PARTIAL / cores
 
 
 _READING = 24  # products that take as long as reading one number
@@ -338,7 +310,5 @@ _MOST_THIRDS = 4 << 30  # bytes of them: more memory than that is not taken unas
 _THIRDS_GAIN = 1.6  # products in thirds for one in f32
 _SPLIT = 82  # products that take as long as splitting a number and writing its thirds
 _THIRDS_START = 4e6  # products that take as long as the further kernels
-_IMAGE_PROGRAMS, _FEW_WARPS = 2, 4  # of images, of a multiprocessor at once, where they have so few warps
-_SHARED = 1.7  # times as long as one of them takes with another beside it
 _START = 2e6  # of a program, in products
 _PARTIAL = 400  # products that take as long as a partial sum there and back

@@ -77,13 +77,14 @@ class Multiplier:
         """The operands as matrices of blocks, those that are, for the block of rows and of columns at `place`."""
         if not self.described:
             return None, None
+        left: ir.Blocks | None
         if self.boxes is not None:
-            rows, cols = ((box, self.boxes.depth) for box in (self.boxes.rows, self.boxes.cols))
-            return blocks_of(self.p, self.c.lhs, rows, place[0]), blocks_of(self.p, self.c.rhs, cols, place[1])
-        return (
-            self._descriptor(self.c.lhs, g, self.size.rows, self.blocks.rows),
-            self._descriptor(self.c.rhs, g, self.size.cols, self.blocks.cols),
-        )
+            left = blocks_of(self.p, self.c.lhs, (self.boxes.rows, self.boxes.depth), place[0])
+            if self.c.rhs.image is not None:
+                return left, blocks_of(self.p, self.c.rhs, (self.boxes.cols, self.boxes.depth), place[1])
+        else:
+            left = self._descriptor(self.c.lhs, g, self.size.rows, self.blocks.rows)
+        return left, self._descriptor(self.c.rhs, g, self.size.cols, self.blocks.cols)
 
     def _descriptor(self, side: Side, g: Index, free: Dim, block: int) -> ir.Blocks | None:
         if side.matrix is None:
@@ -191,18 +192,19 @@ def how_multiplied(c: Contraction, target: Target) -> Factors:
     g = (zero,) * len(c.batch)
     regions = factors(p, c, g, zero, zero)
     pairs = list(zip((c.lhs, c.rhs), regions))
-    images = all(is_image(side, region.results[0].dtype) for side, region in pairs)
-    images &= regions[0].results[0].dtype.bits == _HALF_BITS
-    whole = [images or _is_matrix(p, side, g, region) for side, region in pairs]
+    whole = [_is_matrix(p, side, g, region) for side, region in pairs]
+    left, right = (is_image(side, region.results[0].dtype) for side, region in pairs)
+    images = left and (right or whole[1])
     once = [side.inside is None and side.valid is None for side in (c.lhs, c.rhs)]  # each element stands at one place
     dtype = unit_type(regions[0].results[0].dtype)
     exact = dtype == F32 and c.precision not in PRECISIONS
     described = product(c.batch) == 1 and has_descriptors(target)
-    lying = whole[0] + 2 * whole[1] if described else 0
     packs = packable(c) if dtype == F32 and not exact else 0
+    images &= described and (dtype.bits == _HALF_BITS or (dtype == F32 and not exact and not packs & 1))
+    lying = 3 if images else whole[0] + 2 * whole[1] if described else 0
     if described and dtype.bits == _HALF_BITS:
         packs = (once[0] + 2 * once[1]) & ~lying
-    return Factors(dtype, lying, exact and described and all(once), packs, images and described, finished=_finished(c))
+    return Factors(dtype, lying, exact and described and all(once), packs, images, finished=_finished(c))
 
 
 def _finished(c: Contraction) -> int:

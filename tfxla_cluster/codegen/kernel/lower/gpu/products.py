@@ -7,6 +7,8 @@ units take; the contraction's own kernels then read the copies.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from .....fusion.hero import hero_of
 from .....ir.dim import product
 from .....ir.node import Instr
@@ -19,6 +21,7 @@ from ..contraction_fusion import parts_of
 from ..dot import describe
 from . import split_products
 from .image_blocks import cut, renumbered
+from .image_choice import promising
 from .packed_operands import packed
 from .product_blocks import choose
 from .product_factors import how_multiplied
@@ -44,18 +47,23 @@ def contraction_of(instr: Instr) -> Contraction:
     return describe(hero, operands, store)
 
 
-def lower_product(c: Contraction, target: Target, knobs: Knobs) -> Unit:
-    """The kernels of any contraction: copies of operands, the product, the total of its parts."""
+def lower_product(c: Contraction, target: Target, knobs: Knobs, before: Unit | None = None) -> Unit:
+    """The kernels of any contraction: copies of operands, the product, the total of its parts. `before`: kernels that
+    make operands in temporaries."""
     factors = how_multiplied(c, target)
-    blocks = choose(c, factors, target, knobs)
+    found = promising(c, factors, target) if factors.images else []
+    if factors.images and not found:
+        factors = replace(factors, images=False, lying=0)
+    blocks = choose(c, factors, target, knobs, found)
     if blocks.thirds:
         return lower_in_thirds(c, blocks, factors, target)
     bytes_read = factors.dtype.itemsize
-    boxes = cut(c, blocks.shape) if blocks.descriptors and factors.lying == 3 and not blocks.packs else None
+    boxes = cut(c, blocks.shape) if blocks.descriptors and factors.images and not blocks.packs & 1 else None
     c = renumbered(c, boxes) if boxes is not None else c
-    c, steps, temps = packed(c, blocks.packs, factors.dtype)
+    c, steps, temps = packed(c, blocks.packs, factors.dtype, before.temps if before else ())
+    made = (*before.steps, *steps) if before else steps
     if blocks.splits == 1:
-        return Unit((*steps, ProductKernel(c, blocks, target, bytes_read, boxes=boxes).build()), temps)
+        return Unit((*made, ProductKernel(c, blocks, target, bytes_read, boxes=boxes).build()), temps)
     parts = ProductKernel(split_products.partial(c, len(temps)), blocks, target, bytes_read, boxes=boxes).build()
     held = product((blocks.splits, *c.batch, *c.rows, *c.cols, c.dtype.itemsize))
-    return Unit((*steps, parts, split_products.total(c, blocks.splits, len(temps))), (*temps, held))
+    return Unit((*made, parts, split_products.total(c, blocks.splits, len(temps))), (*temps, held))
