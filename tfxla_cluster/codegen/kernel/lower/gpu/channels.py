@@ -7,8 +7,10 @@ order by a second kernel.
 
 from __future__ import annotations
 
-from .....ir.dim import ceil_div, make, product, sample
+from .....ir.dim import Dim, ceil_div, make, product, sample
+from .....ir.dtype import S64, U32
 from .....target import Target
+from ...builder import KernelBuilder
 from ...contraction import Contraction, Index
 from ...contraction_ports import Ports
 from ...ir import Var
@@ -19,6 +21,7 @@ from .product_factors import tested_element
 from .shapes import MULTIPLE, lanes
 from .split_products import partial, total
 
+_SHORT = 1 << 31  # results whose numbers, with those of idle lanes, have 32 bits
 _TAPS = 49  # up to so many depths are written out
 _BLOCK, _BLOCK_WARPS = 512, 4  # results of a program
 _GROUPS, _RUN, _SUM_WARPS = 64, 32, 4  # groups of a program that sums, depths at a time
@@ -45,12 +48,20 @@ def _written_out(c: Contraction, taps: int) -> UnitKernel:
     start = b.mul(b.task, b.index(_BLOCK))
     full = isinstance(count, int) and count % _BLOCK == 0
     with b.tile(start, minimum(b, b.add(start, b.index(_BLOCK)), b.size(count)), _BLOCK, full) as at:
-        *m, group = digits(b, at, space)
+        *m, group = _digits(b, at, space)
         result = b.const(0, c.dtype)
         for tap in range(taps):
             result = b.op("add", result, _term(p, c, (group,), tuple(m), digits(b, b.index(tap), c.lhs.depth)))
         c.finish(p, result, (group,), tuple(m), (b.index(0),) * len(c.cols))
     return p.kernel(ceil_div(count, _BLOCK), 3 * taps * _BLOCK, _BLOCK_WARPS)
+
+
+def _digits(b: KernelBuilder, at: Var, space: tuple[Dim, ...]) -> tuple[Var, ...]:
+    """As `digits`, in 32 bits where the numbers have no more: each lane takes its own apart."""
+    size = product(space)
+    if not isinstance(size, int) or size >= _SHORT:
+        return digits(b, at, space)
+    return tuple(b.op("convert", d, dtype=S64) for d in digits(b, b.op("convert", at, dtype=U32), space))
 
 
 def _term(p: Ports, c: Contraction, g: Index, m: Index, k: Index) -> Var:

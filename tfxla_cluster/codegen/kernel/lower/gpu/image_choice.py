@@ -30,7 +30,7 @@ _NARROW = (
     Blocks(128, 128, 32, 8, 4),
     Blocks(128, 64, 32, 4, 4),
 )
-_WIDE = (Blocks(256, 64, 32, 8, 3), Blocks(128, 128, 32, 8, 3), Blocks(128, 64, 32, 4, 3), Blocks(64, 64, 32, 4, 3))
+_WIDE = (Blocks(256, 64, 32, 8, 4), Blocks(128, 128, 32, 8, 4), Blocks(128, 64, 32, 4, 3), Blocks(64, 64, 32, 4, 3))
 _NARROW_BITS = 16  # of elements
 _LEAST, _PARTED = 16, 128  # lanes of a block; columns from which a block may be finished in parts
 _ROW = 140  # columns that cost as much as a row

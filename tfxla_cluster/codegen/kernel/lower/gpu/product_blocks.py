@@ -176,7 +176,9 @@ def _ranked(c: Contraction, factors: Factors, target: Target) -> list[Blocks]:
     ranked = sorted(tried, key=lambda b: _time(b, sizes, target.cores))
     packs = factors.packs & ((sizes.cols >= _PACK_READS) | 2 * (sizes.rows >= _PACK_READS))
     if factor.bits > _NARROW_BITS:
-        return [replace(b, packs=packs) for b in ranked]
+        ranked = [replace(b, packs=packs) for b in ranked]
+        stored = factors.described(packs) and sizes.depth <= _SHALLOW
+        return [_described(b, sizes, target.cores) for b in ranked] if stored else ranked
     if not factors.described(packs):
         return ranked
     return [_described(replace(b, packs=packs), sizes, target.cores) for b in ranked]
@@ -238,6 +240,7 @@ _PACK_READS = 512  # times that each number of an operand is read, from which a 
 _NARROW_BITS = 16  # of factors that descriptors help
 _PERSISTENT_BLOCK = 128 * 128
 _DESCRIBED_DEPTH = 2048
+_SHALLOW = 256  # depth up to which storing is most of a product of f32, which descriptors then are for too
 
 
 def run_of(c: Contraction) -> int:
