@@ -91,7 +91,7 @@ class CudnnDouble:
         self.errors: list[str] = []
         self.things: dict[int, Thing] = {}
         self.ran: list[int] = []
-        self._stream = 0
+        self._streams: dict[int, int] = {}  # of each handle
         self._numbers = itertools.count(0xA000, 16)
         self.cudnnGetVersion = ctypes.CFUNCTYPE(ctypes.c_size_t)(lambda: version)
         for name, kinds in SIGNATURES.items():
@@ -117,11 +117,13 @@ class CudnnDouble:
 
     def _Create(self, place: int) -> None:
         assert self.driver.context
-        ctypes.c_int64.from_address(place).value = 0x66
+        number = next(self._numbers)
+        self._streams[number] = 0
+        ctypes.c_int64.from_address(place).value = number
 
     def _SetStream(self, handle: int, stream: int) -> None:
-        assert handle == 0x66
-        self._stream = stream
+        assert handle in self._streams
+        self._streams[handle] = stream
 
     # --- descriptors ---
     def _CreateDescriptor(self, kind: int, place: int) -> None:
@@ -171,7 +173,7 @@ class CudnnDouble:
 
     # --- convolutions ---
     def _Execute(self, handle: int, plan: int, pack: int) -> None:
-        assert handle == 0x66
+        assert handle != self.things[plan].one(400)  # which another thread may build with
         engine, given = self.things[plan].one(401).one(300), self.things[pack]
         assert given.final
         assert self.things[plan].final
@@ -191,7 +193,7 @@ class CudnnDouble:
             if count:
                 self.driver.at(workspace, device)[:count] = 0xEE
 
-        self.driver._queue(self._stream, convolve)
+        self.driver._queue(self._streams[handle], convolve)
 
     def _array(self, tensor: Thing, address: int) -> Callable[[], np.ndarray]:
         """By batch, channel, height and width, when the stream runs."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -246,3 +247,13 @@ def test_descriptors_are_given_back(backend: WithCudnn) -> None:
     del executable
     gc.collect()
     assert not backend.library[1].things
+
+
+def test_executions_of_several_threads(backend: WithCudnn) -> None:
+    """Each on its own stream, by one handle, which none of them keeps."""
+    executable, args = _run(backend)
+    want = executable.run(args)[0]
+    with ThreadPoolExecutor(4) as pool:
+        for (got,) in pool.map(lambda _: executable.run(args), range(12)):
+            np.testing.assert_array_equal(got, want)
+    assert len(backend.library[1].ran) == 13

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from ....codegen.kernel.library_convolution import (
     version_text,
 )
 from ....errors import TfxlaError
+from ....locks import ForkSafeLock
 from ..driver import Device
 from ..record_layout import CONVOLUTION
 from . import cudnn
@@ -65,20 +67,25 @@ class Convolutions:
 
     def __init__(self, device: Device, library: Cudnn) -> None:
         self._device, self._library = device, library
-        self._lock = np.zeros(1, np.int64)  # the handle has one stream at a time
+        self._building = ForkSafeLock()  # handles serve one thread at a time
+        self._executing = np.zeros(1, np.int64)  # 1 while machine code has the other handle
 
     @functools.cached_property
-    def _handle(self) -> int:
-        """For ever, as the device's context."""
-        with self._device.current():
-            return self._library.handle()
+    def _handles(self) -> tuple[int, int]:
+        """Of those who build plans, and of executions: for ever, as the device's context."""
+        return self._library.handle(), self._library.handle()
+
+    @contextmanager
+    def _builds(self) -> Iterator[None]:
+        with self._building, self._device.current():
+            yield
 
     @property
     def version(self) -> int:
         return self._library.version
 
     def algorithms(self, work: Convolution) -> Sequence[Engine]:
-        with self._device.current():
+        with self._builds():
             try:
                 graph = self._graph(work)
                 named = Descriptor(
@@ -108,7 +115,7 @@ class Convolutions:
         if engine.version != self.version:
             made_by, here = version_text(engine.version), version_text(self.version)
             return f"it is an engine of cuDNN {made_by}, and this is {here}"
-        with self._device.current():
+        with self._builds():
             try:
                 workspace = self._plan(self._graph(work), engine).get(402, INT64)[0]
             except TfxlaError:
@@ -117,13 +124,13 @@ class Convolutions:
 
     def call(self, convolution: Convolution, engine: Engine) -> Call:
         """One convolution, to be called any number of times."""
-        with self._device.current():
+        with self._builds():
             plan = self._plan(self._graph(convolution), engine)
-        return Call(self._library, self._handle, self._lock, plan, convolution, engine)
+        return Call(self._library, self._handles[1], self._executing, plan, convolution, engine)
 
     def _graph(self, convolution: Convolution) -> Descriptor:
         operation = _operation(self._library, convolution)
-        attributes = ((801, DESCRIPTOR, [operation]), (800, HANDLE, [self._handle]))
+        attributes = ((801, DESCRIPTOR, [operation]), (800, HANDLE, [self._handles[0]]))
         return Descriptor(self._library, cudnn.GRAPH, attributes).finalized()
 
     def _plan(self, graph: Descriptor, engine: Engine) -> Descriptor:
@@ -135,7 +142,7 @@ class Convolutions:
         config = Descriptor(self._library, cudnn.ENGINE_CONFIG, ((300, DESCRIPTOR, [made.finalized()]),))
         if knobs:
             config.set(302, DESCRIPTOR, knobs)
-        attributes = ((400, HANDLE, [self._handle]), (401, DESCRIPTOR, [config.finalized()]))
+        attributes = ((400, HANDLE, [self._handles[0]]), (401, DESCRIPTOR, [config.finalized()]))
         return Descriptor(self._library, cudnn.PLAN, attributes).finalized()
 
 
