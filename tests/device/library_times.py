@@ -43,6 +43,7 @@ SHAPES: dict[tuple[str, str], tuple[tuple[int, int, int, int], ...]] = {
         *((0, 768, 8192, 3072), (0, 4096, 8192, 4096), (0, 512, 4096, 512), (0, 64, 100000, 64)),
         *((0, 2048, 16384, 512), (0, 65, 5000, 127), (0, 8192, 4096, 8192), (8, 128, 8192, 128)),
     ),
+    ("bf16", "update"): tuple((0, m, k, n) for m, k, n in ((768, 32768, 3072), (3072, 8192, 768), (768, 8192, 768))),
     ("f16", "deep"): ((0, 768, 32768, 768), (0, 500, 5000, 300)),
     ("f32", ""): ((0, 512, 512, 512), (0, 4096, 4096, 4096), (0, 8192, 8192, 8192), (0, 16, 4096, 4096)),
     ("f32", "exact"): ((0, 512, 512, 512), (0, 2048, 2048, 2048), (0, 4096, 4096, 4096), (0, 16, 4096, 4096)),
@@ -64,12 +65,13 @@ class Product:
 def products() -> Iterator[Product]:
     """Every case, f64 and complex in all orders of their operands."""
     for (dtype, kind), shapes in SHAPES.items():
-        orders: tuple[tuple[bool, bool], ...] = ((True, False),) if kind == "deep" else ((False, False),)
+        orders: tuple[tuple[bool, bool], ...] = ((kind in ("deep", "update"), False),)
         if dtype in ("f64", "c64", "c128"):
             orders = ((False, False), (True, False), (False, True))
         for shape in shapes:
             for turned in orders:
-                yield product(dtype, shape, turned, EXACT if kind == "exact" else "", kind)
+                made = product(dtype, shape, turned, EXACT if kind == "exact" else "", kind)
+                yield updated(made) if kind == "update" else made
 
 
 def product(
@@ -88,6 +90,25 @@ def product(
     order = "".join("nt"[t] for t in turned)
     name = " ".join(filter(None, (dtype, kind, str(batch or ""), f"{rows}x{depth}x{cols}", order)))
     return Product(name, module(body))
+
+
+def updated(case: Product) -> Product:
+    """A weight less a part of its gradient, which the product is, in one fusion."""
+    dot = case.module().entry.root
+    shape = "[" + ",".join(map(str, dot.shape.dims)) + "]"
+    types = [f"{p.shape.element_type}[{','.join(map(str, p.shape.dims))}]" for p in case.module().entry.params]
+    body = case.text[case.text.index("{\n") + 2 : case.text.rindex("}")].replace("ROOT d", "d")
+    inner = f"""inner {{
+{body}  w = f32{shape} parameter(2)
+  wide = f32{shape} convert(d)
+  rate = f32[] constant(0.125)
+  rates = f32{shape} broadcast(rate), dimensions={{}}
+  step = f32{shape} multiply(wide, rates)
+  ROOT next = f32{shape} subtract(w, step) }}
+"""
+    outer = [f"  p{n} = {kind} parameter({n})" for n, kind in enumerate((*types, f"f32{shape}"))]
+    call = f"  ROOT f = f32{shape} fusion(p0, p1, p2), kind=kOutput, calls=inner"
+    return Product(case.name, module("\n".join((*outer, call)), inner))
 
 
 @dataclass(frozen=True)
@@ -136,15 +157,22 @@ def _compiled(parsed: Module, backend: Backend[Launcher], choice: Choice) -> Lau
     return compiler.compile_module(parsed, backend, options, choices=Given(parsed.entry.root.name, choice)).executable
 
 
-def reference(dot: Instr, inputs: list[np.ndarray]) -> np.ndarray:
-    """The product in the widest type there is, rounded."""
+def reference(instr: Instr, inputs: list[np.ndarray]) -> np.ndarray:
+    """The product in the widest type there is, rounded, or the update by it."""
+    if instr.opcode == "dot":
+        return np.asarray(_product(instr, inputs).astype(instr.shape.element_type.numpy))
+    dot = next(i for i in instr.attrs["calls"].instrs if i.opcode == "dot")
+    return np.asarray((inputs[2] - 0.125 * _product(dot, inputs[:2])).astype(np.float32))
+
+
+def _product(dot: Instr, inputs: list[np.ndarray]) -> np.ndarray:
     wide = np.complex128 if dot.shape.element_type.kind == "complex" else np.float64
     left, right = (a.astype(wide) for a in inputs)
     if dot.attrs["lhs_contracting_dims"][0] == left.ndim - 2:
         left = left.swapaxes(-1, -2)
     if dot.attrs["rhs_contracting_dims"][0] == right.ndim - 1:
         right = right.swapaxes(-1, -2)
-    return np.asarray((left @ right).astype(dot.shape.element_type.numpy))
+    return np.asarray(left @ right)
 
 
 def main(names: list[str]) -> int:

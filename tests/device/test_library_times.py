@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from tests.codegen.triton.test_library_products import WithLibrary
-from tests.device.library_times import HEADER, SHAPES, Row, measured, product, products
+from tests.device.library_times import HEADER, SHAPES, Row, measured, product, products, updated
 from tests.runtime.cublaslt_double import WORKSPACES
 from tfxla_cluster.codegen.triton import workers
 from tfxla_cluster.ir import verifier
@@ -34,6 +34,13 @@ def test_a_row(turned: tuple[bool, bool], monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(check, "difference", lambda *args: "off")
     assert "off" in measured(backend, case).wrong
     assert not backend.machine_double[1].errors
+
+
+@pytest.mark.skipif(not workers.usable(), reason="no usable Triton is installed")
+def test_an_update() -> None:
+    backend = WithLibrary()
+    row = measured(backend, updated(product("bf16", (0, 13, 40, 9), (True, False))))
+    assert (row.wrong, len(row.library)) == ("", len(WORKSPACES))
 
 
 def test_lines() -> None:

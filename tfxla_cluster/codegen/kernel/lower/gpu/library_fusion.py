@@ -14,9 +14,10 @@ from .....errors import UnsupportedError
 from .....fusion.hero import hero_of
 from .....fusion.program import output_instrs
 from .....ir.dim import Dim
+from .....ir.dtype import DType
 from .....ir.node import Computation, Instr
 from .....ir.rewrite import rebuild
-from .....ir.shape import array
+from .....ir.shape import Shape, array
 from ...choice import Knobs
 from ...code import Params
 from ...library import WORKSPACE_ALIGN
@@ -56,27 +57,36 @@ class LibraryFusion:
         self.hero = hero
 
     def unit(
-        self, routine: str, params: Params, workspace: int, operands: Sequence[Arranged], order: Sequence[int] = ()
+        self,
+        routine: str,
+        params: Params,
+        workspace: int,
+        operands: Sequence[Arranged],
+        order: Sequence[int] = (),
+        dtype: DType | None = None,
     ) -> Unit:
         """The steps around a call with these operands and so many bytes of workspace. `order`: the hero's dims, as the
-        library has them (as they are, where it is empty)."""
+        library has them (as they are, where it is empty); `dtype`: a wider type that it writes them in, where more
+        follows."""
         made = _Steps()
         places = tuple(self._operand(made, number, operand) for number, operand in enumerate(operands))
         value = Arranged(self.hero, tuple(order) or tuple(range(self.hero.shape.rank)))
-        alone = value.is_as_it_lies and self._ends
-        result = UnitRef("result", 0) if alone else made.temp(self.hero.shape.byte_size)
+        alone = value.is_as_it_lies and self.ends
+        lies = array(dtype or self.hero.shape.element_type, value.dims())
+        result = UnitRef("result", 0) if alone else made.temp(lies.byte_size)
         spare = (made.temp(workspace + WORKSPACE_ALIGN),) if workspace else ()
         made.steps.append(UnitLibrary(routine, places, (result, *spare), params))
         if not alone:
-            made.add(*self._after(value, result))
+            made.add(*self._after(value, lies, result))
         return Unit(tuple(made.steps), tuple(made.temps))
 
     def is_alone(self, operands: Sequence[Arranged]) -> bool:
         """Whether these lie as the library has them, and nothing follows."""
-        return self._ends and all(o.instr.opcode == "parameter" and o.is_as_it_lies for o in operands)
+        return self.ends and all(o.instr.opcode == "parameter" and o.is_as_it_lies for o in operands)
 
     @property
-    def _ends(self) -> bool:
+    def ends(self) -> bool:
+        """Whether nothing follows the hero."""
         return [under_views(output) for output in output_instrs(self._comp)] == [self.hero]
 
     def _operand(self, made: _Steps, number: int, operand: Arranged) -> UnitRef:
@@ -93,18 +103,25 @@ class LibraryFusion:
         made.add(lower_plain(Computation(name, inside, root), name, Knobs()), {UnitRef("result", 0): place})
         return place
 
-    def _after(self, value: Arranged, result: UnitRef) -> tuple[Unit, Mapping[UnitRef, UnitRef]]:
-        """What follows the call, whose result is the last operand and lies at `result`."""
+    def _after(self, value: Arranged, lies: Shape, result: UnitRef) -> tuple[Unit, Mapping[UnitRef, UnitRef]]:
+        """What follows the call, whose result is the last operand and lies at `result` as `lies`. Where that is wider
+        than the hero, what widens the hero reads it as it is, as in our own kernels."""
         hero, number = self.hero, len(self._comp.params)
-        attrs = {"parameter_number": number}
-        if value.is_as_it_lies:
-            held = Instr(hero.name, "parameter", hero.shape, attrs=attrs)
-        else:
+        held = Instr(f"{hero.name}.lies", "parameter", lies, attrs={"parameter_number": number})
+        if not value.is_as_it_lies:
             back = tuple(value.order.index(d) for d in range(hero.shape.rank))
-            lies = Instr(f"{hero.name}.lies", "parameter", array(hero.shape.element_type, value.dims()), attrs=attrs)
-            held = _transposed(hero.name, lies, hero.shape.dims, back)
-        comp = rebuild(self._comp, {hero: held}, drop_dead=True)
+            held = _transposed(f"{hero.name}.turned", held, hero.shape.dims, back)
+        replaced = {i: held for i in self._comp.instrs if _widens_to(i, hero, lies.element_type)}
+        if lies.element_type == hero.shape.element_type:
+            replaced[hero] = held
+        else:
+            replaced[hero] = Instr(hero.name, "convert", hero.shape, (held,))
+        comp = rebuild(self._comp, replaced, drop_dead=True)
         return lower_plain(comp, f"{self._name}.after", Knobs()), {UnitRef("operand", number): result}
+
+
+def _widens_to(instr: Instr, hero: Instr, dtype: DType) -> bool:
+    return instr.opcode == "convert" and instr.operands == (hero,) and instr.shape.element_type == dtype
 
 
 class _Steps:

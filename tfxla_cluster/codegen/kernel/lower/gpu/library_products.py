@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .....errors import UnsupportedError
+from .....ir.dtype import F32
 from .....ir.node import Instr
 from ...choice import Choice
 from ...library import Library
@@ -71,8 +72,11 @@ class LibraryProduct:
 
     def __init__(self, instr: Instr) -> None:
         self._fusion = LibraryFusion(instr)
-        factors = _factors(self._fusion.hero)
-        self.product = _product(self._fusion.hero, *(f.shape.element_type.name for f in factors))
+        factors, hero = _factors(self._fusion.hero), self._fusion.hero
+        narrow = hero.shape.element_type.is_float and hero.shape.element_type.bits < F32.bits
+        self._result = F32 if narrow and not self._fusion.ends else hero.shape.element_type
+        left, right = (f.shape.element_type.name for f in factors)
+        self.product = _product(hero, left, right, self._result.name)
         self._operands = [Arranged(f, tuple(range(f.shape.rank))) for f in factors]
 
     @property
@@ -82,7 +86,8 @@ class LibraryProduct:
 
     def unit(self, algorithm: Algorithm) -> Unit:
         """The steps by that algorithm."""
-        return self._fusion.unit(ROUTINE, to_params(self.product, algorithm), algorithm.workspace, self._operands)
+        params = to_params(self.product, algorithm)
+        return self._fusion.unit(ROUTINE, params, algorithm.workspace, self._operands, dtype=self._result)
 
 
 def _factors(hero: Instr) -> list[Instr]:
@@ -100,9 +105,8 @@ def _under_widening(instr: Instr) -> Instr:
     return instr
 
 
-def _product(hero: Instr, left: str, right: str) -> Product:
-    """`left`, `right`: the types that the operands have in memory."""
-    result = hero.shape.element_type.name
+def _product(hero: Instr, left: str, right: str, result: str) -> Product:
+    """`left`, `right`, `result`: the types that these have in memory."""
     if left != right or (left, result) not in _TYPES:
         raise UnsupportedError(f"no library multiplies {left} and {right} to {result} ({hero.name})")
     compute, scale = _TYPES[left, result]
