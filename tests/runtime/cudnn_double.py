@@ -82,7 +82,8 @@ class Thing:
 
 class CudnnDouble:
     """The functions as attributes. `calls` counts them; `failing`: function -> cudnnStatus_t; `things`: descriptors
-    that are not destroyed yet; `ran`: the engines of what was executed."""
+    that are not destroyed yet; `ran`: the engines of what was executed; `widens`: whether
+    results may have another type than operands."""
 
     def __init__(self, driver: Library, version: int = 91900) -> None:
         self.driver = driver
@@ -91,6 +92,7 @@ class CudnnDouble:
         self.errors: list[str] = []
         self.things: dict[int, Thing] = {}
         self.ran: list[int] = []
+        self.widens = True
         self._streams: dict[int, int] = {}  # of each handle
         self._numbers = itertools.count(0xA000, 16)
         self.cudnnGetVersion = ctypes.CFUNCTYPE(ctypes.c_size_t)(lambda: version)
@@ -166,6 +168,9 @@ class CudnnDouble:
             config = thing.one(401)
             engine = _engine(config.one(300).one(1301))
             knobs = {k.one(600): k.one(601) for k in config.values.get(302, [])}
+            kinds = {t.one(901) for t in _tensors(config.one(300).one(1300).one(801))}
+            if len(kinds) > 1 and not self.widens:
+                raise Status(UNSUPPORTED)
             if not engine.works or knobs != engine.knobs:
                 raise Status(UNSUPPORTED)
             thing.values[402] = [engine.workspace]

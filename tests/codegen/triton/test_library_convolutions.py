@@ -200,11 +200,42 @@ def test_an_engine_of_another_library_is_refused(backend: WithCudnn) -> None:
 
 
 def test_engines_as_knobs() -> None:
-    engine = Engine(91900, 4096, 3, ((2, 7), (14, 2)))
+    engine = Engine(91900, 4096, 3, ((2, 7), (14, 2)), 9)
     assert chosen(engine.choice()) == engine
     assert spelled(engine.choice()) == "cuDNN 9.19.0, engine 3 (2=7 14=2), 4096 bytes"
     assert chosen(Choice({"rows": 64})) is None
     assert chosen(Choice({**engine.choice(), "rows": 64})) is None
+
+
+UPDATE = (
+    conv("bf16[2,7,6,3]", "bf16[2,7,6,4]", "bf16[3,3,3,4]", "size=7x6 pad=1_1x1_1", WINDOW, "c")
+    + """
+  w = f32[3,3,3,4] parameter(2)
+  wide = f32[3,3,3,4] convert(c)
+  ROOT s = f32[3,3,3,4] subtract(w, wide)"""
+)
+
+
+@pytest.mark.parametrize("widens", [True, False])
+def test_what_follows_reads_narrow_floats_unrounded(widens: bool, backend: WithCudnn) -> None:
+    """Where the library writes them in f32."""
+    backend.library[1].widens = widens
+    case = Case("update", module(UPDATE), finite=True)
+    parsed, args = text.parse(case.text), case.args()
+    made = compiler.compile_module(parsed, backend, CompileOptions(passes=False), choices=ByLibrary(backend, 0))
+    (step,) = calls(made.plan)
+    assert from_params(step.params)[0].result == (0 if widens else 9)
+    (got,) = made.executable.run(args)
+    x, g = (a.astype(np.float64) for a in args[:2])
+    padded = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    exact = [[np.einsum("nhwc,nhwk->ck", padded[:, r : r + 7, s : s + 6], g) for s in range(3)] for r in range(3)]
+    error = np.abs(got - (args[2] - np.array(exact))).max() / np.abs(exact).max()
+    assert (error < 1e-6) == widens
+    assert error < 2**-8
+    others = backend.candidates(next(iter(made.chosen))).others
+    assert all(c["type"] == (0 if widens else 9) for c in others)
+    with pytest.raises(UnsupportedError, match="the engine's result has another type"):
+        backend.lower(next(iter(made.chosen)), Choice({**others[0], "type": 1}))
 
 
 def _run(backend: WithCudnn, options: CompileOptions = CompileOptions()) -> tuple[Executable, list[np.ndarray]]:  # noqa: B008

@@ -18,11 +18,13 @@ class Convolution:
     """A convolution in two dimensions, or one of its gradients (`kind`). Images lie by batch, height, width and
     channel, windows by output channel, height, width and input channel, which there is one group of.
 
-    `dtype`: cudnnDataType_t of all three arrays; `tf32`: 1 where f32 may be multiplied as tf32.
+    `dtype`: cudnnDataType_t of the operands, `result` of what is computed; `tf32`: 1 where f32 may be multiplied as
+    tf32.
     """
 
     kind: int
     dtype: int
+    result: int
     tf32: int
     batch: int
     height: int
@@ -46,12 +48,13 @@ class Convolution:
 @dataclass(frozen=True, slots=True)
 class Engine:
     """An engine of the library's `version` with its knobs (cudnnBackendKnobType_t -> value), which takes `workspace`
-    bytes."""
+    bytes; `result`: cudnnDataType_t of what it computes."""
 
     version: int
     workspace: int
     number: int
     knobs: tuple[tuple[int, int], ...]
+    result: int
 
     def __str__(self) -> str:
         knobs = " ".join(f"{kind}={value}" for kind, value in self.knobs)
@@ -60,11 +63,12 @@ class Engine:
     def choice(self) -> Choice:
         """As knobs of ours, in which results keep it."""
         knobs = {f"{_KNOB}{kind}": value for kind, value in self.knobs}
-        return Choice({"cudnn": self.version, "engine": self.number, "workspace": self.workspace, **knobs})
+        own = {"cudnn": self.version, "engine": self.number, "workspace": self.workspace, "type": self.result}
+        return Choice({**own, **knobs})
 
 
 _KNOB = "knob"
-_OWN = {"cudnn", "engine", "workspace"}
+_OWN = {"cudnn", "engine", "workspace", "type"}
 
 
 def chosen(choice: Choice) -> Engine | None:
@@ -73,7 +77,7 @@ def chosen(choice: Choice) -> Engine | None:
     if not choice.keys() >= _OWN or not all(name.isdecimal() for name in rest):
         return None
     knobs = tuple(sorted((int(name), value) for name, value in rest.items()))
-    return Engine(choice["cudnn"], choice["workspace"], choice["engine"], knobs)
+    return Engine(choice["cudnn"], choice["workspace"], choice["engine"], knobs, choice["type"])
 
 
 def version_text(version: int) -> str:

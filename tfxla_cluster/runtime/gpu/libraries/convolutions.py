@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 
@@ -101,14 +102,14 @@ class Convolutions:
             try:
                 (engine,) = config.fill(300, cudnn.ENGINE, 1)
                 knobs = [(one.get(600, KNOB_TYPE)[0], one.get(601, INT64)[0]) for one in _knobs(config)]
-                made = Engine(self.version, 0, engine.get(1301, INT64)[0], tuple(sorted(knobs)))
+                made = Engine(self.version, 0, engine.get(1301, INT64)[0], tuple(sorted(knobs)), convolution.result)
                 workspace = self._plan(graph, made).get(402, INT64)[0]
             except TfxlaError:
                 continue
             notes = set(engine.get(1303, NOTE, _NOTES))
             if notes & _forbidden(convolution) or workspace > WORKSPACE_BYTES:
                 continue
-            yield Engine(made.version, workspace, made.number, made.knobs)
+            yield replace(made, workspace=workspace)
 
     def refusal(self, work: Convolution, algorithm: Engine) -> str:
         engine = algorithm
@@ -171,17 +172,19 @@ def _operation(library: Cudnn, c: Convolution) -> Descriptor:
             (104, INT64, [c.pad_bottom, c.pad_right]),
         ),
     ).finalized()
-    tensors = (
-        _tensor(library, 1, c.dtype, (c.batch, c.channels, c.height, c.width)),
-        _tensor(library, 2, c.dtype, (c.out_channels, c.channels, c.taps_high, c.taps_wide)),
-        _tensor(library, 3, c.dtype, (c.batch, c.out_channels, c.out_height, c.out_width)),
+    extents = (
+        (c.batch, c.channels, c.height, c.width),
+        (c.out_channels, c.channels, c.taps_high, c.taps_wide),
+        (c.batch, c.out_channels, c.out_height, c.out_width),
     )
+    made = IDENTIFIERS[c.kind][2]
+    tensors = [_tensor(library, n, c.result if n == made else c.dtype, sizes) for n, sizes in enumerate(extents, 1)]
     one, zero, convolved, places = _ATTRIBUTES[c.kind]
     factor = DOUBLE if wide else FLOAT
-    made = Descriptor(library, _OPERATIONS[c.kind], ((one, factor, [1.0]), (zero, factor, [0.0])))
+    operation = Descriptor(library, _OPERATIONS[c.kind], ((one, factor, [1.0]), (zero, factor, [0.0])))
     for name, value in zip((convolved, *places), (how, *tensors)):
-        made.set(name, DESCRIPTOR, [value])
-    return made.finalized()
+        operation.set(name, DESCRIPTOR, [value])
+    return operation.finalized()
 
 
 def _tensor(library: Cudnn, number: int, dtype: int, extents: tuple[int, int, int, int]) -> Descriptor:

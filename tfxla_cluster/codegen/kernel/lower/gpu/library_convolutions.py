@@ -7,9 +7,11 @@ has for a window the gradient of the output. The library has operations of its o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from .....errors import UnsupportedError
 from .....ir.dim import Dim, product
+from .....ir.dtype import F32, DType
 from .....ir.node import ConvDims, Instr, WindowDim
 from ...choice import Choice
 from ...library import Library
@@ -22,27 +24,35 @@ _SPATIAL = 2  # dims that images have
 
 
 def choices(instr: Instr, library: Library[Convolution, Engine]) -> Sequence[Choice]:
-    """Those by which a library convolves, for a convolution or a fusion around one; some of them `lower` refuses."""
+    """Those by which a library convolves, for a convolution or a fusion around one; some of them `lower` refuses. What
+    follows one of narrow floats reads it in f32, as in our own kernels, where the library writes that."""
     try:
-        convolution = _Parts(instr).convolution
+        parts = _Parts(instr)
     except UnsupportedError:
         return ()
-    return tuple(engine.choice() for engine in library.algorithms(convolution))
+    for dtype in parts.results:
+        engines = library.algorithms(parts.convolution(dtype))
+        if engines:
+            return tuple(engine.choice() for engine in engines)
+    return ()
 
 
 def lower(instr: Instr, engine: Engine, library: Library[Convolution, Engine]) -> Unit:
     """The steps by that engine; UnsupportedError where the machine's library has none such, or the fusion's other parts
     have no kernels."""
     parts = _Parts(instr)
-    said = library.refusal(parts.convolution, engine)
+    dtype = next((d for d in parts.results if CUDNN_TYPES[d.name] == engine.result), None)
+    if dtype is None:
+        raise UnsupportedError(f"{instr.name}: the engine's result has another type")
+    said = library.refusal(parts.convolution(dtype), engine)
     if said:
         raise UnsupportedError(f"{instr.name}: {said}")
-    return parts.unit(engine)
+    return parts.unit(engine, dtype)
 
 
 class _Parts:
     """The convolution of an instruction or of a fusion around it; UnsupportedError where it is none that a library
-    does."""
+    does. `results`: the types that it may be written in, the one that is liked best first."""
 
     def __init__(self, instr: Instr) -> None:
         self._fusion = LibraryFusion(instr)
@@ -50,13 +60,18 @@ class _Parts:
         if hero.opcode != "convolution":
             raise UnsupportedError(f"{instr.name} is no convolution")
         self._hero, self._kind = hero, _kind(hero)
-        self.convolution = _described(hero, self._kind)
+        self._described = _described(hero, self._kind)
+        own = hero.shape.element_type
+        self.results = (F32, own) if own.bits < F32.bits and not self._fusion.ends else (own,)
 
-    def unit(self, engine: Engine) -> Unit:
+    def convolution(self, result: DType) -> Convolution:
+        return replace(self._described, result=CUDNN_TYPES[result.name])
+
+    def unit(self, engine: Engine, result: DType) -> Unit:
         orders = _orders(self._hero.attrs["dim_labels"], self._kind)
         operands = [Arranged(_held(o), order) for o, order in zip(self._hero.operands, orders)]
-        params = to_params(self.convolution, engine)
-        return self._fusion.unit(ROUTINE, params, engine.workspace, operands, orders[2])
+        params = to_params(self.convolution(result), engine)
+        return self._fusion.unit(ROUTINE, params, engine.workspace, operands, orders[2], result)
 
 
 def _held(operand: Instr) -> Instr:
@@ -111,6 +126,7 @@ def _described(conv: Instr, kind: int) -> Convolution:
     return Convolution(
         kind=kind,
         dtype=CUDNN_TYPES[dtype],
+        result=CUDNN_TYPES[dtype],
         tf32=int(dtype == "f32" and precision(conv) == "default"),
         batch=batch,
         height=height,
