@@ -274,8 +274,13 @@ def test_unknown_sizes_are_ours_alone(backend: WithLibrary) -> None:
 
 
 DEFAULTS = {
-    "complex": (dot("c64[5,7]", "c64[7,3]", "c64[5,3]", PLAIN), True),
-    "complex, followed": (dot("c64[5,7]", "c64[7,3]", "c64[5,3]", PLAIN, "  ROOT r = c64[5,3] negate(d)", "d"), True),
+    "complex": (dot("c64[32,40]", "c64[40,33]", "c64[32,33]", PLAIN), True),
+    "small complex": (dot("c64[5,7]", "c64[7,3]", "c64[5,3]", PLAIN), False),
+    "complex, followed": (
+        dot("c128[32,40]", "c128[40,33]", "c128[32,33]", PLAIN, "  ROOT r = c128[32,33] negate(d)", "d"),
+        True,
+    ),
+    "f64 in batches": (dot("f64[2,200,200]", "f64[2,200,200]", "f64[2,200,200]", BATCHED), False),
     "f64": (dot("f64[200,200]", "f64[200,200]", "f64[200,200]", PLAIN), True),
     "small f64": (dot("f64[128,128]", "f64[128,128]", "f64[128,128]", PLAIN), False),
     "narrow f64": (dot("f64[16,4096]", "f64[4096,4096]", "f64[16,4096]", PLAIN), False),
