@@ -178,7 +178,7 @@ class CudnnDouble:
 
     # --- convolutions ---
     def _Execute(self, handle: int, plan: int, pack: int) -> None:
-        assert handle != self.things[plan].one(400)  # which another thread may build with
+        assert handle == self.things[plan].one(400)
         engine, given = self.things[plan].one(401).one(300), self.things[pack]
         assert given.final
         assert self.things[plan].final

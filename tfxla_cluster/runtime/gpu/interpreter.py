@@ -14,7 +14,7 @@ from ..launcher.step_walk import StepWalk, emit_evaluate, emit_retire, enter, fi
 from ..launcher.words import I64, PTR, Function, Value, Word
 from .driver_code import STATE, allocate, call, check, give_back, take
 from .graph_code import NO_GRAPH, emit_graph
-from .library_code import LIBRARY_CALLS
+from .library_code import LIBRARY_CALLS, emit_take
 from .record_layout import (
     GPU_RECORD,
     HOST_SLOTS,
@@ -36,6 +36,7 @@ def build(triple: str) -> ir.Module:
     module.triple = triple
     _emit_workspace(module)
     emit_retire(module)
+    emit_take(module)
     _Interpreter(module)
     return module
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from llvmlite import ir
+
 from ...codegen.kernel.library import WORKSPACE_ALIGN
 from ..launcher.words import Function, Value, Word
 from .driver_code import LOW_HALF
@@ -32,6 +34,19 @@ def _workspace(f: Function, outputs: Word, count: Word) -> Word:
     return f.select(count.compare("==", 0), 0, aligned)
 
 
+def emit_take(module: ir.Module) -> None:
+    """gpu_take(lock): waits until the word is 0, and makes it 1. Who took it makes it 0."""
+    f = Function(module, "gpu_take", 1)
+    _take(f, f.args[0])
+    f.return_()
+
+
+def _take(f: Function, lock: Word) -> None:
+    with f.loop():
+        f.break_if(f.exchange(lock, 1).compare("==", 0))
+        f.call("sched_yield")
+
+
 def _convolution(f: Function, words: Word, operands: Word, outputs: Word, stream: Word) -> None:
     """Convolve operands 0 and 1 into output 0, as the plan says, with output 1 as the workspace. The handle belongs to
     one thread at a time."""
@@ -41,9 +56,7 @@ def _convolution(f: Function, words: Word, operands: Word, outputs: Word, stream
         f.store(places, number, place)
     f.store(workspace, 0, _workspace(f, outputs, c["workspace_bytes"]))
     f.store(pack, 0, 0)
-    with f.loop():
-        f.break_if(f.exchange(c["lock"], 1).compare("==", 0))
-        f.call("sched_yield")
+    _take(f, c["lock"])
     status = f.local(0)
 
     def then(function: str, *args: Value) -> None:

@@ -20,11 +20,12 @@ _EXTERNALS = ("malloc", "free", "memcpy", "sched_yield")
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
-    """Addresses. `execute`: int32(record, inputs, outputs, sizes, launch); `workspace`: void*(owner, bytes). `retire`
-    closes a record."""
+    """Addresses. `execute`: int32(record, inputs, outputs, sizes, launch); `workspace`: void*(owner, bytes); `take`:
+    void(lock), as library_code's `gpu_take`. `retire` closes a record."""
 
     execute: int
     workspace: int
+    take: int
     retire: Retire
 
 
@@ -55,7 +56,7 @@ def _sources() -> list[Path]:
 
 def _load(code: bytes) -> Launcher:
     engine = load_object(code, _EXTERNALS)
-    execute, workspace = map(engine.get_function_address, ("gpu_execute", "gpu_workspace"))
-    loaded = Launcher(execute, workspace, retire_function(engine))
+    execute, workspace, take = map(engine.get_function_address, ("gpu_execute", "gpu_workspace", "gpu_take"))
+    loaded = Launcher(execute, workspace, take, retire_function(engine))
     engine.detach()  # threads of others may run this code until the process ends
     return loaded

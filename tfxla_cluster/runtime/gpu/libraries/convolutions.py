@@ -6,6 +6,7 @@ addresses of the arrays in a variant pack.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ from ....codegen.kernel.library_convolution import (
     version_text,
 )
 from ....errors import TfxlaError
-from ....locks import ForkSafeLock
+from .. import native
 from ..driver import Device
 from ..record_layout import CONVOLUTION
 from . import cudnn
@@ -68,18 +69,22 @@ class Convolutions:
 
     def __init__(self, device: Device, library: Cudnn) -> None:
         self._device, self._library = device, library
-        self._building = ForkSafeLock()  # handles serve one thread at a time
-        self._executing = np.zeros(1, np.int64)  # 1 while machine code has the other handle
+        self._lock = np.zeros(1, np.int64)  # 1 while a thread has the handle, of Python or of machine code
 
     @functools.cached_property
-    def _handles(self) -> tuple[int, int]:
-        """Of those who build plans, and of executions: for ever, as the device's context."""
-        return self._library.handle(), self._library.handle()
+    def _handle(self) -> int:
+        """For ever, as the device's context; asked for by who has the lock."""
+        return self._library.handle()
 
     @contextmanager
     def _builds(self) -> Iterator[None]:
-        with self._building, self._device.current():
-            yield
+        """The handle is this thread's: it serves one at a time, and others may execute meanwhile."""
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(native.launcher().take)(self._lock.ctypes.data)
+        try:
+            with self._device.current():
+                yield
+        finally:
+            self._lock[0] = 0
 
     @property
     def version(self) -> int:
@@ -127,11 +132,11 @@ class Convolutions:
         """One convolution, to be called any number of times."""
         with self._builds():
             plan = self._plan(self._graph(convolution), engine)
-        return Call(self._library, self._handles[1], self._executing, plan, convolution, engine)
+            return Call(self._library, self._handle, self._lock, plan, convolution, engine)
 
     def _graph(self, convolution: Convolution) -> Descriptor:
         operation = _operation(self._library, convolution)
-        attributes = ((801, DESCRIPTOR, [operation]), (800, HANDLE, [self._handles[0]]))
+        attributes = ((801, DESCRIPTOR, [operation]), (800, HANDLE, [self._handle]))
         return Descriptor(self._library, cudnn.GRAPH, attributes).finalized()
 
     def _plan(self, graph: Descriptor, engine: Engine) -> Descriptor:
@@ -143,7 +148,7 @@ class Convolutions:
         config = Descriptor(self._library, cudnn.ENGINE_CONFIG, ((300, DESCRIPTOR, [made.finalized()]),))
         if knobs:
             config.set(302, DESCRIPTOR, knobs)
-        attributes = ((400, HANDLE, [self._handles[0]]), (401, DESCRIPTOR, [config.finalized()]))
+        attributes = ((400, HANDLE, [self._handle]), (401, DESCRIPTOR, [config.finalized()]))
         return Descriptor(self._library, cudnn.PLAN, attributes).finalized()
 
 
