@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 from . import flags, trace
-from .options import CompileOptions, DumpOptions, StoreOptions, TuningOptions
+from .options import CompileOptions, DumpOptions, ProfileOptions, StoreOptions, TuningOptions
+
+JOB_ENV = "TFXLA_JOB_ID"
 
 
 def compile_options(device: str = "CPU") -> CompileOptions:
@@ -32,6 +36,14 @@ def is_trusted(proofs: int) -> bool:
     """May a module for many sizes, proven at so many besides those that it was made from, run at others unproven?"""
     verify = flags.get("tfxla_dynamic_verify")
     return verify == "off" or (verify == "first" and proofs > 0)
+
+
+def profile_options() -> ProfileOptions | None:
+    """None where the program has no name (TFXLA_JOB_ID), or --tfxla_pgo=off."""
+    job, where = os.environ.get(JOB_ENV, ""), str(flags.get("tfxla_pgo"))
+    if not job or where == "off":
+        return None
+    return ProfileOptions(job, "" if where == "local" else where, bool(flags.get("tfxla_pgo_read_only")))
 
 
 def store_options(device_type: str) -> StoreOptions | None:

@@ -67,6 +67,15 @@ class TuningOptions:
     progress: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class ProfileOptions:
+    """The profile of sizes of one `job`, in the directory or at the fsspec URL `url`; '' the user's own directory."""
+
+    job: str
+    url: str = ""
+    read_only: bool = False
+
+
 # A module as it is compiled where no flag says otherwise.
 DEFAULT = CompileOptions()
 

@@ -24,6 +24,7 @@ from .dump.sink import Sink
 from .dynamic import families, prove
 from .dynamic.families import Choice
 from .dynamic.misfit import Misfit
+from .dynamic_policy import DynamicPolicy
 from .errors import TuningError
 from .ir import guard
 from .ir import proto as hlo_proto
@@ -84,7 +85,7 @@ class Service:
         )
         self.compile_seconds = 0.0
         self._tuned_keys = TunedKeys()
-        self.families = families.Families()
+        self._policy = DynamicPolicy()
         # Function or cluster -> guards of its compilations; those of the functions compiled last.
         self.compiled: dict[str, list[tuple[guard.Guard, ...]]] = {}
 
@@ -92,7 +93,7 @@ class Service:
         """The executable of HloModuleProto bytes, for many sizes where there is one that is proven right at these;
         UnsupportedError for what has no kernel yet."""
         module = hlo_proto.read(proto)
-        choice = self._choose(module, request)
+        choice = self._policy.choose(module, request)
         if (generic := choice.generic) is not None:
             try:
                 loaded, compiled = self._executable(choice, request)
@@ -100,7 +101,7 @@ class Service:
                 raise
             except Exception as error:  # noqa: BLE001 - its own sizes may still compile
                 reason = bugs.failed(f"compiling {request.name} for all sizes", error)
-                self.families.refuse(_family(request), generic, reason)
+                self._policy.refuse(request, generic, reason)
             else:
                 if fits := prove.holds(loaded.guards, module):
                     trusted = generic.is_guarded and flag_options.is_trusted(choice.proofs)
@@ -108,16 +109,6 @@ class Service:
                 reason = fits.reason
             choice = families.alone(module, reason)
         return Served(*self._executable(choice, request))
-
-    def _choose(self, module: Module, request: CompileRequest) -> Choice:
-        """The module itself, or a generic one that is proven to be it."""
-        if not (request.dynamic and request.family and flag_options.is_dynamic(request.device)):
-            return families.alone(module)
-        try:
-            with trace.phase("generic", cluster=request.name):
-                return self.families.choose(_family(request), module, request.variables, lambda: _sample(request))
-        except Exception as error:  # noqa: BLE001 - the module itself may compile
-            return families.alone(module, bugs.failed(f"making {request.name} one for all sizes", error))
 
     def _executable(self, choice: Choice, request: CompileRequest) -> tuple[Loaded, bool]:
         """Found, or compiled now (True)."""
@@ -272,6 +263,10 @@ class Service:
         """As the port says."""
         random_state.seed(seed)
 
+    def save_profiles(self) -> None:
+        """Write which sizes were seen, where that is asked for."""
+        self._policy.save_profiles()
+
     def record_executions(self) -> None:
         """What each executable in memory has run so far, where --tfxla_timings had it timed."""
         for loaded in self.memory.values():
@@ -295,6 +290,7 @@ class Service:
 
     def clear(self) -> int:
         """Forget the executables in memory; how many there were. Those in use stay until their last call."""
+        self._policy.forget()
         return self.memory.clear()
 
 
@@ -311,15 +307,6 @@ def _loaded(executable: NativeExecutable, module: str, number: int | None) -> Lo
         plan.sizes,
         plan.guards,
     )
-
-
-def _sample(request: CompileRequest) -> Module | None:
-    proto = request.sample()
-    return None if proto is None else hlo_proto.read(proto)
-
-
-def _family(request: CompileRequest) -> str:
-    return f"{request.family} on {request.device}"
 
 
 def _where(misfit: Misfit, request: CompileRequest) -> str:

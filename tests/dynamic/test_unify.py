@@ -47,7 +47,7 @@ def unified(body: Body, *sizes: Sequence[int]) -> Generic:
     return found
 
 
-def misfit(body: Body, *sizes: Sequence[int], static: frozenset[int] = frozenset()) -> str:
+def misfit(body: Body, *sizes: Sequence[int], static: Mapping[tuple[int, int], str] = unify.NOTHING) -> str:
     """Why there is none."""
     found = unify.unify([lowered(body, *own) for own in sizes], static)
     assert isinstance(found, Misfit)
@@ -275,7 +275,8 @@ def test_why_there_is_none(name: str) -> None:
 
 
 def test_variables_have_numbers() -> None:
-    assert "%p1 (parameter): the size of a variable differs" in misfit(_variable, (4,), (5,), static=frozenset({1}))
+    said = misfit(_variable, (4,), (5,), static={(1, 0): "it is a variable's"})
+    assert "%p1 (parameter): dimension 0 may not vary (it is a variable's): 4, 5" in said
 
 
 def test_residue_classes_have_modules_of_their_own() -> None:

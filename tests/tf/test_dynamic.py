@@ -1,4 +1,5 @@
-"""One executable for all sizes, through the whole compiler: counted, and equal to eager at every size."""
+"""One executable for all sizes (tfxla_cluster.dynamic_policy), through the whole compiler: counted, equal to eager at
+every size."""
 
 from __future__ import annotations
 

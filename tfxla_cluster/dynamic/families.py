@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ..ir import proto
@@ -69,15 +69,19 @@ class Families:
         self._lock = threading.Lock()
         self._families: OrderedDict[str, _Family] = OrderedDict()
 
+    def knows(self, name: str) -> bool:
+        """Has it modules of this function?"""
+        return bool(self._family(name).seen)
+
     def choose(
         self,
         name: str,
         module: Module,
-        static: frozenset[int] = frozenset(),
+        static: Mapping[tuple[int, int], str] = unify.NOTHING,
         sample: Callable[[], Module | None] = lambda: None,
     ) -> Choice:
-        """For a module that was lowered at some sizes; `static`: parameters whose sizes are never named. `sample()`:
-        the module of the same trace at other sizes, where its sizes are open; asked for where no generic one serves."""
+        """For a module that was lowered at some sizes; `static`: (parameter, axis) -> why that never varies.
+        `sample()`: the module of the same trace at other sizes, or None; asked for where no generic one serves."""
         family, read = self._family(name), rows.of_module(module)
         with family.lock:
             for made in family.made:
@@ -102,7 +106,9 @@ class Families:
             return family
 
 
-def _new(family: _Family, module: Rows, static: frozenset[int], sample: Callable[[], Module | None]) -> Choice:
+def _new(
+    family: _Family, module: Rows, static: Mapping[tuple[int, int], str], sample: Callable[[], Module | None]
+) -> Choice:
     """For a module that no generic one serves."""
     structure = rows.structure(module)
     found = _with_sample(family, structure, module, static, sample)
@@ -131,7 +137,11 @@ def digest(module: Module) -> str:
 
 
 def _with_sample(
-    family: _Family, structure: str, module: Rows, static: frozenset[int], sample: Callable[[], Module | None]
+    family: _Family,
+    structure: str,
+    module: Rows,
+    static: Mapping[tuple[int, int], str],
+    sample: Callable[[], Module | None],
 ) -> Generic | Misfit | None:
     """What it makes with itself at other sizes; None where there is no such module."""
     other = None if structure in family.refused else sample()
@@ -141,7 +151,9 @@ def _with_sample(
     return unify.unify([read, module], static) if _may_vary(read, module) else None
 
 
-def _with_earlier(family: _Family, structure: str, module: Rows, static: frozenset[int]) -> Generic | Misfit | None:
+def _with_earlier(
+    family: _Family, structure: str, module: Rows, static: Mapping[tuple[int, int], str]
+) -> Generic | Misfit | None:
     """What it makes with earlier modules of its structure; None for the first module of the family."""
     if structure in family.refused:
         return Misfit(None, family.refused[structure])
@@ -158,7 +170,7 @@ def _may_vary(earlier: Rows, module: Rows) -> bool:
     return all(isinstance(d, int) and d >= LEAST_GENERIC for pair in dims for d in pair)
 
 
-def _unified(earlier: list[Rows], module: Rows, static: frozenset[int]) -> Generic | Misfit:
+def _unified(earlier: list[Rows], module: Rows, static: Mapping[tuple[int, int], str]) -> Generic | Misfit:
     """With all earlier modules, or with the last of them alone: they may be of several kinds."""
     found: Generic | Misfit = Misfit(None, f"sizes below {LEAST_GENERIC} have modules of their own")
     for some in [earlier, earlier[-1:]][: len(earlier)]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from ..errors import VerifierError
@@ -59,6 +60,9 @@ class Generic:
         return all(isinstance(d, int) or d.is_size for d in dims)
 
 
+NOTHING: Mapping[tuple[int, int], str] = MappingProxyType({})
+
+
 class _Parted(Exception):
     """Modules part at an instruction; `for_some_sizes`: a rule is broken that may hold for fewer sizes."""
 
@@ -67,18 +71,19 @@ class _Parted(Exception):
         self.misfit, self.for_some_sizes = misfit, for_some_sizes
 
 
-def unify(modules: Sequence[Rows], static: frozenset[int] = frozenset()) -> Generic | Misfit:
+def unify(modules: Sequence[Rows], static: Mapping[tuple[int, int], str] = NOTHING) -> Generic | Misfit:
     """One module for two or more that were lowered at different sizes; the last gives the samples.
 
-    `static`: parameters whose dimensions are numbers. A dimension of a parameter that varies is a size of its own;
-    where that does not hold together, one that is a multiple of others' product is that multiple.
+    `static`: (parameter, axis) -> why that dimension is a number. Any other dimension of a parameter that varies is a
+    size of its own; where that does not hold together, one that is a multiple of others' product is that multiple.
     """
     if any(structure(rows) != structure(modules[0]) for rows in modules[1:]):
         return difference(modules)
     vectors = _parameter_vectors(modules)
-    for number, row in enumerate(vectors):
-        if number in static and any(len(set(vector)) > 1 for vector in row):
-            return Misfit(modules[-1].module.entry.params[number], "the size of a variable differs")
+    for (number, axis), reason in static.items():
+        dims = tuple(str(rows.module.entry.params[number].shape.dims[axis]) for rows in modules)
+        if len(set(dims)) > 1:
+            return Misfit(modules[-1].module.entry.params[number], f"dimension {axis} may not vary ({reason})", dims)
     varying = list(dict.fromkeys(vector for row in vectors for vector in row if len(set(vector)) > 1))
     if not varying:
         return Misfit(None, "no size of an argument differs")

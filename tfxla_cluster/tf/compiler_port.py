@@ -19,9 +19,10 @@ class CompileRequest:
     function) or 'cluster'. inputs: what each HLO parameter is, in words ("argument 'x'", "variable 'w'").
     lines: TF node -> the user's `file:line`. guards: what is asked for, about the inputs of the function or cluster;
     names: how to speak of these. device: what the executable is for, as tf.devices.device_of names it. family: the
-    same for the traces of one function of the program. variables: HLO parameters that are. dynamic: one executable
-    may serve several sizes. sample(): bytes of the same program's module at other sizes, where the trace leaves some
-    open (else None).
+    same for the traces of one function of the program. named: the user's name of each HLO parameter; variables: those
+    that are. dynamic: whether one executable may serve several sizes, None as soon as one changes. open:
+    (HLO parameter, axis) that the trace leaves open. relower: the proto of the same function at other sizes of some
+    (HLO parameter, axis), None where it does not lower so.
     """
 
     name: str
@@ -32,9 +33,11 @@ class CompileRequest:
     names: Names | None = None
     device: str = "CPU"
     family: str = ""
+    named: tuple[str, ...] = ()
     variables: frozenset[int] = frozenset()
-    dynamic: bool = True
-    sample: Callable[[], bytes | None] = lambda: None
+    dynamic: bool | None = None
+    open: frozenset[tuple[int, int]] = frozenset()
+    relower: Callable[[Mapping[tuple[int, int], int]], bytes | None] = lambda sizes: None
 
 
 class Loaded(Protocol):

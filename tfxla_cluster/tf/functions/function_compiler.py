@@ -14,7 +14,7 @@ from ... import trace
 from ...counters import add as count
 from ...errors import LoweringError, UnsupportedError
 from ...ir import guard as guards
-from ...ir.dim import LEAST_GENERIC, symbols
+from ...ir.dim import symbols
 from ...tf2xla import bridge, must_be_constant, sources
 from .. import devices
 from ..compiler_port import Compiler, CompileRequest, Loaded, Served
@@ -25,9 +25,10 @@ from ..rewrites import rewritten_functions
 from . import shape_check
 from .variables import Interface
 
-_SAMPLE_STEP = 16  # a multiple of what strides and blocks of programs are: a sample leaves the same rest
 STATIC_MARK = "dynamic_false__"
 """In the name of a function whose sizes each have an executable of their own."""
+DYNAMIC_MARK = "dynamic_true__"
+"""In the name of one whose first executable is for all sizes."""
 
 
 def program(
@@ -147,9 +148,11 @@ def compile_function(
         InputNames(interface, tuple(inputs)),
         device,
         family,
+        tuple(interface.name(arg) for arg in lowered.parameters),
         frozenset(k for k, arg in enumerate(lowered.parameters) if arg in interface.resources),
-        dynamic=STATIC_MARK not in name,
-        sample=lambda: _sample(interface, args, lowered, name),
+        _dynamic(name),
+        _open(interface, lowered),
+        lambda sizes: _relowered(interface, args, lowered, name, sizes),
     )
     served = compiler.compile_hlo(lowered.proto, request)
     if served.compiled:
@@ -157,23 +160,37 @@ def compile_function(
     return _entry(interface, inputs, lowered, served)
 
 
-def _sample(interface: Interface, args: Sequence[bridge.Arg], lowered: bridge.Lowered, name: str) -> bytes | None:
-    """The module at other sizes of the dimensions that the trace does not know: they are any that the caller has. None
-    where there is no such dimension, or the function is another one there."""
+def _dynamic(name: str) -> bool | None:
+    """What `jit` was told about the sizes of the function of this name."""
+    return False if STATIC_MARK in name else True if DYNAMIC_MARK in name else None
+
+
+def _open(interface: Interface, lowered: bridge.Lowered) -> frozenset[tuple[int, int]]:
+    """(HLO parameter, axis) of the dimensions that the trace does not know: they are any that the caller has."""
     unknown = unknown_sizes(bridge.function_def(interface.function))
-    sizes = sorted({args[arg].dims[axis] for arg, axis in unknown if axis < len(args[arg].dims)})
-    others = {size: size + _SAMPLE_STEP * (k + 1) for k, size in enumerate(sizes) if size >= LEAST_GENERIC}
-    changed = [
-        replace(arg, dims=tuple(others.get(d, d) if (n, axis) in unknown else d for axis, d in enumerate(arg.dims)))
-        for n, arg in enumerate(args)
-    ]
-    if all(new.dims == old.dims for new, old in zip(changed, args)):
-        return None
+    position = {arg: k for k, arg in enumerate(lowered.parameters)}
+    return frozenset((position[arg], axis) for arg, axis in unknown if arg in position)
+
+
+def _relowered(
+    interface: Interface,
+    args: Sequence[bridge.Arg],
+    lowered: bridge.Lowered,
+    name: str,
+    sizes: Mapping[tuple[int, int], int],
+) -> bytes | None:
+    """The module at other sizes of some (HLO parameter, axis); None where the function is another one there."""
+    changed = list(args)
+    for (parameter, axis), size in sizes.items():
+        arg = lowered.parameters[parameter]
+        dims = changed[arg].dims
+        changed[arg] = replace(changed[arg], dims=(*dims[:axis], size, *dims[axis + 1 :]))
     try:
-        sample = _lower(interface.function, changed, name)
+        found = _lower(interface.function, changed, name)
     except LoweringError:
         return None
-    return sample.proto if sample.constants == lowered.constants else None
+    same = (found.parameters, found.constants) == (lowered.parameters, lowered.constants)
+    return found.proto if same else None
 
 
 def unknown_sizes(definition: Any) -> set[tuple[int, int]]:
@@ -268,5 +285,4 @@ def _output(kind: int, loaded: Loaded, result: int) -> Output:
 
 
 def _words(interface: Interface, arg: int) -> str:
-    name = interface.names[arg] if arg < len(interface.names) else str(arg)
-    return f"{'variable' if arg in interface.resources else 'argument'} '{name}'"
+    return f"{'variable' if arg in interface.resources else 'argument'} '{interface.name(arg)}'"

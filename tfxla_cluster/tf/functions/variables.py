@@ -61,6 +61,10 @@ class Interface:
         if self.inputs is None:
             object.__setattr__(self, "inputs", tuple(range(len(self.args))))
 
+    def name(self, arg: int) -> str:
+        """The user's name of an argument, its number where it has none."""
+        return self.names[arg] if arg < len(self.names) else str(arg)
+
     @property
     def input_types(self) -> tuple[int, ...]:
         return tuple(self.args[i] for i in self.inputs)

@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from ..functions.function_compiler import STATIC_MARK
+from ..functions.function_compiler import DYNAMIC_MARK, STATIC_MARK
 from . import hook
 from .fast_path import FastPath, Function, Plans
 
@@ -54,7 +54,8 @@ def jit(
     """Compile `fn` whole, natively; calls go directly to machine code where the guards hold.
 
     input_signature: as tf.function's. dynamic: None compiles once more, for all sizes of a dimension, when it has a
-    second one, and traces each size; True asks for one trace too; False compiles each size for itself.
+    second one, and traces each size; True compiles for all sizes from the first call on (where the trace reads a size
+    from the second), and asks for one trace too; False compiles each size for itself.
     Raises tf.errors.InvalidArgumentError at the first call when the function cannot be compiled.
     """
     traced = tf.function(
@@ -70,6 +71,6 @@ def _named(fn: Callable[..., Any], dynamic: bool | None) -> Callable[..., Any]:
     def named(*args: Any, **kwargs: Any) -> Any:
         return fn(*args, **kwargs)
 
-    mark = STATIC_MARK if dynamic is False else ""
+    mark = {False: STATIC_MARK, True: DYNAMIC_MARK, None: ""}[dynamic]
     named.__name__ = hook.JIT_PREFIX + mark + re.sub(r"\W", "_", getattr(fn, "__name__", "function"))
     return named

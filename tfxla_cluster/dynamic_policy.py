@@ -1,0 +1,105 @@
+"""Which module is compiled for a request: its own, or one for many sizes, from the first call on where something says
+that a dimension will vary."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+
+from . import bugs, flag_options, flags, trace
+from .dynamic import families, sources
+from .dynamic.families import Choice, Families
+from .dynamic.sources import Asked, Lists, Place, Rule, When
+from .dynamic.unify import Generic
+from .ir import proto as hlo_proto
+from .ir.node import Module
+from .locks import ForkSafeLock
+from .options import ProfileOptions
+from .profiles.recorder import Recorder
+
+if TYPE_CHECKING:  # not at run time: `enable` may run within the import of tensorflow
+    from .tf.compiler_port import CompileRequest
+
+
+class DynamicPolicy:
+    """One a process; thread safe."""
+
+    def __init__(self) -> None:
+        self._families = Families()
+        self._recorders: dict[ProfileOptions, Recorder] = {}
+        self._lock = ForkSafeLock()
+
+    def choose(self, module: Module, request: CompileRequest) -> Choice:
+        """The module itself, or a generic one that is proven to be it."""
+        if not (request.family and flag_options.is_dynamic(request.device)):
+            return families.alone(module)
+        try:
+            with trace.phase("generic", cluster=request.name):
+                return self._choose(module, request)
+        except Exception as error:  # noqa: BLE001 - the module itself may compile
+            return families.alone(module, bugs.failed(f"making {request.name} one for all sizes", error))
+
+    def _choose(self, module: Module, request: CompileRequest) -> Choice:
+        name, rules = _family(request), self._rules(module, request)
+        static = {place: rule.reason for place, rule in rules.items() if rule.when is When.NEVER}
+        # A trace that leaves no size open may hold for its own alone: it is lowered at others once, not at each.
+        first = {place for place, rule in rules.items() if rule.when is When.FIRST}
+        places = first & request.open if self._families.knows(name) else first
+        return self._families.choose(name, module, static, lambda: _sample(module, places, request))
+
+    def refuse(self, request: CompileRequest, generic: Generic, reason: str) -> None:
+        """It cannot be compiled: modules of this structure are compiled as they are."""
+        self._families.refuse(_family(request), generic, reason)
+
+    def forget(self) -> None:
+        """All modules that were seen."""
+        self._families = Families()
+
+    def save_profiles(self) -> None:
+        """Write what was seen to where profiles are kept."""
+        for recorder in list(self._recorders.values()):
+            recorder.save()
+
+    def _rules(self, module: Module, request: CompileRequest) -> Mapping[Place, Rule]:
+        dims = [_numbers(p.shape.dims) for p in module.entry.params]
+        named = dict(zip(request.named, dims))
+        recorder, function = self._recorder(), request.family.removeprefix("__inference_")
+        profile: Mapping[str, tuple[int, ...]] = {}
+        if recorder is not None:
+            profile = recorder.dynamic(function)
+            recorder.note(function, {n: d for k, (n, d) in enumerate(named.items()) if k not in request.variables})
+        asked = Asked(request.dynamic, request.open, profile, request.variables)
+        return lists().rules(request.named, [len(d) for d in dims], asked)
+
+    def _recorder(self) -> Recorder | None:
+        options = flag_options.profile_options()
+        if options is None:
+            return None
+        with self._lock:
+            if options not in self._recorders:
+                self._recorders[options] = Recorder(options)
+            return self._recorders[options]
+
+
+def lists() -> Lists:
+    """What the flags name; FlagError for a list that does not parse."""
+    return Lists(
+        sources.parse("tfxla_dynamic_sources", flags.get("tfxla_dynamic_sources")),
+        sources.parse("tfxla_static_sources", flags.get("tfxla_static_sources")),
+    )
+
+
+def _family(request: CompileRequest) -> str:
+    return f"{request.family} on {request.device}"
+
+
+def _numbers(dims: tuple[object, ...]) -> tuple[int, ...]:
+    return tuple(d for d in dims if isinstance(d, int))
+
+
+def _sample(module: Module, places: Collection[Place], request: CompileRequest) -> Module | None:
+    """The same program lowered at other sizes of these dimensions; None where it cannot be, or none of them varies."""
+    dims = {(number, axis): module.entry.params[number].shape.dims[axis] for number, axis in places}
+    others = sources.samples({place: dim for place, dim in dims.items() if isinstance(dim, int)})
+    proto = request.relower(others) if others else None
+    return None if proto is None else hlo_proto.read(proto)
