@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.codegen.triton.product_cases import product
 from tests.codegen.triton.test_attention import MASK, Attention
-from tests.codegen.triton.test_products import product
 from tfxla_cluster import compiler
 from tfxla_cluster.backends import gpu
 from tfxla_cluster.codegen.triton import workers

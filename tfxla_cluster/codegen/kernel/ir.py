@@ -384,9 +384,8 @@ class Kernel:
 
     `sizes` gives the meaning of each size slot as a Dim over the module's sizes, `tasks` the
     number of tasks. Neither takes part in `codegen.kernel.key`: kernels that differ only there
-    share machine code, and the launch plan holds the Dims. `cost` estimates the work of one task in
-    scalar operations (for the grain of threads). `name` is for people, not unique. `warps` of a program, for a
-    GPU (0: by the size of its blocks).
+    share machine code, and the launch plan holds the Dims. `cost` estimates the work of one task in scalar operations
+    (for the grain of threads). `name` is for people, not unique. `warps` of a GPU's program (0: by its blocks' size).
     """
 
     name: str
