@@ -77,6 +77,7 @@ DRIVERS = {
     "cross_compile",
     "demo",
     "dynamic_policy",
+    "history",
     "kernel_source",
     "service",
     "triton_calls",

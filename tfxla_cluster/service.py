@@ -23,9 +23,9 @@ from .dump import module_files
 from .dump.sink import Sink
 from .dynamic import families, prove
 from .dynamic.families import Choice
-from .dynamic.misfit import Misfit
 from .dynamic_policy import DynamicPolicy
 from .errors import TuningError
+from .history import History
 from .ir import guard
 from .ir import proto as hlo_proto
 from .ir.node import Module
@@ -40,10 +40,6 @@ from .tuning.keys import TunedKeys
 
 if TYPE_CHECKING:  # not at run time: `enable` may run within the import of tensorflow, and needs this module whole
     from .tf.compiler_port import CompileRequest
-
-
-# Functions whose compilations are remembered, to say why one compiles again.
-_REMEMBERED = 10_000
 
 
 @dataclass(frozen=True)
@@ -86,8 +82,7 @@ class Service:
         self.compile_seconds = 0.0
         self._tuned_keys = TunedKeys()
         self._policy = DynamicPolicy()
-        # Function or cluster -> guards of its compilations; those of the functions compiled last.
-        self.compiled: dict[str, list[tuple[guard.Guard, ...]]] = {}
+        self._history = History()
 
     def compile_hlo(self, proto: bytes, request: CompileRequest) -> Served:
         """The executable of HloModuleProto bytes, for many sizes where there is one that is proven right at these;
@@ -175,7 +170,7 @@ class Service:
             {
                 "id": dump.number,
                 "hit": "",
-                "reason": self._why(request, choice),
+                **self._history.note(request, untuned, choice, dump.number),
                 "phases": made.phases,
                 "ms": sum(made.phases.values()),
                 **asdict(loaded.count),
@@ -184,25 +179,6 @@ class Service:
         if store is not None:
             store.put(key, persist.KIND, persist.to_sections(made.plan, made.code.objects))
         return key, loaded
-
-    def _why(self, request: CompileRequest, choice: Choice) -> str:
-        """Why nothing compiled before serves: the guards that differ from the closest earlier compilation, and why
-        one executable does not do for both."""
-        wanted = request.guards
-        with self.lock:
-            earlier = self.compiled.setdefault(request.family or request.name, [])
-            closest = max(reversed(earlier), key=lambda k: len(set(k) & set(wanted)), default=None)
-            earlier.append(wanted)
-            if len(self.compiled) > _REMEMBERED:
-                del self.compiled[next(iter(self.compiled))]
-        if closest is None:
-            return "first compilation of this function"
-        changed = guard.differences(closest, wanted, request.names) or ["the function changed"]
-        if choice.generic is not None:
-            changed.append("compiled for all such sizes")
-        elif choice.misfit is not None:
-            changed.append(f"for these alone: {_where(choice.misfit, request)}{choice.misfit}")
-        return "; ".join(changed)
 
     def _from_disk(
         self,
@@ -307,13 +283,6 @@ def _loaded(executable: NativeExecutable, module: str, number: int | None) -> Lo
         plan.sizes,
         plan.guards,
     )
-
-
-def _where(misfit: Misfit, request: CompileRequest) -> str:
-    """The user's line of the instruction at which modules part."""
-    nodes = sorted(misfit.instr.sources) if misfit.instr is not None else []
-    lines = [request.lines[node] for node in nodes if node in request.lines]
-    return f"{lines[0]}: " if lines else ""
 
 
 def _count(loaded: Loaded) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from ..ir.node import Instr
 from .rows import Row, Rows, fixed_attributes, shape_form
 
+PARTED = "the programs part here"
 _LONGEST = 60  # characters of a value
 
 
@@ -53,7 +54,7 @@ def difference(modules: Sequence[Rows]) -> Misfit:
 def _between(row: Row, other: Row) -> Misfit | None:
     one, two = row.instr, other.instr
     if (one.opcode, row.operands, row.control, row.called) != (two.opcode, other.operands, other.control, other.called):
-        return Misfit(two, "the programs part here", (repr(one), repr(two)))
+        return Misfit(two, PARTED, (repr(one), repr(two)))
     attrs, found = fixed_attributes(one), fixed_attributes(two)
     for name in {**attrs, **found}:
         if attrs.get(name) != found.get(name):

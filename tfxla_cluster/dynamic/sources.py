@@ -24,6 +24,8 @@ from ..ir.dim import LEAST_GENERIC
 
 Place = tuple[int, int]
 """(input, axis)"""
+LISTED_STATIC = "--tfxla_static_sources names it"
+ASKED_STATIC = "the function is compiled with dynamic=False"
 _STEP = 16  # a multiple of what strides and blocks of programs are: a sample leaves the same rest
 _ENTRY = re.compile(r"(?P<name>.*?)(:(?P<axis>\d+))?", re.DOTALL)
 
@@ -95,9 +97,9 @@ class Lists:
     def rule(self, number: int, name: str, axis: int, asked: Asked) -> Rule:
         """Of one dimension of input `number`, by the order of weight above."""
         says = (
-            (any(s.matches(name, axis) for s in self.static), When.NEVER, "--tfxla_static_sources names it"),
+            (any(s.matches(name, axis) for s in self.static), When.NEVER, LISTED_STATIC),
             (any(s.matches(name, axis) for s in self.dynamic), When.FIRST, "--tfxla_dynamic_sources names it"),
-            (asked.dynamic is False, When.NEVER, "the function is compiled with dynamic=False"),
+            (asked.dynamic is False, When.NEVER, ASKED_STATIC),
             (number in asked.variables, When.NEVER, "it is a variable's"),
             (asked.dynamic is True, When.FIRST, "the function is compiled with dynamic=True"),
             ((number, axis) in asked.open, When.FIRST, "the trace leaves it open"),
@@ -112,6 +114,11 @@ class Lists:
             for number, (name, rank) in enumerate(zip(names, ranks, strict=True))
             for axis in range(rank)
         }
+
+
+def pattern(name: str) -> str:
+    """An entry of a list that matches an input of this name, whatever is in it."""
+    return name if re.fullmatch(r"[\w./]+", name) else re.escape(name).replace(",", ".").replace(":", "[:]")
 
 
 def samples(dims: Mapping[Place, int]) -> dict[Place, int]:

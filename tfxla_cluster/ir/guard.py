@@ -222,8 +222,24 @@ def explain(guard: Guard, inputs: Sequence[Input], names: Names) -> str:
     return f"{_subject(guard, names)} {_was(guard)} {_wanted(guard, names)}, is {found}"
 
 
-def differences(old: Iterable[Guard], new: Iterable[Guard], names: Names | None = None) -> list[str]:
-    """Where two lists of guards differ, in words: those of `new` first, then those that only `old` has.
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A guard that two lists have differently. kind: one of KINDS. of: the input, or what is so of the process, in
+    words. axis: of a size, else -1. was, now: what is wanted, in words; 'absent' where a list has no such guard."""
+
+    kind: str
+    of: str
+    axis: int
+    was: str
+    now: str
+
+    def __str__(self) -> str:
+        what = "" if KINDS[self.kind].about == "process" else f" dim {self.axis}" if self.axis >= 0 else f" {self.kind}"
+        return f"{self.of}:{what} was {self.was}, is {self.now}"
+
+
+def changes(old: Iterable[Guard], new: Iterable[Guard], names: Names | None = None) -> list[Change]:
+    """Where two lists of guards differ: those of `new` first, then those that only `old` has.
 
     `names` where there are guards about inputs; of an input of another rank its sizes are left out.
     """
@@ -237,15 +253,27 @@ def differences(old: Iterable[Guard], new: Iterable[Guard], names: Names | None 
         assert shown is not None
         if KINDS[shown.kind].about != "size" or shown.place[0] not in ranks:
             words = ["absent" if g is None else _wanted(g, names) for g in (was, now)]
-            result.append(f"{_subject(shown, names)} was {words[0]}, is {words[1]}")
+            of, axis = _about(shown, names)
+            result.append(Change(shown.kind, of, axis, words[0], words[1]))
     return result
 
 
-def _subject(guard: Guard, names: Names | None) -> str:
+def differences(old: Iterable[Guard], new: Iterable[Guard], names: Names | None = None) -> list[str]:
+    """`changes` in words."""
+    return list(map(str, changes(old, new, names)))
+
+
+def _about(guard: Guard, names: Names | None) -> tuple[str, int]:
+    """What a guard is about: the input or what is so of the process, in words, and the axis or -1."""
     if names is None or KINDS[guard.kind].about == "process":
-        return f"{guard.subject}:"
+        return str(guard.subject), -1
     number, axis = guard.place
-    return f"{names.input(number)}: {f'dim {axis}' if axis >= 0 else guard.kind}"
+    return names.input(number), axis
+
+
+def _subject(guard: Guard, names: Names) -> str:
+    of, axis = _about(guard, names)
+    return f"{of}: {f'dim {axis}' if axis >= 0 else guard.kind}"
 
 
 def _was(guard: Guard) -> str:

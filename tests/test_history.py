@@ -1,0 +1,133 @@
+"""What records of compilations say of the earlier ones of their function, and what would have made one of both."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tfxla_cluster import flags
+from tfxla_cluster.dynamic import sources
+from tfxla_cluster.dynamic.families import Choice
+from tfxla_cluster.dynamic.misfit import PARTED, Misfit
+from tfxla_cluster.history import History
+from tfxla_cluster.ir import guard
+from tfxla_cluster.ir.guard import Guard
+from tfxla_cluster.tf.compiler_port import CompileRequest
+
+MODULE: Any = None  # no part of the program is read
+ALONE, GENERIC = Choice(MODULE), Choice(MODULE, generic=SimpleNamespace())  # type: ignore[arg-type]
+ADD: Any = SimpleNamespace(name="add.4", opcode="add", sources=frozenset({"step/add"}))
+
+
+class Names:
+    def __init__(self, *inputs: str) -> None:
+        self.inputs = inputs
+
+    def input(self, number: int) -> str:
+        return self.inputs[number]
+
+    def dtype(self, number: int) -> str:
+        return {1: "float32", 2: "float64"}[number]
+
+    def value(self, number: int, data: bytes) -> str:
+        return str(list(data))
+
+
+def request(
+    *dims: int, dtype: int = 1, value: bytes = b"", of: str = "argument 'x'", dynamic: bool | None = None
+) -> CompileRequest:
+    guards = [Guard("dtype", 0, dtype), *guard.of_shape(0, dims)]
+    guards += [Guard("value", 0, value)] if value else []
+    lines = {"step/add": "train.py:9"}
+    return CompileRequest(
+        "f_7", "must", (of,), lines, guard.ordered(guards), Names(of), family="f of 1", dynamic=dynamic
+    )
+
+
+def key(**more: object) -> tuple[Guard, ...]:
+    return guard.facts({"hlo": "a", **more})
+
+
+def noted(
+    first: CompileRequest, then: CompileRequest, choice: Choice, one: Any = None, two: Any = None
+) -> dict[str, Any]:
+    history = History()
+    assert history.note(first, one or key(), ALONE, 0) == {
+        "family": "f of 1",
+        "reason": "first compilation of this function",
+    }
+    return history.note(then, two or key(hlo="b"), choice, 1)
+
+
+def misfit(what: str, instr: Any = None) -> Choice:
+    return Choice(MODULE, misfit=Misfit(instr, what, ("a", "b")))
+
+
+SIZE = "--tfxla_dynamic_sources=x:0 or jit(fn, dynamic=True)"
+REMEDIES = {
+    "size": (request(8, 4), request(9, 4), GENERIC, SIZE),
+    "odd name": (request(8, of="argument 'a,b:0'"), request(9, of="argument 'a,b:0'"), GENERIC, "=a.b[:]0:0 "),
+    "variable": (request(8, of="variable 'x'"), request(9, of="variable 'x'"), GENERIC, ""),
+    "small size": (request(1, 4), request(9, 4), GENERIC, ""),
+    "asked for": (request(8), request(9, dynamic=True), GENERIC, ""),
+    "parted": (request(8), request(9), misfit(PARTED, ADD), "make train.py:9 the same program at each size"),
+    "listed": (request(8), request(9), misfit(f"no ({sources.LISTED_STATIC})"), "out of --tfxla_static_sources"),
+    "dynamic=False": (request(8), request(9), misfit(f"no ({sources.ASKED_STATIC})"), "leave out dynamic=False"),
+    "another misfit": (request(8), request(9), misfit("its sizes follow in no way", ADD), ""),
+    "dtype": (request(8), request(8, dtype=2), misfit("the type differs"), "cast 'x' to float32 before the call"),
+    "rank": (request(8), request(8, 1), misfit("the rank differs"), ""),
+    "value": (request(8, value=b"\1"), request(8, value=b"\2"), misfit("no size differs"), ""),
+    "function": (request(8), request(8), misfit("no size differs"), "pass Python numbers and other objects"),
+}
+
+
+@pytest.mark.parametrize("name", REMEDIES)
+def test_what_would_have_made_one_of_both(name: str) -> None:
+    first, then, choice, want = REMEDIES[name]
+    found = noted(first, then, choice)
+    assert found["closest"] == 0
+    assert [want in remedy for remedy in found["remedies"]] == ([True] if want else [])
+
+
+def test_a_name_is_matched_by_its_entry() -> None:
+    for name in ("x", "a,b:0", "inputs/0", "x[", "a b", "é"):
+        (entry,) = sources.parse("tfxla_dynamic_sources", f"{sources.pattern(name)}:1")
+        assert entry.matches(name, 1)
+        assert not entry.matches(name, 0)
+
+
+def test_what_is_switched_on_needs_no_advice() -> None:
+    with flags.patch(tfxla_dynamic_sources="x:0"):
+        assert noted(request(8), request(9), GENERIC)["remedies"] == []
+    with flags.patch(tfxla_dynamic="off"):
+        assert noted(request(8), request(9), ALONE)["remedies"] == ["--tfxla_dynamic=on: one executable for many sizes"]
+    assert noted(request(8), request(9), ALONE)["remedies"] == []
+
+
+def test_flags_and_facts_that_changed() -> None:
+    flagged = (*key(), Guard("flag", "fast_math", "True"))
+    found = noted(request(8), request(8), ALONE, two=flagged)
+    assert found["changed"] == [{"kind": "flag", "of": "fast_math", "axis": -1, "was": "absent", "now": "True"}]
+    assert found["reason"] == "fast_math: was absent, is True"
+    assert found["remedies"] == ["set the flags once, before the first call"]
+    assert noted(request(8), request(8), ALONE, key(llvm="1"), key(llvm="2"))["reason"] == "llvm: was 1, is 2"
+
+
+def test_the_same_once_more() -> None:
+    found = noted(request(8), request(8), ALONE, two=key())
+    assert found["reason"].startswith("compiled before")
+    assert "--tfxla_cache_capacity" in found["remedies"][0]
+
+
+def test_the_closest_is_the_latest_of_those_with_most_in_common() -> None:
+    history = History()
+    for number, dims in enumerate([(8, 4), (8, 5), (7, 7), (8, 6)]):
+        history.note(request(*dims), key(), ALONE, number)
+    found = history.note(request(9, 5), key(), misfit(PARTED, ADD), 4)
+    assert (found["closest"], [(c["axis"], c["was"], c["now"]) for c in found["changed"]]) == (1, [(0, "8", "9")])
+    assert found["apart"] == {"where": "train.py:9", "instr": "%add.4 (add)", "what": PARTED, "values": ["a", "b"]}
+    assert found["reason"] == (
+        f"argument 'x': dim 0 was 8, is 9; for these alone: train.py:9: %add.4 (add): {PARTED}: a, b"
+    )

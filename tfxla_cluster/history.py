@@ -1,0 +1,170 @@
+"""Why a function is compiled again: its earlier compilations, the closest of them, where this one differs from that,
+and what would have made one executable of both. It is what the records `compile` say of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from . import dynamic_policy, flag_options
+from .dynamic import sources
+from .dynamic.families import Choice
+from .dynamic.misfit import PARTED, Misfit
+from .ir import guard
+from .ir.dim import LEAST_GENERIC
+from .locks import ForkSafeLock
+
+if TYPE_CHECKING:  # not at run time: `enable` may run within the import of tensorflow
+    from .tf.compiler_port import CompileRequest
+
+_REMEMBERED = 10_000  # functions; the one that came first goes first
+_PROGRAM = "hlo"  # the fact of a key that is the program itself
+_ARGUMENT = re.compile(r"argument '(?P<name>.*)'", re.DOTALL)
+_RELEASED = {
+    sources.LISTED_STATIC: "take the input out of --tfxla_static_sources",
+    sources.ASKED_STATIC: "leave out dynamic=False",
+}
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """id: the number of its module's files. key: of the cache, before tuning."""
+
+    id: int | None
+    guards: tuple[guard.Guard, ...]
+    key: tuple[guard.Guard, ...]
+    generic: bool
+
+
+class History:
+    """Compilations by function of the program; thread safe."""
+
+    def __init__(self) -> None:
+        self._lock = ForkSafeLock()
+        self._compiled: dict[str, list[Compilation]] = {}
+
+    def note(
+        self, request: CompileRequest, key: tuple[guard.Guard, ...], choice: Choice, number: int | None
+    ) -> dict[str, Any]:
+        """The fields of record `compile` that tell why this one is made: `family`, `reason` and, where it is not the
+        function's first, `closest`, `changed`, `apart`, `remedies`."""
+        family = request.family or request.name
+        made = Compilation(number, request.guards, key, choice.generic is not None)
+        closest = self._closest(family, made)
+        if closest is None:
+            return {"family": family, "reason": "first compilation of this function"}
+        changed = [
+            *guard.changes(closest.guards, request.guards, request.names),
+            *(c for c in guard.changes(closest.key, key) if c.of != _PROGRAM),
+        ]
+        known = not changed and closest.key == key
+        apart = None if choice.misfit is None else _apart(choice.misfit, request)
+        return {
+            "family": family,
+            "reason": "; ".join(_words(changed, known, choice, apart)),
+            "closest": closest.id,
+            "changed": [asdict(c) for c in changed],
+            "apart": apart,
+            "remedies": list(_remedies(request, choice, closest, changed, known)),
+        }
+
+    def _closest(self, family: str, made: Compilation) -> Compilation | None:
+        """The earlier one that most of the guards, then most of the key, are the same of; the latest of several."""
+
+        def same(one: Compilation) -> tuple[int, int]:
+            return len(set(one.guards) & set(made.guards)), len(set(one.key) & set(made.key))
+
+        with self._lock:
+            earlier = self._compiled.setdefault(family, [])
+            closest = max(reversed(earlier), key=same, default=None)
+            earlier.append(made)
+            if len(self._compiled) > _REMEMBERED:
+                del self._compiled[next(iter(self._compiled))]
+        return closest
+
+
+def _words(changed: Sequence[guard.Change], known: bool, choice: Choice, apart: dict[str, Any] | None) -> Iterator[str]:
+    """The reason, in parts of a sentence."""
+    if known:
+        yield "compiled before, but no longer in memory, or its kernels were not tuned to the end"
+    elif not changed:
+        yield "the function changed"
+    yield from map(str, changed)
+    if choice.generic is not None:
+        yield "compiled for all such sizes"
+    elif apart is not None:
+        yield f"for these alone: {apart['where']}{': ' if apart['where'] else ''}{choice.misfit}"
+
+
+def _apart(misfit: Misfit, request: CompileRequest) -> dict[str, Any]:
+    """Why it and an earlier module are not one, with the user's line of the instruction at which they part."""
+    nodes = sorted(misfit.instr.sources) if misfit.instr is not None else []
+    lines = [request.lines[node] for node in nodes if node in request.lines]
+    return {
+        "where": lines[0] if lines else "",
+        "instr": "" if misfit.instr is None else f"%{misfit.instr.name} ({misfit.instr.opcode})",
+        "what": misfit.what,
+        "values": list(misfit.values),
+    }
+
+
+def _remedies(
+    request: CompileRequest, choice: Choice, closest: Compilation, changed: Sequence[guard.Change], known: bool
+) -> Iterator[str]:
+    """What to do for one executable in place of this and the closest, where that is known."""
+    yield from (
+        f"cast '{name}' to {change.was} before the call"
+        for change in changed
+        if change.kind == "dtype" and (name := _argument(change))
+    )
+    yield from _for_sizes(request, choice, closest, changed)
+    if known:
+        yield "raise --tfxla_cache_capacity where executables are dropped from memory"
+    elif not changed and request.kind == "must":
+        yield "pass Python numbers and other objects that change as tensors: each value of one is a function of its own"
+    if any(change.kind == "flag" for change in changed):
+        yield "set the flags once, before the first call"
+
+
+def _for_sizes(
+    request: CompileRequest, choice: Choice, closest: Compilation, changed: Sequence[guard.Change]
+) -> Iterator[str]:
+    """Of sizes that changed, and nothing else."""
+    if not changed or any(change.axis < 0 for change in changed):
+        return
+    if choice.generic is not None:
+        if not closest.generic and (listed := _unlisted(request, closest, changed)):
+            yield (
+                f"--tfxla_dynamic_sources={','.join(listed)} or jit(fn, dynamic=True): the first executable is for all "
+                "sizes, unless its trace holds for its own alone"
+            )
+    elif choice.misfit is None:
+        if not flag_options.is_dynamic(request.device):
+            yield "--tfxla_dynamic=on: one executable for many sizes"
+    else:
+        yield from (remedy for reason, remedy in _RELEASED.items() if f"({reason})" in choice.misfit.what)
+        where = _apart(choice.misfit, request)["where"]
+        if where and choice.misfit.what == PARTED:
+            yield f"make {where} the same program at each size (tf.shape(x) in place of x.shape)"
+
+
+def _unlisted(request: CompileRequest, closest: Compilation, changed: Sequence[guard.Change]) -> list[str]:
+    """Entries of --tfxla_dynamic_sources for the dimensions that changed; none where that was said already, or
+    where a size is one that always has a module of its own."""
+    differing = set(closest.guards) ^ set(request.guards)
+    sizes = [g.wanted for g in differing if g.kind == "equal"]
+    if request.dynamic or any(isinstance(size, int) and size < LEAST_GENERIC for size in sizes):
+        return []
+    named = [(name, change.axis) for change in changed if (name := _argument(change))]
+    listed = dynamic_policy.lists().dynamic
+    if any(source.matches(name, axis) for source in listed for name, axis in named):
+        return []
+    return [f"{sources.pattern(name)}:{axis}" for name, axis in named]
+
+
+def _argument(change: guard.Change) -> str:
+    """The user's name of the input that it is about; '' for a variable."""
+    found = _ARGUMENT.fullmatch(change.of)
+    return found["name"] if found else ""
