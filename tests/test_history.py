@@ -53,6 +53,7 @@ def key(**more: object) -> tuple[Guard, ...]:
 def noted(
     first: CompileRequest, then: CompileRequest, choice: Choice, one: Any = None, two: Any = None
 ) -> dict[str, Any]:
+    """The fields of `then` after `first`, under these keys."""
     history = History()
     assert history.note(first, one or key(), ALONE, 0) == {
         "family": "f of 1",

@@ -14,7 +14,7 @@ Record = dict[str, Any]
 # Stock XLA names a module after the cluster, or the function, that it compiled.
 _STOCK_CLUSTER = re.compile(r"(cluster_\d+(?:_\d+)*?)__Xla")
 # Before a cluster's name in the name of the function that it became.
-_FUNCTION_PREFIX = "tfxla_"
+FUNCTION_PREFIX = "tfxla_"
 _STOCK_FUNCTION = re.compile(r"a?_+inference_(.+?)_?\d*__XlaMustCompile")
 
 
@@ -73,7 +73,7 @@ class Module:
         """The cluster compiled, or ''."""
         if self.compiled.get("what") == "must":
             return ""
-        named = word(self.compiled, "cluster").removeprefix(_FUNCTION_PREFIX)
+        named = word(self.compiled, "cluster").removeprefix(FUNCTION_PREFIX)
         match = _STOCK_CLUSTER.match(self.files.name)
         return named or (match[1] if match else "")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from tfxla_cluster import output_file
 from tfxla_cluster.errors import InputFileError
 
-from . import graph_page, start_page
+from . import graph_page, recompiles, start_page
 from .graphs import PLUMBING
 from .markup import plural
 from .model import Dump, Record, amount, load, word
@@ -44,10 +44,13 @@ def build(directory: Path, limit: int = LIMIT, progress: Progress = lambda what:
     graph_pages, graph_rows = _graphs(dump, reader, packer, progress)
     module_pages, module_rows = _modules(dump, reader, packer, progress)
     pages = module_pages + graph_pages
+    compiled = recompiles.functions(dump)
+    pages += _recompilations(dump, compiled, packer)
     trace = _trace(dump, packer)
     pages += [trace] if trace else []
     problems = reader.problems + [(f.name, "of no known kind") for f in found.files if f.kind == "unknown"]
-    start = start_page.build(dump, graph_rows, module_rows, problems, packer.left_out, "trace" if trace else "")
+    again = recompiles.overview(compiled)
+    start = start_page.build(dump, graph_rows, module_rows, problems, packer.left_out, again, "trace" if trace else "")
     packer.limit = packer.used + 2**40  # the list of pages always goes in
     site = packer.json([page.site() for page in pages], "pages")
     return document(f"tfxla-inspect: {directory.name or directory}", start, packer, site)
@@ -122,6 +125,17 @@ def _modules(dump: Dump, reader: Reader, packer: Packer, progress: Progress) -> 
         progress(f"texts of module {number + 1} of {len(built)}")
         pages.second()
     return [pages.page for pages in built], rows
+
+
+def _recompilations(dump: Dump, compiled: list[recompiles.Function], packer: Packer) -> list[Page]:
+    """The page of recompilations; none where the dump has no record of a compilation."""
+    if not dump.of("compile"):
+        return []
+    count = len(recompiles.again(compiled))
+    note = f"{plural(count, 'function')} compiled again" if count else "nothing compiled again"
+    page = Page(packer, recompiles.PAGE, "Trace", "Recompilations", note)
+    recompiles.build(page, dump, compiled)
+    return [page]
 
 
 def _trace(dump: Dump, packer: Packer) -> Page | None:

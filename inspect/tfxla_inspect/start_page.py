@@ -62,9 +62,10 @@ def build(
     modules: Sequence[ModuleRow],
     problems: Sequence[tuple[str, str]],
     left_out: Sequence[tuple[str, int]],
+    again: Html | None,
     trace_page: str,
 ) -> Html:
-    """The whole start page."""
+    """The whole start page. `again`: what was compiled more than once."""
     return join(
         [
             el("h1", f"Dump of {dump.directory.path.name or dump.directory.path}"),
@@ -73,7 +74,7 @@ def build(
             _section("Modules", _modules(modules)),
             _section("TensorFlow graphs", _graphs(graphs)),
             _section("Not compiled, and why", _unclustered(dump, graphs)),
-            _section("Compiled again", _recompiled(dump)),
+            _section("Compiled again", again),
             _section("Fall-backs and errors", _failures(dump)),
             _section("What ran", _runs(dump)),
             _section("Counters at exit", _stats(dump)),
@@ -247,21 +248,6 @@ def _unclustered(dump: Dump, graphs: Sequence[GraphRow]) -> Html | None:
             table(("Op in no cluster", "Nodes"), [(op, number(n)) for op, n in left.most_common(25)], (1,)),
         ]
     )
-
-
-def _recompiled(dump: Dump) -> Html | None:
-    """Functions compiled more than once, with the guards that did not hold."""
-    records = dump.of("recompile")
-    counted = Counter((word(r, "function"), "; ".join(words(r, "failed")) or "unknown") for r in records)
-    if not counted:
-        seen: set[str] = set()
-        for record in dump.of("compile"):
-            name = word(record, "cluster", "function", "module")
-            if not record.get("hit") and name in seen:
-                counted[name, word(record, "reason") or "unknown"] += 1
-            seen.add(name)
-    rows = [(*key, number(n)) for key, n in counted.most_common(_MOST)]
-    return table(("Function or cluster", "Why again", "Times"), rows, (2,)) if rows else None
 
 
 def _is_bug(record: Record) -> bool:

@@ -148,8 +148,8 @@ def _records(left: str) -> None:
         reason="no XLA kernel takes strings",
         function="__inference_step_7",
     )
-    trace.record("recompile", function="cluster_0", executables=1, failed=["argument 'x': dim 0 was 8, is 9"])
-    for number, reason in ((0, "first call"), (1, "guards differ: x")):
+    size = {"kind": "equal", "of": "argument 'x'", "axis": 0, "was": "8", "now": "9"}
+    for number, reason, changed in ((0, "first call", []), (1, "argument 'x': dim 0 was 8, is 9", [size])):
         trace.record(
             "compile",
             id=number,
@@ -160,6 +160,8 @@ def _records(left: str) -> None:
             what="cluster",
             hit="",
             reason=reason,
+            changed=changed,
+            closest=0,
             ms=31.5,
             kernels=1,
             native=1,

@@ -90,6 +90,8 @@ PAGES = [
     "g0/clusters",
     "g0/graph",
     "g0/left",
+    "recompiles/functions",
+    "recompiles/compilations",
     "trace",
 ]
 

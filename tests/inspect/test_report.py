@@ -12,34 +12,17 @@ import shutil
 import pytest
 
 from tests.inspect import sample
+from tests.inspect.pages import BLOCK, blocks, site, start, tab
 from tfxla_inspect import graphs, report
 from tfxla_inspect.reading import Reader
 from tfxla_inspect.scan import scan
 
 EVIL = '</script><script>alert(1)</script><img src=x onerror=alert(2)>" onload="alert(3)'
-BLOCK = re.compile(r'<script type="text/plain" id="(b\d+)">([A-Za-z0-9+/=]*)</script>')
 
 
 @pytest.fixture(scope="module")
 def page(dump) -> str:
     return report.build(dump)
-
-
-def blocks(page: str) -> dict[str, str]:
-    return {key: gzip.decompress(base64.b64decode(data)).decode() for key, data in BLOCK.findall(page)}
-
-
-def site(page: str) -> dict[str, dict]:
-    key = re.search(r'data-site="(b\d+)"', page)[1]
-    return {entry["id"]: entry for entry in json.loads(blocks(page)[key])}
-
-
-def tab(page: str, where: str, name: str) -> str:
-    return blocks(page)[next(t["b"] for t in site(page)[where]["tabs"] if t["id"] == name)]
-
-
-def start(page: str) -> str:
-    return page[page.index('<main id="start"') : page.index('<main id="page"')]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +50,7 @@ def test_start_page(page, text):
 
 def test_pages(page):
     found = site(page)
-    assert list(found) == ["m0", "g0", "trace"]
+    assert list(found) == ["m0", "g0", "recompiles", "trace"]
     assert [t["id"] for t in found["m0"]["tabs"]] == [
         "summary",
         "graph",
@@ -272,6 +255,12 @@ def test_corrupt_copies_never_abort(dump, tmp_path, seed):
             "hit": value,
             "what": value,
             "reason": value,
+            "changed": value,
+            "apart": value,
+            "remedies": value,
+            "closest": value,
+            "family": value,
+            "key": value,
         }
         for kind in (
             "run",
