@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from . import bugs, flag_options, flags, trace
-from .dynamic import families, sources
+from .dynamic import families, rows, sources
 from .dynamic.families import Choice, Families
 from .dynamic.sources import Asked, Lists, Place, Rule, When
 from .dynamic.unify import Generic
@@ -16,6 +16,7 @@ from .ir.node import Module
 from .locks import ForkSafeLock
 from .options import ProfileOptions
 from .profiles.recorder import Recorder
+from .runtime.kept_modules import KeptModules
 
 if TYPE_CHECKING:  # not at run time: `enable` may run within the import of tensorflow
     from .tf.compiler_port import CompileRequest
@@ -42,10 +43,18 @@ class DynamicPolicy:
     def _choose(self, module: Module, request: CompileRequest) -> Choice:
         name, rules = _family(request), self._rules(module, request)
         static = {place: rule.reason for place, rule in rules.items() if rule.when is When.NEVER}
+        structure = rows.structure(rows.of_module(module))
+        kept = KeptModules(flag_options.store_options(request.device.partition(":")[0]), name, structure)
+        known = self._families.knows(name, structure)
+        if not known:
+            self._families.restore(name, kept.load(), static)
         # A trace that leaves no size open may hold for its own alone: it is lowered at others once, not at each.
         first = {place for place, rule in rules.items() if rule.when is When.FIRST}
-        places = first & request.open if self._families.knows(name) else first
-        return self._families.choose(name, module, static, lambda: _sample(module, places, request))
+        places = first & request.open if known else first
+        choice = self._families.choose(name, module, static, lambda: _sample(module, places, request))
+        if choice.generic is not None and not choice.proofs:  # it was made now
+            kept.save(choice.generic.origin)
+        return choice
 
     def refuse(self, request: CompileRequest, generic: Generic, reason: str) -> None:
         """It cannot be compiled: modules of this structure are compiled as they are."""

@@ -5,8 +5,6 @@ An executable is looked for in memory, then on disk (--tf_xla_persistent_cache_d
 
 from __future__ import annotations
 
-import hashlib
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from . import __version__, bugs, compiler, counters, cross_compile, flag_options, flags, trace, user_kernels
 from .backends import registry
 from .backends.backend import Backend, NativeExecutable
+from .code_version import code_version
 from .codegen.kernel.choice import Choices
 from .codegen.kernel.code import Code
 from .codegen.triton import workers
@@ -299,7 +298,7 @@ def cache_key(choice: Choice, backend: Backend[NativeExecutable], options: Compi
         "backend": backend.name,
         "target": backend.target,
         "tfxla_cluster": __version__,
-        "code": _code_version(),
+        "code": code_version(),
         "llvmlite": version("llvmlite"),
         "tensorflow": tensorflow.__version__,
     }
@@ -324,24 +323,6 @@ def _constexprs(module: Module) -> dict[str, str]:
 def _on_device(key: cache.Key, request: CompileRequest) -> cache.Key:
     """The key in memory: kernels are loaded on one device."""
     return (*key, *guard.facts({"device": request.device}))
-
-
-_code: list[str] = []
-
-
-def _code_version() -> str:
-    """A digest of this package's own sources (size and time of each): a development tree changes without
-    its version changing."""
-    if not _code:
-        root = os.path.dirname(__file__)
-        rows = [
-            (os.path.relpath(e.path, root), e.stat().st_size, e.stat().st_mtime_ns)
-            for folder, _, _ in os.walk(root)
-            for e in os.scandir(folder)
-            if e.name.endswith(".py")
-        ]
-        _code.append(hashlib.sha256(repr(sorted(rows)).encode()).hexdigest()[:16])
-    return _code[0]
 
 
 def _lookup(name: str, hit: bool, key: cache.Key, reason: str = "") -> None:

@@ -145,3 +145,39 @@ def test_a_second_run_compiles_for_all_sizes_at_once(tmp_path: Path) -> None:
     assert both == both | profile
     assert both.sources() == ["x:0"]
     assert run(tmp_path, "one.py", 7, 12, flag="--tfxla_pgo=off") == "compilations 2"
+
+
+# --- what is kept between processes (tfxla_cluster.runtime.kept_modules, tfxla_cluster.code_version) ---
+READS = """
+import sys
+import tensorflow as tf, tfxla_cluster
+
+@tf.function(jit_compile=True)
+def step(x, w):
+    return tf.reduce_sum(tf.tanh(x @ w)) / x.shape[0]
+
+with tfxla_cluster.enable(tfxla_must_compile_fallback="raise"):
+    for n in map(int, sys.argv[1:]):
+        x, w = tf.random.stateless_normal([n, 4], [n, 1]), tf.ones([4, 3])
+        tf.debugging.assert_near(step(x, w), tf.reduce_sum(tf.tanh(x @ w)) / n, 1e-5, 1e-5)
+    found = tfxla_cluster.stats()
+    print("compilations", found["compilations"], "internal errors", found["internal_errors"])
+"""
+
+
+def read_sizes(tmp_path: Path, *sizes: int) -> str:
+    (tmp_path / "reads.py").write_text(READS)
+    flag = f"--tf_xla_persistent_cache_directory={tmp_path / 'store'}"
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "TFXLA_FLAGS": flag}
+    command = [sys.executable, str(tmp_path / "reads.py"), *map(str, sizes)]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, check=True)
+    return done.stdout.strip().splitlines()[-1]
+
+
+def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
+    """Though the trace reads the size: what the executable was made from is kept beside it, and proven at new sizes."""
+    assert read_sizes(tmp_path, 5, 9, 31) == "compilations 2 internal errors 0"
+    assert read_sizes(tmp_path, 7, 12, 64) == "compilations 0 internal errors 0"
+    for path in (tmp_path / "store").glob("*_sizes_*.bin"):
+        path.write_bytes(path.read_bytes()[:-3])
+    assert read_sizes(tmp_path, 7, 12) == "compilations 2 internal errors 0"

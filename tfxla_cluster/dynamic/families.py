@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..ir import proto
@@ -69,9 +69,18 @@ class Families:
         self._lock = threading.Lock()
         self._families: OrderedDict[str, _Family] = OrderedDict()
 
-    def knows(self, name: str) -> bool:
-        """Has it modules of this function?"""
-        return bool(self._family(name).seen)
+    def knows(self, name: str, structure: str) -> bool:
+        """Has it modules of this function and structure (`rows.structure`)?"""
+        return structure in self._family(name).seen
+
+    def restore(self, name: str, modules: Sequence[Module], static: Mapping[tuple[int, int], str]) -> None:
+        """Make the generic module that was made of these in another process; nothing where they make none here."""
+        family, read = self._family(name), [rows.of_module(module) for module in modules]
+        found = unify.unify(read, static) if read else None
+        if isinstance(found, Generic):
+            with family.lock:
+                family.seen.setdefault(rows.structure(read[-1]), read[-_MOST_MODULES:])
+                family.made.append(_Made(found, digest(found.module)))
 
     def choose(
         self,

@@ -46,12 +46,14 @@ class Generic:
     """A module for many sizes.
 
     module: with named sizes, verified, to be compiled. template: the rows of one of the modules with named sizes, its
-    literals as that one has them; literals: how those that vary follow the sizes, by (body, row).
+    literals as that one has them; literals: how those that vary follow the sizes, by (body, row). origin: the modules
+    that it was made from, in order.
     """
 
     module: Module
     template: Rows
     literals: Mapping[tuple[int, int], Form]
+    origin: tuple[Module, ...]
 
     @property
     def is_guarded(self) -> bool:
@@ -180,7 +182,8 @@ class _Unifier:
         template = Rows(
             last.replace(entry=self.templates[last.entry]), tuple(map(self._template_rows, self.modules[-1].bodies))
         )
-        return Generic(last.replace(entry=self.made[last.entry]), template, self.forms)
+        origin = tuple(rows.module for rows in self.modules)
+        return Generic(last.replace(entry=self.made[last.entry]), template, self.forms, origin)
 
     def _template_rows(self, body: Body) -> Body:
         place = self.scopes[body.comp].template
