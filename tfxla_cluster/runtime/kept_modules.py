@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .. import __version__, trace
+from .. import trace
 from ..code_version import code_version
 from ..errors import TfxlaError
 from ..ir import guard, proto
@@ -24,8 +24,7 @@ class KeptModules:
 
     def __init__(self, options: StoreOptions | None, family: str, structure: str) -> None:
         self._store = opened(options)
-        of = {"family": family, "structure": structure, "tfxla_cluster": __version__, "code": code_version()}
-        self._key = guard.facts(of)
+        self._key = guard.facts({"family": family, "structure": structure, "code": code_version()})
 
     def load(self) -> tuple[Module, ...]:
         """In the order in which they were kept; none where there is no entry, or one that cannot be read."""

@@ -254,24 +254,38 @@ def combine(e: Emission, stmt: Reduce, width: int, a: Sequence[Reg], b: Sequence
 
 def _finish_reduce(e: Emission, stmt: Reduce, width: int, parts: Sequence[Reg], extent: Reg | None) -> None:
     """Folds the lanes of the accumulators and the initial value."""
-    totals = list(parts)
-    half = width // 2
-    while half:
-        order = [lane + half if lane < half else lane for lane in range(width)]
-        folded = combine(e, stmt, width, totals, [e.asm.shuffle(t, order) for t in totals])
-        if extent is not None:
-            # Lane l holds a value where l < extent; so folding with lane l + half needs l + half < extent.
-            kind = f"i{max(8, min(64, e.target.vector_bits // width))}"
-            used = e.asm.intrinsic("llvm.smin", extent, width) - half
-            valid = e.asm.cmp("slt", e.asm.lane_numbers(kind, width), e.asm.cast("trunc", used, kind))
-            folded = [e.asm.select(valid, f, t) for f, t in zip(folded, totals)]
-        totals, half = folded, half // 2
+    totals, lanes = list(parts), width
+    while lanes > 1:
+        totals, lanes = _fold(e, stmt, totals, lanes, extent), lanes // 2
     init = _flatten(e, stmt.init, [False] * len(stmt.init))
-    outs = combine(e, stmt, 1, init, [e.asm.extract(t, 0) for t in totals])
+    outs = combine(e, stmt, 1, init, totals)
     if extent is not None:
         empty = e.asm.cmp("eq", extent, 0)
         outs = [e.asm.select(empty, i, o) for i, o in zip(init, outs)]
     _bind(e, stmt.outs, outs)
+
+
+def _fold(e: Emission, stmt: Reduce, totals: Sequence[Reg], lanes: int, extent: Reg | None) -> list[Reg]:
+    """The upper half of the lanes folded onto the lower, in registers of half the lanes.
+
+    Registers that keep all lanes, the upper ones as they are, would do as well, but LLVM 22 moves lanes of two such
+    folds side by side wrongly where there is AVX-512 (tests/codegen/test_side_by_side.py).
+    """
+    half = lanes // 2
+    low, high = ([_part(e, total, start, half) for total in totals] for start in (0, half))
+    folded = combine(e, stmt, half, low, high)
+    if extent is None:
+        return folded
+    # Lane l holds a value where l < extent; so folding with lane l + half needs l + half < extent.
+    used = e.asm.intrinsic("llvm.smin", extent, lanes) - half
+    kind = f"i{max(8, min(64, e.target.vector_bits // lanes))}"
+    numbers = e.asm.lane_numbers(kind, half) if half > 1 else e.asm.literal(kind, 0)
+    valid = e.asm.cmp("slt", numbers, e.asm.cast("trunc", used, kind))
+    return [e.asm.select(valid, f, t) for f, t in zip(folded, low)]
+
+
+def _part(e: Emission, reg: Reg, start: int, lanes: int) -> Reg:
+    return e.asm.extract(reg, start) if lanes == 1 else e.asm.shuffle(reg, range(start, start + lanes))
 
 
 def emit_if(e: Emission, stmt: If) -> None:
