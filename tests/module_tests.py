@@ -41,7 +41,7 @@ TESTS: dict[str, str] = {
     "tfxla_cluster.cli.modules": "cli/test_bad_input.py cli/test_exec.py",
     "tfxla_cluster.cli.opt": "cli/test_opt.py cli/test_bad_input.py",
     "tfxla_cluster.cli.run": "cli/test_wrong_use.py test_activation.py",
-    "tfxla_cluster.code_version": "tf/test_dynamic_policy.py runtime/test_store.py",
+    "tfxla_cluster.code_version": "tf/test_dynamic_policy.py",
     "tfxla_cluster.compiler": "test_compiler_cases.py backends/test_gpu.py",
     "tfxla_cluster.config": "dump/test_targets.py test_bugs.py",
     "tfxla_cluster.counters": "tf/test_flags.py tf/test_must_compile.py",

@@ -1,5 +1,5 @@
-"""Several reductions in one kernel, folded side by side: LLVM 22 moved lanes of the first of two wrongly on machines with
-AVX-512, so that a sum of integers was wrong when another stood beside it."""
+"""Several reductions in one kernel, folded side by side: LLVM 22 moved lanes of the first of two wrongly on machines
+with AVX-512, so that a sum of integers was wrong when another stood beside it."""
 
 from __future__ import annotations
 

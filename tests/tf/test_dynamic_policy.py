@@ -61,6 +61,15 @@ def test_dynamic_true() -> None:
     assert compilations(tfxla_cluster.jit(unread, dynamic=True), (5, 9, 31)) == [1, 1, 1]
 
 
+def test_dynamic_true_of_a_trace_that_reads_its_size() -> None:
+    assert compilations(tfxla_cluster.jit(step, dynamic=True), (5, 9, 31), step)[-1] <= 2
+
+
+def test_dynamic_of_another_kind() -> None:
+    with pytest.raises(ValueError, match="dynamic is 'x', which has to be True, False or None"):
+        tfxla_cluster.jit(step, dynamic="x")
+
+
 def test_dynamic_false() -> None:
     assert compilations(tfxla_cluster.jit(unread, dynamic=False), (5, 9, 31)) == [1, 2, 3]
 

@@ -55,12 +55,12 @@ def jit(
 
     input_signature: as tf.function's. dynamic: None compiles once more, for all sizes of a dimension, when it has a
     second one, and traces each size; True compiles for all sizes from the first call on (where the trace reads a size
-    from the second), and asks for one trace too; False compiles each size for itself.
-    Raises tf.errors.InvalidArgumentError at the first call when the function cannot be compiled.
+    from the second); False compiles each size for itself. Raises ValueError for any other `dynamic`, and
+    tf.errors.InvalidArgumentError at the first call when the function cannot be compiled.
     """
-    traced = tf.function(
-        _named(fn, dynamic), input_signature=input_signature, jit_compile=True, reduce_retracing=bool(dynamic)
-    )
+    if dynamic not in (None, True, False):
+        raise ValueError(f"jit: dynamic is {dynamic!r}, which has to be True, False or None")
+    traced = tf.function(_named(fn, dynamic), input_signature=input_signature, jit_compile=True)
     return Jitted(traced, fn, fast_path)
 
 
