@@ -80,6 +80,7 @@ DRIVERS = {
     "dynamic_policy",
     "history",
     "kernel_source",
+    "recompile_limit",
     "service",
     "triton_calls",
     "tuning",

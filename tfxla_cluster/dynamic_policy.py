@@ -15,6 +15,7 @@ from .ir import proto as hlo_proto
 from .ir.node import Module
 from .locks import ForkSafeLock
 from .options import ProfileOptions
+from .profiles.profile import RECOMPILE_LIMIT
 from .profiles.recorder import Recorder
 from .runtime.kept_modules import KeptModules
 
@@ -60,6 +61,12 @@ class DynamicPolicy:
         """It cannot be compiled: modules of this structure are compiled as they are."""
         self._families.refuse(_family(request), generic, reason)
 
+    def note_limit(self, request: CompileRequest) -> None:
+        """--tfxla_recompile_limit ended compilations of the function: its profile says so."""
+        recorder = self._recorder()
+        if recorder is not None and request.family:
+            recorder.reached(_profiled(request), RECOMPILE_LIMIT)
+
     def forget(self) -> None:
         """All modules that were seen."""
         self._families = Families()
@@ -72,7 +79,7 @@ class DynamicPolicy:
     def _rules(self, module: Module, request: CompileRequest) -> Mapping[Place, Rule]:
         dims = [_numbers(p.shape.dims) for p in module.entry.params]
         named = dict(zip(request.named, dims))
-        recorder, function = self._recorder(), request.family.removeprefix("__inference_")
+        recorder, function = self._recorder(), _profiled(request)
         profile: Mapping[str, tuple[int, ...]] = {}
         if recorder is not None:
             profile = recorder.dynamic(function)
@@ -100,6 +107,11 @@ def lists() -> Lists:
 
 def _family(request: CompileRequest) -> str:
     return f"{request.family} on {request.device}"
+
+
+def _profiled(request: CompileRequest) -> str:
+    """The function's name in profiles."""
+    return request.family.removeprefix("__inference_")
 
 
 def _numbers(dims: tuple[object, ...]) -> tuple[int, ...]:

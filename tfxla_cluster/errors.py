@@ -57,6 +57,15 @@ class UnsupportedError(TfxlaError):
     exit_code = 5
 
 
+class RecompileLimitError(UnsupportedError):
+    """A function has all the executables that it may have (--tfxla_recompile_limit); `key`: the same for all that is
+    refused for one function, so that it is said once."""
+
+    def __init__(self, message: str, remedy: str, where: str, key: str) -> None:
+        self.key = key
+        super().__init__(message, remedy, where)
+
+
 class TooLargeError(UnsupportedError):
     """Kernels, those of `symbols`, take more of the memory of a program than the machine has."""
 

@@ -38,6 +38,11 @@ def is_trusted(proofs: int) -> bool:
     return verify == "off" or (verify == "first" and proofs > 0)
 
 
+def recompile_limit() -> int:
+    """How many executables one function of the program may have; 0: any."""
+    return int(flags.get("tfxla_recompile_limit"))
+
+
 def profile_options() -> ProfileOptions | None:
     """None where the program has no name (TFXLA_JOB_ID), or --tfxla_pgo=off."""
     job, where = os.environ.get(JOB_ENV, ""), str(flags.get("tfxla_pgo"))

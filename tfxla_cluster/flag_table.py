@@ -126,6 +126,9 @@ FLAGS: dict[str, Flag] = {
         Flag("tfxla_dynamic_verify", "enum", "always", "Which sizes are proven to be its.", ("always", "first", "off")),
         Flag("tfxla_dynamic_sources", "str", "", "Inputs, by name or pattern, that vary (`:N`: dimension N alone)."),
         Flag("tfxla_static_sources", "str", "", "Inputs that each size compiles anew for; outweighs all else."),
+        # 64, as many as the op of one trace holds. PyTorch ends at 8 a frame, where what Python reads of a size is a
+        # guard; here it takes an executable of its own, so that a program may need more before something is amiss.
+        Flag("tfxla_recompile_limit", "int", 64, "Executables that a function may have (0: any); then it falls back."),
         Flag(
             "tfxla_pgo", "str", "local", "Where profiles of sizes are: local, off, a directory or URL (TFXLA_JOB_ID)."
         ),

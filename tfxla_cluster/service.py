@@ -20,10 +20,10 @@ from .codegen.triton import workers
 from .decision import Decision
 from .dump import module_files
 from .dump.sink import Sink
-from .dynamic import families, prove
+from .dynamic import families, prove, rows
 from .dynamic.families import Choice
 from .dynamic_policy import DynamicPolicy
-from .errors import TuningError
+from .errors import RecompileLimitError, TuningError
 from .history import History
 from .ir import guard
 from .ir import proto as hlo_proto
@@ -31,6 +31,7 @@ from .ir.node import Module
 from .ir.shape import Shape
 from .locks import ForkSafeLock
 from .options import CompileOptions
+from .recompile_limit import RecompileLimit
 from .runtime import cache, persist, random_state
 from .runtime.plan import KernelCount, SizeSource, count_kernels
 from .runtime.store import opened
@@ -81,7 +82,7 @@ class Service:
         self.compile_seconds = 0.0
         self._tuned_keys = TunedKeys()
         self._policy = DynamicPolicy()
-        self._history = History()
+        self._history, self._limit = History(), RecompileLimit()
 
     def compile_hlo(self, proto: bytes, request: CompileRequest) -> Served:
         """The executable of HloModuleProto bytes, for many sizes where there is one that is proven right at these;
@@ -91,7 +92,7 @@ class Service:
         if (generic := choice.generic) is not None:
             try:
                 loaded, compiled = self._executable(choice, request)
-            except TuningError:
+            except (TuningError, RecompileLimitError):
                 raise
             except Exception as error:  # noqa: BLE001 - its own sizes may still compile
                 reason = bugs.failed(f"compiling {request.name} for all sizes", error)
@@ -138,10 +139,12 @@ class Service:
         options: CompileOptions,
         choices: Choices,
     ) -> tuple[cache.Key, Loaded]:
-        """The executable and its key; `untuned`: that of the module."""
+        """The executable and its key; `untuned`: that of the module. RecompileLimitError where there is to be none."""
         from .tf2xla import bridge  # it imports tensorflow, whose import may import this module
 
         module, sink = choice.module, Sink(flag_options.dump_options())
+        content = rows.content(rows.of_module(module))
+        self._admit(request, content)
         dump = sink.module(request.name)
         module_files.sources(dump, module, request.lines)
         trace.record(
@@ -161,6 +164,8 @@ class Service:
         store = opened(options.store)
         key = self._tuned_keys.learn(untuned, choices, made.chosen.values(), store)
         counters.add("compilations")
+        why = self._history.note(request, untuned, choice, dump.number)
+        self._limit.note(request, content, why["reason"], why.get("remedies", []))
         _count(loaded)
         self._record(
             request,
@@ -169,7 +174,7 @@ class Service:
             {
                 "id": dump.number,
                 "hit": "",
-                **self._history.note(request, untuned, choice, dump.number),
+                **why,
                 "phases": made.phases,
                 "ms": sum(made.phases.values()),
                 **asdict(loaded.count),
@@ -178,6 +183,13 @@ class Service:
         if store is not None:
             store.put(key, persist.KIND, persist.to_sections(made.plan, made.code.objects))
         return key, loaded
+
+    def _admit(self, request: CompileRequest, content: str) -> None:
+        try:
+            self._limit.admit(request, content)
+        except RecompileLimitError:
+            self._policy.note_limit(request)
+            raise
 
     def _from_disk(
         self,
@@ -266,6 +278,7 @@ class Service:
     def clear(self) -> int:
         """Forget the executables in memory; how many there were. Those in use stay until their last call."""
         self._policy.forget()
+        self._limit.forget()
         return self.memory.clear()
 
 

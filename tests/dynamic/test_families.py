@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from tfxla_cluster.dynamic import families
+from tfxla_cluster.dynamic import families, rows
 from tfxla_cluster.dynamic.families import Choice, Families
 from tfxla_cluster.ir.builder import Builder
 from tfxla_cluster.ir.dtype import F32
@@ -109,3 +109,19 @@ def test_threads_get_one() -> None:
     with ThreadPoolExecutor(8) as pool:
         choices = list(pool.map(lambda size: found.choose("f", module(size)), range(4, 40)))
     assert len({id(choice.generic) for choice in choices}) == 1
+
+
+def test_content_is_all_but_names() -> None:
+    def content(module: Module) -> str:
+        return rows.content(rows.of_module(module))
+
+    assert content(module(5)) == content(module(5).replace(name="another"))
+    distinct = [module(5), module(6), module(5, "abs"), table(5), table(6)]
+    assert len({content(m) for m in distinct}) == len(distinct)
+    positive, negative = (_constant(np.full(3, zero, np.float32)) for zero in (0.0, -0.0))
+    assert content(positive) != content(negative)
+
+
+def _constant(literal: np.ndarray) -> Module:
+    b = Builder("m")
+    return b.module(b.constant(literal))

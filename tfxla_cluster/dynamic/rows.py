@@ -8,6 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from ..ir.literal import Literal
 from ..ir.node import CALLED_ATTRS, Computation, Instr, Module
 from ..ir.rewrite import keeps
 from ..ir.shape import Shape
@@ -97,6 +100,24 @@ def structure(rows: Rows) -> str:
     for body in rows.bodies:
         digest.update(repr((body.root, [_form(row) for row in body.rows])).encode())
     return digest.hexdigest()
+
+
+def content(rows: Rows) -> str:
+    """A digest of all but names and metadata: modules that compute the same in the same way have the same."""
+    digest = hashlib.sha256(structure(rows).encode())
+    for instr in (row.instr for body in rows.bodies for row in body.rows):
+        digest.update(f"{instr.shape} {instr.attrs.get(SIZED.get(instr.opcode, ''))}".encode())
+        for part in _parts(instr.attrs.get("literal", ())):
+            digest.update(part.tobytes())
+    return digest.hexdigest()
+
+
+def _parts(literal: Literal) -> Iterator[np.ndarray[Any, Any]]:
+    if isinstance(literal, tuple):
+        for element in literal:
+            yield from _parts(element)
+    else:
+        yield literal
 
 
 def fixed_attributes(instr: Instr) -> Mapping[str, Any]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 SCHEMA = 1
+RECOMPILE_LIMIT = "recompile_limit"
 MOST_SIZES = 16  # of a dimension that are kept: the most frequent
 
 
@@ -62,7 +63,7 @@ class Sizes:
 @dataclass(frozen=True)
 class FunctionProfile:
     """inputs: of tensors by name ('x', 'batch/features'). numbers: of Python integers by name. limits: what was
-    reached ('recompile_limit')."""
+    reached (RECOMPILE_LIMIT)."""
 
     inputs: Mapping[str, Sizes] = field(default_factory=dict)
     numbers: Mapping[str, Counts] = field(default_factory=dict)

@@ -32,6 +32,16 @@ class Recorder:
         if function not in self._before.functions or now.dynamic() != before.dynamic():
             self.save()
 
+    def reached(self, function: str, limit: str) -> None:
+        """The function came to a limit (one of profile.FunctionProfile.limits); written at once where that is new."""
+        with self._lock:
+            before = self._seen.functions.get(function, FunctionProfile())
+            if limit in before.limits:
+                return
+            now = before | FunctionProfile(limits=frozenset({limit}))
+            self._seen = Profile({**self._seen.functions, function: now})
+        self.save()
+
     def save(self) -> None:
         """Join what was seen into the file."""
         with self._lock:

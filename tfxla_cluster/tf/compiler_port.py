@@ -22,7 +22,8 @@ class CompileRequest:
     same for the traces of one function of the program. named: the user's name of each HLO parameter; variables: those
     that are. dynamic: whether one executable may serve several sizes, None as soon as one changes. open:
     (HLO parameter, axis) that the trace leaves open. relower: the proto of the same function at other sizes of some
-    (HLO parameter, axis), None where it does not lower so.
+    (HLO parameter, axis), None where it does not lower so. title: the user's name of the function, that of which a
+    cluster is a part. place(): the user's `file:line` at which it begins ('' unknown), None once TensorFlow removed it.
     """
 
     name: str
@@ -38,6 +39,8 @@ class CompileRequest:
     dynamic: bool | None = None
     open: frozenset[tuple[int, int]] = frozenset()
     relower: Callable[[Mapping[tuple[int, int], int]], bytes | None] = lambda sizes: None
+    title: str = ""
+    place: Callable[[], str | None] = lambda: ""
 
 
 class Loaded(Protocol):

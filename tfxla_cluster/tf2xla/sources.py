@@ -68,6 +68,22 @@ def all_lines(function: str) -> dict[str, str]:
     return found
 
 
+@functools.lru_cache(maxsize=1024)  # names of functions are never used again
+def _first_line(function: str) -> str:
+    known, definition = lines(function), library(function)
+    # Its arguments and results have the line of the call that traced it.
+    nodes = [n.name for n in definition.node_def if n.op not in ("Identity", "NoOp")] if definition else []
+    inner = {known[name] for name in nodes if name in known}
+    return min(inner, key=lambda line: (line.rpartition(":")[0], int(line.rpartition(":")[2])), default="")
+
+
+def first_line(function: str) -> str | None:
+    """`file:line` at which a traced function begins, '' when unknown; None for one that TensorFlow removed."""
+    if not function:
+        return ""
+    return _first_line(function) if context.context().has_function(function.encode()) else None
+
+
 def reachable(function: str) -> Iterator[Any]:
     """FunctionDefs of a registered function and of everything it calls, outer first."""
     return function_calls.reachable([function], library)

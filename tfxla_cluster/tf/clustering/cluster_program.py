@@ -28,6 +28,7 @@ from ..native_op.op import InputView, Program
 from ..native_op.records import Entry
 from .encapsulate import ClusterFunction
 
+_MOST_TEXT = 500  # characters of a reason that are said
 _COPIED = 1 << 20  # bytes: of larger inputs no copy is kept for a later compilation
 
 
@@ -55,7 +56,15 @@ class ClusterPrograms:
             try:
                 with registered(function):
                     return function_compiler.compile_function(
-                        self.compiler, interface, inputs, "cluster", function.name, family, lines(), device
+                        self.compiler,
+                        interface,
+                        inputs,
+                        "cluster",
+                        function.name,
+                        family,
+                        lines(),
+                        device,
+                        origin=caller,
                     )
             except (tf.errors.OpError, LoweringError) as error:
                 # The original ops can run, and raise where they must: automatic clustering never breaks a program.
@@ -86,7 +95,7 @@ def _digest(nodes: Iterable[str]) -> str:
 
 def fallen_back(name: str, reason: str) -> None:
     """Record that a cluster runs its original ops."""
-    short = reason.splitlines()[0][:300] if reason else "unknown"
+    short = reason.splitlines()[0][:_MOST_TEXT] if reason else "unknown"
     count("fallbacks", reason=short)
     trace.record("fallback", what=name, reason=reason)
     trace.once(f"cluster:{short}", f"{name} runs TensorFlow's ops, because it could not be compiled ({short})")

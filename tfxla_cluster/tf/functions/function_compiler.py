@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +26,8 @@ from ..rewrites import rewritten_functions
 from . import shape_check
 from .variables import Interface
 
+JIT_PREFIX = "tfxla_jit_"
+"""In the names of functions that `jit` makes: they run natively without `enable()` too."""
 STATIC_MARK = "dynamic_false__"
 """In the name of a function whose sizes each have an executable of their own."""
 DYNAMIC_MARK = "dynamic_true__"
@@ -121,14 +124,16 @@ def compile_function(
     lines: Mapping[str, str] | None = None,
     device: str = devices.HOST,
     earlier: Sequence[Entry] = (),
+    origin: str | None = None,
 ) -> Entry:
     """Lower and compile at the sizes of `inputs`; the entry's guards are these sizes, or those that the executable is
     trusted with, and the values used.
 
     `family`: the same for all traces of one function of the program. `lines`: TF node -> the user's `file:line`, where
     the function's own traces do not tell. `device`: what to compile for, as devices.device_of names it. `earlier`: the
-    executables there are.
+    executables there are. `origin`: the traced function that the user wrote ('' unknown), by default this one.
     """
+    origin = interface.function if origin is None else origin
     seen = dict(zip(interface.inputs, inputs))
     args = [
         bridge.Arg(seen[i].dtype, seen[i].dims, i in interface.resources, value=seen[i].array)
@@ -153,6 +158,8 @@ def compile_function(
         _dynamic(name),
         _open(interface, lowered),
         lambda sizes: _relowered(interface, args, lowered, name, sizes),
+        user_name(origin),
+        functools.partial(sources.first_line, origin),
     )
     served = compiler.compile_hlo(lowered.proto, request)
     if served.compiled:
@@ -230,6 +237,12 @@ def _lowered(function: str, args: Sequence[bridge.Arg]) -> bridge.Lowered:
 def family_of(function: str) -> str:
     """The name that all traces of a function of the program share: TensorFlow numbers them, forwards and backwards."""
     return re.sub(r"(_\d+)+_?$", "", function)
+
+
+def user_name(function: str) -> str:
+    """What the user called a traced function."""
+    name = family_of(function).removeprefix("__inference_").removeprefix(JIT_PREFIX)
+    return name.removeprefix(STATIC_MARK).removeprefix(DYNAMIC_MARK)
 
 
 def _entry(interface: Interface, inputs: Sequence[InputView], lowered: bridge.Lowered, served: Served) -> Entry:

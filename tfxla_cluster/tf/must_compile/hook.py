@@ -20,7 +20,7 @@ from tensorflow.python.util import function_utils
 from ... import bugs, flags, trace
 from ...counters import add as count
 from ...decision import Decision
-from ...errors import LoweringError, TuningError, UninitializedError
+from ...errors import LoweringError, RecompileLimitError, TuningError, UninitializedError
 from ...tf2xla import bridge, sources
 from ...tf2xla.function_def import fresh_name
 from .. import devices
@@ -28,10 +28,8 @@ from ..compiler_port import Compiler
 from ..functions import function_compiler, shape_check, uninitialised, variables
 from ..native_op import op as native_op
 from . import uncompiled
+from .fallbacks import leave_where_placed, refusal_text, say_fallback
 from .uncompiled import MUST_COMPILE
-
-# In the names of functions that `jit` makes: they run natively without `enable()` too.
-JIT_PREFIX = "tfxla_jit_"
 
 
 class Fallback:
@@ -44,11 +42,11 @@ class Fallback:
         # An item for each call under way: a thread adds one, then looks at `closed`; who closes looks here after.
         self.calls: deque[None] = deque()
 
-    def fall_back(self, reason: str, plain_copy: Any = None) -> None:
-        """From now on TensorFlow runs the function, uncompiled where a copy is given."""
+    def fall_back(self, reason: str, plain_copy: Any = None, key: str = "") -> None:
+        """From now on TensorFlow runs the function, uncompiled where a copy is given; `key`: as say_fallback has it."""
         self._register_copy(plain_copy)
         self.fallback = reason
-        say_fallback(self.name.decode(), reason, uncompiled=self.runs != self.name)
+        say_fallback(self.name.decode(), reason, uncompiled=self.runs != self.name, key=key)
 
     def _register_copy(self, plain_copy: Any) -> None:
         if plain_copy is not None and self.runs == self.name:
@@ -114,6 +112,7 @@ class Route(Fallback):
             self._wrap(definition)
         written = self.interface.updated and len(self.interface.resources) > 1
         self.distinct = sorted(self.interface.resources) if written else []
+        self.is_full = False  # it gets no more executables: TensorFlow runs what those that there are do not serve
         self.misfits: set[tuple[tuple[int, ...], ...]] = set()
 
     def _crosses_memories(self) -> bool:
@@ -145,6 +144,14 @@ class Route(Fallback):
         self._register_copy(plain_copy)
         self.misfits.add(uncompiled.shapes(inputs))
         say_fallback(self.name.decode(), reason, uncompiled=True)
+
+    def fill(self, reason: str, plain_copy: Any, key: str) -> None:
+        """From now on only calls that the executables there are serve run natively."""
+        if not any(entry.record for entry in self.program.entries):
+            return self.fall_back(reason, plain_copy, key)
+        self._register_copy(plain_copy)
+        self.is_full = True
+        return say_fallback(self.name.decode(), reason, uncompiled=self.runs != self.name, key=key)
 
     def is_misfit(self, inputs: Sequence[Any]) -> bool:
         """Calls with inputs of these shapes are not compiled."""
@@ -284,7 +291,7 @@ class Hook:
             self._free_dropped()
             self.sweep()
             made = None
-            if self.everything or JIT_PREFIX.encode() in name:
+            if self.everything or function_compiler.JIT_PREFIX.encode() in name:
                 definition = ctx.get_function_def(name)
                 made = self._make_route(name, definition, inputs, placed) if is_must_compile(definition) else None
             table[name] = made
@@ -334,17 +341,22 @@ class Hook:
         """Return when stock XLA is to run the function."""
         if not isinstance(failure, Exception):
             raise failure
+        raises = flags.get("tfxla_must_compile_fallback") == "raise"
+        if route.is_full and isinstance(failure, RecompileLimitError) and not raises:
+            return None
         definition, reason = bridge.function_def(route.name), str(failure)
         ours = isinstance(failure, TuningError) or uncompiled.has_user_kernels(definition, bridge.library)
         if ours or isinstance(failure, LoweringError):  # what stock XLA cannot do, or was not asked to
             raise tf.errors.InvalidArgumentError(None, None, reason) from None
-        if flags.get("tfxla_must_compile_fallback") == "raise":
+        if raises:
             raise tf.errors.InvalidArgumentError(None, None, refusal_text(route.name.decode(), reason)) from failure
         misfit = isinstance(failure, shape_check.BranchError)
         unsafe = uncompiled.is_unsafe_in_stock(definition, bridge.library, misfit)
         plain_copy = uncompiled.copy(definition) if unsafe else None
         if misfit and unsafe:
             return route.leave_sizes(inputs, reason, plain_copy)
+        if isinstance(failure, RecompileLimitError):
+            return route.fill(reason, plain_copy, failure.key)
         return route.fall_back(reason, plain_copy)
 
     def _free_dropped(self) -> None:
@@ -372,29 +384,3 @@ def is_must_compile(definition: Any) -> bool:
 def _restore_name(route: Route, message: str) -> str:
     """The message with the user's function in place of ours, so that TensorFlow adds its stack trace."""
     return message.replace(route.wrapper.decode(), route.name.decode()) if route.wrapper else message
-
-
-def refusal_text(name: str, reason: str) -> str:
-    """What the user is told where stock XLA is not to compile the function `name` either."""
-    return (
-        f"function {name} cannot be compiled: {reason}. "
-        "Set --tfxla_must_compile_fallback=xla to let stock XLA compile such functions"
-    )
-
-
-def leave_where_placed(name: str, reason: str) -> None:
-    """Count and record that stock XLA compiles a function for where it is placed; said once for all of them."""
-    _count_fallback(name, reason, "xla")
-    devices.say_left(reason)
-
-
-def _count_fallback(name: str, reason: str, to: str) -> None:
-    count("fallbacks", reason=reason)
-    trace.record("fallback", what=name, reason=reason, to=to)
-
-
-def say_fallback(name: str, reason: str, uncompiled: bool = False) -> None:
-    """Count, record and say once that TensorFlow runs a must-compile function."""
-    _count_fallback(name, reason, "ops" if uncompiled else "xla")
-    how = "runs uncompiled" if uncompiled else "is compiled by stock XLA"
-    trace.once(f"fallback:{name}", f"function {name} {how}: {reason}")

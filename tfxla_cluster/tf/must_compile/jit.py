@@ -12,8 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from ..functions.function_compiler import DYNAMIC_MARK, STATIC_MARK
-from . import hook
+from ..functions.function_compiler import DYNAMIC_MARK, JIT_PREFIX, STATIC_MARK
 from .fast_path import FastPath, Function, Plans
 
 
@@ -72,5 +71,5 @@ def _named(fn: Callable[..., Any], dynamic: bool | None) -> Callable[..., Any]:
         return fn(*args, **kwargs)
 
     mark = {False: STATIC_MARK, True: DYNAMIC_MARK, None: ""}[dynamic]
-    named.__name__ = hook.JIT_PREFIX + mark + re.sub(r"\W", "_", getattr(fn, "__name__", "function"))
+    named.__name__ = JIT_PREFIX + mark + re.sub(r"\W", "_", getattr(fn, "__name__", "function"))
     return named

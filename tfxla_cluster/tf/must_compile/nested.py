@@ -24,7 +24,7 @@ from tensorflow.python.framework import tensor_util
 from ... import flags, trace
 from ...counters import add as count
 from ...decision import YES, Decision, no
-from ...errors import UnsupportedError
+from ...errors import RecompileLimitError, UnsupportedError
 from ...tf2xla import function_calls
 from ...tf2xla.function_calls import CALLS, Library
 from ...tf2xla.function_def import fresh_name
@@ -35,7 +35,7 @@ from ..graph import host_memory
 from ..graph.view import split_input, type_list
 from ..native_op.op import READY, Program
 from . import uncompiled
-from .hook import leave_where_placed, refusal_text, say_fallback
+from .fallbacks import leave_where_placed, refusal_text, say_fallback
 from .uncompiled import MUST_COMPILE
 
 _HOST = "/device:CPU:0"
@@ -159,7 +159,7 @@ class NestedCalls:
 
         def refused(reason: UnsupportedError) -> None:
             if not strict:
-                say_fallback(name, str(reason), unsafe)
+                say_fallback(name, str(reason), unsafe, reason.key if isinstance(reason, RecompileLimitError) else "")
 
         program = function_compiler.program(
             self.compiler,

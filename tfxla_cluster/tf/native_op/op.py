@@ -118,7 +118,7 @@ class Program:
 
     @property
     def entries(self) -> list[Entry]:
-        """Its executables and refusals, newest first."""
+        """Its executables, newest first, then refusals."""
         return [words.keep[0] for words in self._entries]
 
     def entries_on(self, device: str) -> list[Entry]:
@@ -157,8 +157,9 @@ class Program:
             if self.closed:
                 raise InternalError(f"function {self.name} was removed, so it cannot be compiled for new inputs")
             packed = self._compile(inputs, device)
-            self.install(packed)
             entry: Entry = packed.keep[0]
+            # A refusal is for these shapes whatever the values: executables for some values go first.
+            self.install(packed, last=not entry.record)
             return entry
 
     def _compile(self, inputs: list[InputView], device: int) -> Words:
@@ -211,12 +212,13 @@ class Program:
         number = error.experimental_payloads.get(FAILURE)
         return None if number is None else self._failures.pop(int(number), None)
 
-    def install(self, packed: Words) -> None:
-        """Publish a packed entry in front of the others; the least executed one leaves when there are too many."""
+    def install(self, packed: Words, last: bool = False) -> None:
+        """Publish a packed entry in front of the others, or behind; the least executed one of these leaves when there
+        are too many."""
         with self._publishing:
-            entries = [packed, *self._entries]
+            entries = [*self._entries, packed] if last else [packed, *self._entries]
             if len(entries) > MAX_ENTRIES:
-                least = min(entries[1:], key=lambda words: words[entry_word("executions")])
+                least = min(self._entries, key=lambda words: words[entry_word("executions")])
                 entries.remove(least)
                 self._set_aside(least, entries)
             self._publish(entries)
@@ -224,7 +226,9 @@ class Program:
     def _set_aside(self, words: Words, others: Iterable[Words]) -> None:
         """An entry whose executable others run anyway is found again by its sizes, the rest is forgotten."""
         entry: Entry = words.keep[0]
-        if entry.record and any(other.keep[0].keep is entry.keep for other in others):
+        if not entry.record:
+            return
+        if any(other.keep[0].keep is entry.keep for other in others):
             self._aside[_sizes_of(entry)] = words
             for old in list(self._aside)[:-MAX_ASIDE]:
                 del self._aside[old]

@@ -1,0 +1,84 @@
+"""When a function is compiled no more (--tfxla_recompile_limit)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from . import flag_options
+from .errors import RecompileLimitError
+from .locks import ForkSafeLock
+
+if TYPE_CHECKING:  # not at run time: `enable` may run within the import of tensorflow
+    from .tf.compiler_port import CompileRequest
+
+_REMEMBERED = 10_000  # functions: those that compiled first are forgotten
+_REMEDIES = ("pad what varies to fewer sizes",)  # where the last compilation names none
+
+
+@dataclass
+class _Function:
+    """modules: `rows.content` of each module that was compiled -> `CompileRequest.place` of the trace that it was
+    compiled for. reason, remedies: of the last compilation, as the record `compile` has them."""
+
+    modules: dict[str, Callable[[], str | None]] = field(default_factory=dict)
+    reason: str = ""
+    remedies: Sequence[str] = ()
+
+
+class RecompileLimit:
+    """Executables by function of the program; thread safe."""
+
+    def __init__(self) -> None:
+        self._functions: dict[str, _Function] = {}
+        self._lock = ForkSafeLock()
+
+    def admit(self, request: CompileRequest, content: str) -> None:
+        """RecompileLimitError for a module of this `rows.content` where the function has as many executables as it may
+        have.
+
+        Traces of one name are one function where they begin at one line of the program; those that TensorFlow has
+        removed count no more. What was compiled before, for another trace or before it left memory, counts once.
+        """
+        limit, function = flag_options.recompile_limit(), self._of(request)
+        if not limit or len(function.modules) < limit or content in function.modules:
+            return
+        here = request.place()
+        with self._lock:
+            places = {known: place() for known, place in function.modules.items()}
+            for gone in [known for known, place in places.items() if place is None]:
+                del function.modules[gone]
+        count = sum(place == here for place in places.values())
+        if count >= limit:
+            what = f"{'a cluster of ' * (request.kind == 'cluster')}function {request.title or request.name}"
+            raise RecompileLimitError(
+                f"{what} has {count} executables, all that --tfxla_recompile_limit={limit} allows "
+                f"(the last one: {function.reason})",
+                f"For fewer: {'; '.join(function.remedies or _REMEDIES)}; or raise the limit (0: none)",
+                here or "",
+                key=f"{_name(request)} at {here}",
+            )
+
+    def note(self, request: CompileRequest, content: str, reason: str, remedies: Sequence[str]) -> None:
+        """A module of this `rows.content` was compiled, for this reason, which these remedies would take away."""
+        function = self._of(request)
+        with self._lock:
+            function.modules[content] = request.place
+            function.reason, function.remedies = reason, remedies
+
+    def forget(self) -> None:
+        """All executables are gone: as many may be compiled again."""
+        with self._lock:
+            self._functions.clear()
+
+    def _of(self, request: CompileRequest) -> _Function:
+        with self._lock:
+            found = self._functions.setdefault(_name(request), _Function())
+            if len(self._functions) > _REMEMBERED:
+                del self._functions[next(iter(self._functions))]
+            return found
+
+
+def _name(request: CompileRequest) -> str:
+    return request.family or request.name
