@@ -20,7 +20,7 @@ def f(x):
 @tf.function(jit_compile=True, input_signature=[tf.TensorSpec([None])])
 def g(x):
     return tf.reduce_sum(tf.exp(x) * x)
-for n in (3, 4):
+for n in (3, 1):  # size 1 has an executable of its own
     f(tf.ones([n, 5]))
     g(tf.ones([n]))
 """
