@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtype import from_numpy
+from ..dtype import DType, from_numpy
 from ..node import Instr
 from .convert import convert, reduce_precision, total_order_key
 from .core import Array, Evaluator, Meaning
@@ -210,11 +210,28 @@ def _reduce_precision(ev: Evaluator, instr: Instr, args: list[Any]) -> Array:
 def _bitcast_convert(ev: Evaluator, instr: Instr, args: list[Any]) -> Array:
     x, dtype = np.ascontiguousarray(args[0]), instr.shape.element_type
     have = from_numpy(x.dtype)
+    if have.bits == 4 and dtype.bits > 4:
+        return _packed(x).view(dtype.numpy)[..., 0]
+    if dtype.bits == 4 and have.bits > 4:
+        return _unpacked(x.reshape(*np.shape(args[0]), 1).view(np.uint8), dtype)
     if dtype.bits == have.bits:
         return x.view(dtype.numpy).reshape(np.shape(args[0]))  # ascontiguousarray gave a scalar a dimension
     if dtype.bits > have.bits:
         return x.view(dtype.numpy)[..., 0]
     return x.reshape(*np.shape(args[0]), 1).view(dtype.numpy)
+
+
+def _packed(x: Array) -> Array:
+    """Two numbers of 4 bits a byte, the first in the low bits; NumPy has a byte for each."""
+    low = x.view(np.uint8) & 15
+    return np.ascontiguousarray(low[..., 0::2] | low[..., 1::2] << 4)
+
+
+def _unpacked(x: Array, dtype: DType) -> Array:
+    """The two numbers of 4 bits of each byte."""
+    both = np.stack([x & 15, x >> 4], -1).reshape(*x.shape[:-1], 2 * x.shape[-1])
+    signed = np.where(both > 7, both.astype(np.int16) - 16, both) if dtype.kind == "int" else both
+    return signed.astype(np.int8 if dtype.kind == "int" else np.uint8).astype(dtype.numpy)
 
 
 def _map(ev: Evaluator, instr: Instr, args: list[Any]) -> Any:
