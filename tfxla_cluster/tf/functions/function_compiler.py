@@ -102,15 +102,22 @@ class InputNames:
     inputs: Sequence[InputView]
 
     def input(self, number: int) -> str:
-        return _words(self.interface, self.interface.inputs[number])
+        """Also of another function of the same name, which may have more inputs."""
+        inputs = self.interface.inputs
+        return _words(self.interface, inputs[number]) if number < len(inputs) else f"argument {number}"
 
     def dtype(self, number: int) -> str:
         return str(tf.dtypes.as_dtype(number).name)
 
     def value(self, number: int, data: bytes) -> str:
         """The value in Python's words; of another size than the input, flat."""
+        if number >= len(self.inputs):
+            return f"{len(data)} bytes"
         view = self.inputs[number]
-        array = np.frombuffer(data, tf.dtypes.as_dtype(view.dtype).as_numpy_dtype)
+        dtype = np.dtype(tf.dtypes.as_dtype(view.dtype).as_numpy_dtype)
+        if len(data) % dtype.itemsize:  # of another dtype, another function's
+            return f"{len(data)} bytes"
+        array = np.frombuffer(data, dtype)
         return str((array.reshape(view.dims) if array.size == np.prod(view.dims) else array).tolist())
 
 
