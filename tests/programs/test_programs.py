@@ -17,8 +17,8 @@ from tests.close import assert_near
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 AUTO = "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit --tf_xla_min_cluster_size=1"
-# Stock TensorFlow's own gradient of mobilenet_v2 in f32 is 1.1e-3 from that in f64.
-LOOSE = {"mixed_bfloat16": 2e-2, "mixed_float16": 5e-3, "resnet50": 2e-3, "mobilenet_v2": 2e-3}
+# Last bits decide an activation of mobilenet_v2: stock TensorFlow's gradients in f32 are 2.0e-3 from those in f64.
+LOOSE = {"mixed_bfloat16": 2e-2, "mixed_float16": 5e-3, "resnet50": 2e-3, "mobilenet_v2": 4e-3}
 # At batch 4 its normalisations amplify the last bits: stock jit_compile differs from eager by as much.
 AMPLIFIED_GRADIENTS = {"resnet50": 0.3}
 FIT = ("keras_mlp", "keras_cnn")
