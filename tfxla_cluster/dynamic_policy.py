@@ -44,7 +44,8 @@ class DynamicPolicy:
     def _choose(self, module: Module, request: CompileRequest) -> Choice:
         name, rules = _family(request), self._rules(module, request)
         static = {place: rule.reason for place, rule in rules.items() if rule.when is When.NEVER}
-        structure = rows.structure(rows.of_module(module))
+        read = rows.of_module(module)
+        structure = rows.structure(read)
         kept = KeptModules(flag_options.store_options(request.device.partition(":")[0]), name, structure)
         known = self._families.knows(name, structure)
         if not known:
@@ -52,7 +53,7 @@ class DynamicPolicy:
         # A trace that leaves no size open may hold for its own alone: it is lowered at others once, not at each.
         first = {place for place, rule in rules.items() if rule.when is When.FIRST}
         places = first & request.open if known else first
-        choice = self._families.choose(name, module, static, lambda: _sample(module, places, request))
+        choice = self._families.choose(name, read, static, lambda: _sample(module, places, request))
         if choice.generic is not None and not choice.proofs:  # it was made now
             kept.save(choice.generic.origin)
         return choice
@@ -78,12 +79,12 @@ class DynamicPolicy:
 
     def _rules(self, module: Module, request: CompileRequest) -> Mapping[Place, Rule]:
         dims = [_numbers(p.shape.dims) for p in module.entry.params]
-        named = dict(zip(request.named, dims))
         recorder, function = self._recorder(), _profiled(request)
         profile: Mapping[str, tuple[int, ...]] = {}
         if recorder is not None:
             profile = recorder.dynamic(function)
-            recorder.note(function, {n: d for k, (n, d) in enumerate(named.items()) if k not in request.variables})
+            named = enumerate(zip(request.named, dims))
+            recorder.note(function, {name: of for k, (name, of) in named if k not in request.variables})
         asked = Asked(request.dynamic, request.open, profile, request.variables)
         return lists().rules(request.named, [len(d) for d in dims], asked)
 

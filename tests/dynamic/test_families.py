@@ -8,6 +8,7 @@ import numpy as np
 
 from tfxla_cluster.dynamic import families, rows
 from tfxla_cluster.dynamic.families import Choice, Families
+from tfxla_cluster.dynamic.rows import Rows
 from tfxla_cluster.ir.builder import Builder
 from tfxla_cluster.ir.dtype import F32
 from tfxla_cluster.ir.node import Module
@@ -19,6 +20,10 @@ def module(size: int, opcode: str = "negate") -> Module:
     return b.module(b.add_op(opcode, b.parameter(array(F32, (size, 3)))))
 
 
+def read(size: int, opcode: str = "negate") -> Rows:
+    return rows.of_module(module(size, opcode))
+
+
 def table(size: int) -> Module:
     """Adds numbers that follow no size."""
     b = Builder("m")
@@ -27,7 +32,7 @@ def table(size: int) -> Module:
 
 
 def chosen(found: Families, *sizes: int) -> list[Choice]:
-    return [found.choose("f", module(size)) for size in sizes]
+    return [found.choose("f", read(size)) for size in sizes]
 
 
 def test_the_second_size_makes_it_generic() -> None:
@@ -58,25 +63,25 @@ def test_a_sample_makes_the_first_generic() -> None:
         return module(size)
 
     for size in (4, 6, 9):
-        assert found.choose("f", module(size), sample=lambda: sample(20)).generic is not None
+        assert found.choose("f", read(size), sample=lambda: sample(20)).generic is not None
     assert asked == [20]
-    assert found.choose("g", module(1), sample=lambda: sample(20)).generic is None
-    assert found.choose("h", module(4), sample=lambda: module(20, "abs")).generic is None
+    assert found.choose("g", read(1), sample=lambda: sample(20)).generic is None
+    assert found.choose("h", read(4), sample=lambda: module(20, "abs")).generic is None
 
 
 def test_functions_do_not_share() -> None:
     found = Families()
-    found.choose("f", module(4))
-    assert found.choose("g", module(6)).generic is None
-    assert found.choose("f", module(6)).generic is not None
+    found.choose("f", read(4))
+    assert found.choose("g", read(6)).generic is None
+    assert found.choose("f", read(6)).generic is not None
 
 
 def test_what_parts_is_said() -> None:
     found = Families()
-    found.choose("f", module(4))
-    other = found.choose("f", module(6, "abs"))
+    found.choose("f", read(4))
+    other = found.choose("f", read(6, "abs"))
     assert "%abs (abs): the programs part here" in str(other.misfit)
-    assert found.choose("f", module(8, "abs")).generic is not None
+    assert found.choose("f", read(8, "abs")).generic is not None
 
 
 def test_one_that_does_not_compile_is_made_once() -> None:
@@ -85,7 +90,7 @@ def test_one_that_does_not_compile_is_made_once() -> None:
     assert generic is not None
     found.refuse("f", generic, "no kernel for it")
     for size in (6, 9):
-        choice = found.choose("f", module(size))
+        choice = found.choose("f", read(size))
         assert choice.generic is None
         assert str(choice.misfit) == "no kernel for it"
 
@@ -93,21 +98,21 @@ def test_one_that_does_not_compile_is_made_once() -> None:
 def test_many_modules_are_not_kept() -> None:
     found = Families()
     for size in range(2, 40):
-        choice = found.choose("f", table(size))
+        choice = found.choose("f", rows.of_module(table(size)))
         assert choice.generic is None
         assert choice.misfit is None or "follows no size" in str(choice.misfit)
     (family,) = found._families.values()
     assert [len(kept) for kept in family.seen.values()] == [families._MOST_MODULES]
     for number in range(families._MOST_FAMILIES + 5):
-        found.choose(f"g{number}", module(3))
+        found.choose(f"g{number}", read(3))
     assert len(found._families) == families._MOST_FAMILIES
 
 
 def test_threads_get_one() -> None:
     found = Families()
-    found.choose("f", module(3))
+    found.choose("f", read(3))
     with ThreadPoolExecutor(8) as pool:
-        choices = list(pool.map(lambda size: found.choose("f", module(size)), range(4, 40)))
+        choices = list(pool.map(lambda size: found.choose("f", read(size)), range(4, 40)))
     assert len({id(choice.generic) for choice in choices}) == 1
 
 

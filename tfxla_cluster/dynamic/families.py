@@ -85,19 +85,19 @@ class Families:
     def choose(
         self,
         name: str,
-        module: Module,
+        module: Rows,
         static: Mapping[tuple[int, int], str] = unify.NOTHING,
         sample: Callable[[], Module | None] = lambda: None,
     ) -> Choice:
         """For a module that was lowered at some sizes; `static`: (parameter, axis) -> why that never varies.
         `sample()`: the module of the same trace at other sizes, or None; asked for where no generic one serves."""
-        family, read = self._family(name), rows.of_module(module)
+        family = self._family(name)
         with family.lock:
             for made in family.made:
-                if prove.prove(made.generic, read):
+                if prove.prove(made.generic, module):
                     made.proofs += 1
                     return made.choice()
-            return _new(family, read, static, sample)
+            return _new(family, module, static, sample)
 
     def refuse(self, name: str, generic: Generic, reason: str) -> None:
         """It cannot be compiled: modules of this structure are compiled as they are."""

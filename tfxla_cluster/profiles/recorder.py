@@ -29,7 +29,8 @@ class Recorder:
             before = self._seen.functions.get(function, FunctionProfile())
             now = before.called(inputs, {})
             self._seen = Profile({**self._seen.functions, function: now})
-        if function not in self._before.functions or now.dynamic() != before.dynamic():
+        new = not before.inputs and function not in self._before.functions
+        if new or now.dynamic() != before.dynamic():
             self.save()
 
     def reached(self, function: str, limit: str) -> None:
