@@ -7,7 +7,7 @@ import multiprocessing
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tfxla_cluster.errors import InputFileError, OutputError
@@ -27,6 +27,8 @@ FUNCTIONS = st.builds(
 PROFILES = st.builds(Profile, st.dictionaries(NAMES, FUNCTIONS, max_size=3))
 
 
+# Three profiles take long to draw where other processes run beside.
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(PROFILES, PROFILES, PROFILES)
 def test_a_lattice(a: Profile, b: Profile, c: Profile) -> None:
     assert a | b == b | a
@@ -36,6 +38,7 @@ def test_a_lattice(a: Profile, b: Profile, c: Profile) -> None:
     assert Profile() | a == a
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(PROFILES)
 def test_json_keeps_all(a: Profile) -> None:
     assert from_json(to_json(a)) == a
