@@ -15,6 +15,7 @@ from tfxla_cluster import api
 from tfxla_cluster.runtime.launcher import records
 from tfxla_cluster.tf.clustering import coverage
 from tfxla_cluster.tf.native_op import library
+from tfxla_cluster.tf.native_op import op as native_op
 
 FLAGS = {"tf_xla_auto_jit": "2", "tf_xla_cpu_global_jit": True, "tf_xla_min_cluster_size": 2}
 
@@ -141,19 +142,43 @@ def test_clear_cache_frees_the_executables(enabled) -> None:
     assert float(f(tf.ones([2]))) == 10.0
 
 
-def test_many_shapes_of_one_function(enabled, capfd) -> None:
-    """One trace, many sizes: executables are bounded, and it is said once."""
-    f = tf.function(lambda x: tf.reduce_sum(x + 7.0), jit_compile=True, input_signature=[tf.TensorSpec([None])])
-    f(tf.ones([0]))
-    for n in range(1, 100):
+def _many_sizes() -> Callable:
+    """A function of one trace after its calls at 130 sizes, the last of which were right and took little memory."""
+    spec = [tf.TensorSpec([None])]
+    f = tf.function(lambda x: tf.reduce_sum(x + 7.0), jit_compile=True, input_signature=spec)
+    for n in range(100):
         f(tf.ones([n]))
     middle = rss()
     for n in range(100, 130):
         assert float(f(tf.ones([n]))) == 8 * n
     assert rss() - middle < 40
+    return f
+
+
+def test_many_sizes_of_one_trace_share_executables(enabled, capfd) -> None:
+    with tfxla_cluster.config.patch(tfxla_dynamic="on"):
+        tfxla_cluster.clear_cache()
+        before = tfxla_cluster.stats()["compilations"]
+        f = _many_sizes()
+        assert tfxla_cluster.stats()["compilations"] - before <= 3, "sizes 0 and 1, and one for the rest"
+        assert len(api.connect().hook.compiler.memory) <= 3
+    assert float(f(tf.ones([5]))) == 40
+    assert "combinations of sizes" not in capfd.readouterr().err
+
+
+def test_executables_of_many_sizes_are_bounded(enabled, capfd) -> None:
+    """Where each size has its own: those used least leave, which is said once."""
+    with tfxla_cluster.config.patch(tfxla_dynamic="off", tfxla_recompile_limit=0):
+        tfxla_cluster.clear_cache()
+        before = tfxla_cluster.stats()["compilations"]
+        f = _many_sizes()
+        assert tfxla_cluster.stats()["compilations"] - before == 130
+        programs = [p for p in library.Library.get().adopted() if p.name == f.get_concrete_function().name.decode()]
+        assert [len(program.entries) for program in programs] == [native_op.MAX_ENTRIES]
+        assert len(api.connect().hook.compiler.memory) <= tfxla_cluster.config.get("tfxla_cache_capacity")
+        assert [float(f(tf.ones([n]))) for n in (2, 129)] == [16, 8 * 129], "one that left, one that stayed"
     lines = [line for line in capfd.readouterr().err.splitlines() if "combinations of sizes" in line]
     assert len(lines) == 1
-    assert len(api.connect().hook.compiler.memory) <= tfxla_cluster.config.get("tfxla_cache_capacity")
 
 
 @pytest.mark.parametrize("must", [True, False])
