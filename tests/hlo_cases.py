@@ -92,12 +92,36 @@ def _windows() -> list[Case]:
                     finite=True,
                 )
             )
-    for w, out in (("size=2x2 stride=2x2", "3,2"), ("size=3x3 stride=2x2 pad=1_1x1_0", "3,2")):
+    for op, dtype, init in (
+        ("add", "s32", "3"),
+        ("maximum", "f32", "0.25"),
+        ("multiply", "f32", "-2"),
+        ("or", "pred", "1"),
+    ):
+        for w, out in zip(window, ("5,4", "4,5", "8,7", "5,7")):
+            cases.append(
+                Case(
+                    f"reduce-window-{op}-{dtype}-from-{init}-{w}",
+                    module(
+                        f"x = {dtype}[5,7] parameter(0)\n i = {dtype}[] constant({init})\n"
+                        f" ROOT r = {dtype}[{out}] reduce-window(x, i), window={{{w}}}, to_apply=f",
+                        combiner(op, dtype),
+                    ),
+                    ulps=64,
+                    finite=True,
+                )
+            )
+    cases.append(_window_of_two())
+    for w, out in (
+        ("size=2x2 stride=2x2", "3,2"),
+        ("size=3x3 stride=2x2 pad=1_1x1_0", "3,2"),
+        ("size=2x2 pad=-1_1x0_-2", "5,2"),
+    ):
         cases.append(
             Case(
                 f"select-and-scatter-{w}",
                 module(
-                    f"x = f32[6,5] parameter(0)\n s = f32[{out}] parameter(1)\n i = f32[] constant(0)\n"
+                    f"x = f32[6,5] parameter(0)\n s = f32[{out}] parameter(1)\n i = f32[] constant(1.5)\n"
                     f" ROOT r = f32[6,5] select-and-scatter(x, s, i), window={{{w}}}, select=ge, scatter=f",
                     "ge {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n"
                     "  ROOT r = pred[] compare(a, b), direction=GE\n}\n" + combiner("add", "f32"),
@@ -107,6 +131,33 @@ def _windows() -> list[Case]:
             )
         )
     return cases
+
+
+def _window_of_two() -> Case:
+    """Sums and products of one window, from initial values that are not neutral."""
+    return Case(
+        "reduce-window-of-two",
+        module(
+            """
+  x = f32[6,5] parameter(0)
+  n = s32[6,5] parameter(1)
+  i = f32[] constant(-1.5)
+  j = s32[] constant(7)
+  ROOT r = (f32[6,3], s32[6,3]) reduce-window(x, n, i, j), window={size=3x2 stride=1x2 pad=2_0x1_0}, to_apply=g""",
+            """g {
+  a = f32[] parameter(0)
+  i = s32[] parameter(1)
+  b = f32[] parameter(2)
+  j = s32[] parameter(3)
+  v = f32[] multiply(a, b)
+  n = s32[] add(i, j)
+  ROOT t = (f32[], s32[]) tuple(v, n)
+}
+""",
+        ),
+        ulps=64,
+        finite=True,
+    )
 
 
 def _sorts() -> list[Case]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -9,8 +11,12 @@ import pytest
 from tests import oracle
 from tests.close import assert_near
 from tests.codegen import run_unit
+from tfxla_cluster.ir.builder import Builder
+from tfxla_cluster.ir.dtype import DTYPES
 from tfxla_cluster.ir.evaluator import evaluate
-from tfxla_cluster.ir.text import parse
+from tfxla_cluster.ir.node import Module, WindowDim
+from tfxla_cluster.ir.shape import array
+from tfxla_cluster.ir.text import parse, render
 
 SCALARS = """
 add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }
@@ -60,6 +66,71 @@ def test_reduce_window(source, result, window, op):
         [normal(*dims), start],
         1e-5,
     )
+
+
+FROM_THREE = {  # a combiner of one or two operands, as rows of opcodes: from initial values of 3
+    "sum": ("add",),
+    "most": ("maximum",),
+    "product": ("multiply",),
+    "both": ("add", "minimum"),
+}
+
+
+def _drawn_window(rng: random.Random, dims: list[int]) -> list[WindowDim]:
+    """Padding that is negative or longer than the window, holes, windows that nothing fits."""
+    if rng.random() < 0.3 and dims[0]:
+        ends = (dims[0] - 1, 0)
+        return [WindowDim(dims[0], 1, *rng.choice((ends, ends[::-1]))), *(WindowDim(1) for _ in dims[1:])]
+    return [
+        WindowDim(
+            rng.randint(1, 4),
+            rng.randint(1, 3),
+            *(rng.randint(-2, 5) for _ in range(2)),
+            rng.randint(1, 3),
+            rng.randint(1, 2),
+        )
+        for _ in dims
+    ]
+
+
+@pytest.mark.parametrize("dtype", ["s32", "f32"])
+@pytest.mark.parametrize("name", FROM_THREE)
+def test_initial_value_counts_once_a_window(name: str, dtype: str) -> None:
+    """Drawn windows from an initial value that is not neutral: XLA, the evaluator, compiled code."""
+    rng, opcodes = random.Random(name + dtype), FROM_THREE[name]
+    for seed in range(12):
+        dims = [rng.choice((0, 1, 2, 5, 7, 12)) for _ in range(rng.randint(1, 2))]
+        b, body = Builder("m"), Builder("f")
+        arrays, inits = (
+            [b.parameter(array(DTYPES[dtype], dims)) for _ in opcodes],
+            [b.parameter(f"{dtype}[]") for _ in opcodes],
+        )
+        sides = [[body.parameter(f"{dtype}[]") for _ in opcodes] for _ in range(2)]
+        comp = body.build(*(body.add_op(o, *pair) for o, pair in zip(opcodes, zip(*sides))))
+        root = b.reduce_window(arrays, inits, _drawn_window(rng, dims), comp)
+        module = Module("m", b.build(root))
+        values = [
+            np.random.default_rng(seed + n).integers(-3, 4, dims).astype(DTYPES[dtype].numpy)
+            for n in range(len(opcodes))
+        ]
+        args = [*values, *(np.asarray(3, v.dtype) for v in values)]
+        want = oracle.run(render(module), args)
+        for found in (evaluate(module, args), run_unit.run(root, args)):
+            for ours, theirs in zip(found, want, strict=True):
+                np.testing.assert_array_equal(ours, theirs, err_msg=render(module))
+
+
+def test_a_window_of_padding_alone_selects_nothing() -> None:
+    text = (
+        f"HloModule m\n{SCALARS}\nENTRY e {{ x = f32[3] parameter(0)\n s = f32[4] parameter(1)\n"
+        "i = f32[] parameter(2)\n"
+        "ROOT r = f32[3] select-and-scatter(x, s, i), window={size=2 stride=2 pad=2_3}, select=ge, scatter=add }"
+    )
+    module, args = parse(text), [normal(3), np.array([10, 20, 40, 80], np.float32), np.float32(0.5)]
+    want = np.array([0.5, 0.5, 40.5], np.float32)
+    want[int(np.argmax(args[0][:2]))] += 20
+    for found in (evaluate(module, args), run_unit.run(module.entry.root, args)):
+        np.testing.assert_array_equal(found[0], want)
 
 
 SCANS = [

@@ -60,14 +60,17 @@ def _counts(padded: Sequence[int], window: Sequence[WindowDim]) -> list[int]:
 
 
 def _reduce_window(ev: Evaluator, instr: Instr, args: list[Any]) -> Any:
+    """The initial value counts once a window: padding and holes of a dilated base are passed over."""
     count, window = len(args) // 2, instr.attrs["window"]
     rows = _window_rows(window)
     padded = [pad_array(x, init, rows) for x, init in zip(args, args[count:])]
+    inside = pad_array(np.ones(args[0].shape, bool), False, rows)
     out = _counts(padded[0].shape, window)
     held = [np.full(out, init, x.dtype) for x, init in zip(padded, args[count:])]
     for where in np.ndindex(*[w.size for w in window]):
-        seen = [x[_window_slices(where, window, out)] for x in padded]
-        held = _combine(ev, instr.attrs["to_apply"], held, seen)
+        at = _window_slices(where, window, out)
+        news = _combine(ev, instr.attrs["to_apply"], held, [x[at] for x in padded])
+        held = [np.where(inside[at], new, old) for new, old in zip(news, held)]
     return _outputs(instr, held)
 
 
@@ -76,25 +79,24 @@ def _select_and_scatter(ev: Evaluator, instr: Instr, args: list[Any]) -> Array:
     x, source, init = args
     window = instr.attrs["window"]
     rows = _window_rows(window)
-    values, inside = pad_array(x, init, rows), pad_array(np.ones(x.shape, bool), False, rows)
+    values = pad_array(x, init, rows)
+    number_of = pad_array(np.arange(x.size).reshape(x.shape), -1, rows)  # of elements of x
     chosen = np.full(source.shape, -1)
     best = np.zeros(source.shape, x.dtype)
     positions = list(np.ndindex(*[w.size for w in window]))
     for number, where in enumerate(positions):
         at = _window_slices(where, window, source.shape)
         keep = (chosen >= 0) & ev.apply(instr.attrs["select"], [best, values[at]])
-        take = inside[at] & ~keep
+        take = (number_of[at] >= 0) & ~keep
         best, chosen = np.where(take, values[at], best), np.where(take, number, chosen)
     out = np.full(values.shape, init, x.dtype)
     for number, where in enumerate(positions):
         at = _window_slices(where, window, source.shape)
         summed = ev.apply(instr.attrs["scatter"], [out[at], source])
         out[at] = np.where(chosen == number, summed, out[at])
-    inner = tuple(
-        slice(w.pad_low, w.pad_low + n * w.base_dilation, w.base_dilation) if w.pad_low >= 0 else slice(None)
-        for w, n in zip(window, x.shape)
-    )
-    return out[inner][tuple(slice(n) for n in x.shape)]
+    result, inside = np.full(x.shape, init, x.dtype), number_of >= 0
+    result.reshape(-1)[number_of[inside]] = out[inside]
+    return result
 
 
 def _scatter(ev: Evaluator, instr: Instr, args: list[Any]) -> Any:

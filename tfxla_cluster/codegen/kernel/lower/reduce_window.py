@@ -50,8 +50,9 @@ class Operands:
         self.outputs = [b.output(o.shape.element_type) for o in instr.operands[: self.count]]
         self.init = [b.load(s, b.index(0)) for s in starts]
 
-    def combine(self, accumulators: Sequence[Var], values: Sequence[Var]) -> tuple[Var, ...]:
-        return inline(self.b, self.instr.attrs["to_apply"], [*accumulators, *values])
+    def combine(self, values: Sequence[Var]) -> tuple[Var, ...]:
+        """One of each pair: the values of what stands first, then those of what comes after it."""
+        return inline(self.b, self.instr.attrs["to_apply"], values)
 
     def load(self, offset: Var, mask: Var | None = None) -> list[Var]:
         return [
@@ -105,10 +106,16 @@ def visit(
     taps: Sequence[Var],
     accumulators: Sequence[Var],
 ) -> tuple[Var, ...]:
+    """What the accumulators are after one more position of the window. Padding and holes of a dilated base are passed
+    over: the initial value counts once a window, whether it is neutral or not."""
     b = operands.b
     places = [coordinate(b, *row) for row in zip(window, source, index, taps)]
     mask = all_of(b, [test for _, test in places])
-    return operands.combine(accumulators, operands.load(linearize(b, [at for at, _ in places], source), mask))
+    loaded = operands.load(linearize(b, [at for at, _ in places], source), mask)
+    values = operands.combine([*accumulators, *loaded])
+    if mask is None:
+        return values
+    return tuple(b.op("select", mask, new, old, dtype=old.dtype) for new, old in zip(values, accumulators))
 
 
 def order(b: KernelBuilder, instr: Instr, axis: int, step: Var, extent: Dim) -> Var:
@@ -117,6 +124,12 @@ def order(b: KernelBuilder, instr: Instr, axis: int, step: Var, extent: Dim) -> 
         return step
     last = b.op("subtract", b.size(extent), b.index(1))
     return b.op("subtract", last, step)
+
+
+def in_order(instr: Instr, axis: int, earlier: Sequence[Var], later: Sequence[Var]) -> list[Var]:
+    """Values of two runs of a scan as they lie in memory: a line that is passed over from its end has those it met
+    earlier on the right."""
+    return [*earlier, *later] if instr.attrs["window"][axis].pad_low else [*later, *earlier]
 
 
 def _scan_rows(instr: Instr, axis: int) -> Unit:
@@ -128,7 +141,7 @@ def _scan_rows(instr: Instr, axis: int) -> Unit:
 
     def step(i: Var, *running: Var) -> tuple[Var, ...]:
         offset = b.add(base, order(b, instr, axis, i, dims[axis]))
-        values = operands.combine(running, operands.load(offset))
+        values = operands.combine(in_order(instr, axis, running, operands.load(offset)))
         operands.store(offset, values)
         return values
 
@@ -152,10 +165,10 @@ def _scan_columns(instr: Instr, axis: int) -> Unit:
 
     with b.loop(first, stop, "vector") as lane:
         place = offset(b.index(0), lane)
-        operands.store(place, operands.combine(operands.init, operands.load(place)))
+        operands.store(place, operands.combine(in_order(instr, axis, operands.init, operands.load(place))))
     with b.loop(b.index(1), b.size(dims[axis])) as i, b.loop(first, stop, "vector") as lane:
         before, place = offset(b.op("subtract", i, b.index(1)), lane), offset(i, lane)
         running = [b.load(buffer, before) for buffer in operands.outputs]
-        operands.store(place, operands.combine(running, operands.load(place)))
+        operands.store(place, operands.combine(in_order(instr, axis, running, operands.load(place))))
     tasks = dims_.make("mul", outer, blocks.count)
     return operands.unit(tasks, dims_.make("mul", dims[axis], 2 * SCAN_BLOCK))

@@ -13,7 +13,7 @@ from ..ir import Buffer, Var
 from ..unit import Unit, UnitKernel, UnitRef
 from .inline import inline
 from .space import all_of, delinearize, linearize
-from .window import coordinate, for_each_position, is_trivial, position_count
+from .window import coordinate, for_each_position, has_tests, is_trivial, position_count
 
 
 def lower(instr: Instr, target: Target) -> Unit:
@@ -41,8 +41,9 @@ def lower(instr: Instr, target: Target) -> Unit:
     def visit(index: list[Var]) -> None:
         value = b.load(source, linearize(b, index, small))
         chosen = choose(b, instr, operand, index)
-        new = inline(b, instr.attrs["scatter"], [b.load(result, chosen), value])
-        b.store(result, chosen, new[0])
+        any_chosen = b.compare(chosen, b.index(0), "GE") if any(map(has_tests, window)) else None
+        new = inline(b, instr.attrs["scatter"], [b.load(result, chosen, any_chosen), value])
+        b.store(result, chosen, new[0], any_chosen)
 
     def nest(depth: int, index: list[Var]) -> None:
         if depth == len(small):
@@ -62,7 +63,7 @@ def lower(instr: Instr, target: Target) -> Unit:
 def choose(b: KernelBuilder, instr: Instr, operand: Buffer, index: Sequence[Var]) -> Var:
     """Offset of the element the window at `index` selects: a later one wins where select is false.
 
-    XLA operation semantics, SelectAndScatter: padding never takes part.
+    XLA operation semantics, SelectAndScatter: padding never takes part. -1 of a window that has nothing else.
     """
     window, full = instr.attrs["window"], instr.operands[0].shape.dims
 
@@ -82,5 +83,5 @@ def choose(b: KernelBuilder, instr: Instr, operand: Buffer, index: Sequence[Var]
             b.op("select", take, offset, place, dtype=S64),
         )
 
-    init = (b.const(False, PRED), b.const(0, instr.operands[0].shape.element_type), b.index(0))
+    init = (b.const(False, PRED), b.const(0, instr.operands[0].shape.element_type), b.index(-1))
     return for_each_position(b, window, init, step)[2]

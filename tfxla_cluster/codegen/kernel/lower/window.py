@@ -27,6 +27,11 @@ def position_count(window: Sequence[WindowDim]) -> int:
     return count
 
 
+def has_tests(dim: WindowDim) -> bool:
+    """Some positions of the window may have no element: they lie in padding, or in holes of a dilated base."""
+    return dim.base_dilation > 1 or dim.pad_low > 0 or dim.pad_high > 0
+
+
 def coordinate(b: KernelBuilder, dim: WindowDim, extent: Dim, out: Var, tap: Var) -> tuple[Var, Var | None]:
     """Input coordinate of window position `tap` for output coordinate `out`, and the test that it
     exists (None where it always does). XLA, Window in xla_data.proto."""
@@ -43,7 +48,7 @@ def coordinate(b: KernelBuilder, dim: WindowDim, extent: Dim, out: Var, tap: Var
         tests.append(b.compare(b.remainder(safe, step), b.index(0), "EQ"))
         at = b.quotient(safe, step)
         tests.append(b.compare(at, b.size(extent), "LT"))
-    elif dim.pad_low > 0 or dim.pad_high > 0:
+    elif has_tests(dim):
         tests.append(inside(b, at, extent))
     return at, all_of(b, tests)
 

@@ -17,7 +17,7 @@ from ...unit import Unit, UnitRef
 from ..grid import Blocks
 from ..inline import inline
 from ..monoid import identities
-from ..reduce_window import Operands, order, refs, result_dims, scan_axis, visit
+from ..reduce_window import Operands, in_order, order, refs, result_dims, scan_axis, visit
 from ..space import delinearize, linearize
 from ..window import for_each_position, position_count
 from . import scan, scan_lines
@@ -73,9 +73,7 @@ class _Cumulative:
         return _CumulativeBody(b, self, writes)
 
     def combine(self, b: KernelBuilder, left: Sequence[Var], right: Sequence[Var]) -> Sequence[Var]:
-        """A line that is passed over from its end has its earlier elements on the right."""
-        both = [*left, *right] if self.instr.attrs["window"][self.axis].pad_low else [*right, *left]
-        return inline(b, self.instr.attrs["to_apply"], both)
+        return inline(b, self.instr.attrs["to_apply"], in_order(self.instr, self.axis, left, right))
 
 
 class _CumulativeBody:
