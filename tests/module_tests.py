@@ -241,6 +241,7 @@ TESTS: dict[str, str] = {
     "tfxla_cluster.runtime.stepwise": "backends/test_gpu.py backends/test_seam.py",
     "tfxla_cluster.runtime.store": "runtime/test_store.py test_persistent.py",
     "tfxla_cluster.service": "test_enable_first.py cli/test_output_file.py",
+    "tfxla_cluster.size_spec": "test_size_spec.py",
     "tfxla_cluster.shared_file": "tuning/test_persisted.py profiles/test_profile.py",
     "tfxla_cluster.target": "backends/test_gpu.py backends/test_seam.py",
     "tfxla_cluster.tf": "device/test_decisions.py ir/test_size_operators.py",

@@ -25,6 +25,7 @@ BASICS = {
     "options",
     "output_file",
     "shared_file",
+    "size_spec",
     "target",
     "trace",
     "user_kernels",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tfxla_cluster import flags
+from tfxla_cluster import flags, size_spec
 from tfxla_cluster.dynamic import sources
 from tfxla_cluster.dynamic.families import Choice
 from tfxla_cluster.dynamic.misfit import PARTED, Misfit
@@ -94,7 +94,7 @@ def test_what_would_have_made_one_of_both(name: str) -> None:
 
 def test_a_name_is_matched_by_its_entry() -> None:
     for name in ("x", "a,b:0", "inputs/0", "x[", "a b", "é"):
-        (entry,) = sources.parse("tfxla_dynamic_sources", f"{sources.pattern(name)}:1")
+        (entry,) = size_spec.parse(f"{size_spec.pattern(name)}:1")
         assert entry.matches(name, 1)
         assert not entry.matches(name, 0)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from . import __version__, counters, dynamic_policy, flag_options, flags, trace
+from . import __version__, counters, flag_options, flags, trace
 from .errors import VersionError
 from .tuning import tables
 
@@ -87,7 +87,6 @@ def enable(**changes: Any) -> Enabled:
         side = connect()
         _check_names()
         tables.PROCESS.check(flag_options.tuning_options())
-        dynamic_policy.lists()
         side.enable()
         _enabled[:] = [True]
         if flags.get("tf_xla_auto_jit") not in ("", "0", "-1") and not flags.get("tf_xla_cpu_global_jit"):

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from . import bugs, flag_options, flags, trace
+from . import bugs, flag_options, flags, size_spec, trace
 from .dynamic import families, rows, sources
 from .dynamic.families import Choice, Families
 from .dynamic.sources import Asked, Lists, Place, Rule, When
-from .dynamic.unify import Generic
+from .dynamic.unify import Generic, Limits
 from .ir import proto as hlo_proto
 from .ir.node import Module
 from .locks import ForkSafeLock
@@ -18,6 +18,7 @@ from .options import ProfileOptions
 from .profiles.profile import RECOMPILE_LIMIT
 from .profiles.recorder import Recorder
 from .runtime.kept_modules import KeptModules
+from .size_spec import ANY, Size
 
 if TYPE_CHECKING:  # not at run time: `enable` may run within the import of tensorflow
     from .tf.compiler_port import CompileRequest
@@ -43,17 +44,17 @@ class DynamicPolicy:
 
     def _choose(self, module: Module, request: CompileRequest) -> Choice:
         name, rules = _family(request), self._rules(module, request)
-        static = {place: rule.reason for place, rule in rules.items() if rule.when is When.NEVER}
+        limits = _limits(rules)
         read = rows.of_module(module)
         structure = rows.structure(read)
         kept = KeptModules(flag_options.store_options(request.device.partition(":")[0]), name, structure)
         known = self._families.knows(name, structure)
         if not known:
-            self._families.restore(name, kept.load(), static)
+            self._families.restore(name, kept.load(), limits)
         # A trace that leaves no size open may hold for its own alone: it is lowered at others once, not at each.
         first = {place for place, rule in rules.items() if rule.when is When.FIRST}
         places = first & request.open if known else first
-        choice = self._families.choose(name, read, static, lambda: _sample(module, places, request))
+        choice = self._families.choose(name, read, limits, lambda: _sample(module, places, limits.sizes, request))
         if choice.generic is not None and not choice.proofs:  # it was made now
             kept.save(choice.generic.origin)
         return choice
@@ -86,7 +87,7 @@ class DynamicPolicy:
             named = enumerate(zip(request.named, dims))
             recorder.note(function, {name: of for k, (name, of) in named if k not in request.variables})
         asked = Asked(request.dynamic, request.open, profile, request.variables)
-        return lists().rules(request.named, [len(d) for d in dims], asked)
+        return lists().rules(request.named, dims, asked)
 
     def _recorder(self) -> Recorder | None:
         options = flag_options.profile_options()
@@ -99,10 +100,9 @@ class DynamicPolicy:
 
 
 def lists() -> Lists:
-    """What the flags name; FlagError for a list that does not parse."""
+    """What the flags name."""
     return Lists(
-        sources.parse("tfxla_dynamic_sources", flags.get("tfxla_dynamic_sources")),
-        sources.parse("tfxla_static_sources", flags.get("tfxla_static_sources")),
+        size_spec.parse(flags.get("tfxla_dynamic_sources")), size_spec.parse(flags.get("tfxla_static_sources"))
     )
 
 
@@ -119,9 +119,18 @@ def _numbers(dims: tuple[object, ...]) -> tuple[int, ...]:
     return tuple(d for d in dims if isinstance(d, int))
 
 
-def _sample(module: Module, places: Collection[Place], request: CompileRequest) -> Module | None:
+def _limits(rules: Mapping[Place, Rule]) -> Limits:
+    return Limits(
+        {place: rule.reason for place, rule in rules.items() if rule.when is When.NEVER},
+        {place: rule.size for place, rule in rules.items() if rule.size != ANY},
+    )
+
+
+def _sample(
+    module: Module, places: Collection[Place], sizes: Mapping[Place, Size], request: CompileRequest
+) -> Module | None:
     """The same program lowered at other sizes of these dimensions; None where it cannot be, or none of them varies."""
     dims = {(number, axis): module.entry.params[number].shape.dims[axis] for number, axis in places}
-    others = sources.samples({place: dim for place, dim in dims.items() if isinstance(dim, int)})
+    others = sources.samples({place: dim for place, dim in dims.items() if isinstance(dim, int)}, sizes)
     proto = request.relower(others) if others else None
     return None if proto is None else hlo_proto.read(proto)

@@ -8,8 +8,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """`kind` one of bool, int, str, regex, enum (then `choices`) and level (of auto-clustering). `least`, `most`: of
-    an int.
+    """`kind` one of bool, int, str, regex, enum (then `choices`), level (of auto-clustering), sizes (a list as
+    `size_spec.parse` reads it) and sources (the same with nothing said about sizes). `least`, `most`: of an int.
     `no_effect`: why a flag that XLA has does nothing here; whoever sets it is told once.
 
     `origin` 'tf' (TF_XLA_FLAGS), 'xla' (XLA_FLAGS) or 'own'.
@@ -124,8 +124,13 @@ FLAGS: dict[str, Flag] = {
         Flag("tfxla_autotune_progress", "bool", True, "Show on a terminal how far tuning is."),
         Flag("tfxla_dynamic", "enum", "auto", "One executable for all sizes; auto: on CPUs.", ("auto", "on", "off")),
         Flag("tfxla_dynamic_verify", "enum", "always", "Which sizes are proven to be its.", ("always", "first", "off")),
-        Flag("tfxla_dynamic_sources", "str", "", "Inputs, by name or pattern, that vary (`:N`: dimension N alone)."),
-        Flag("tfxla_static_sources", "str", "", "Inputs that each size compiles anew for; outweighs all else."),
+        Flag(
+            "tfxla_dynamic_sources",
+            "sizes",
+            "",
+            "Inputs, by name or pattern, that vary (`:N`: dimension N; `x:0=n[2..512]`: with name and range).",
+        ),
+        Flag("tfxla_static_sources", "sources", "", "Inputs that each size compiles anew for; outweighs all else."),
         # 64, as many as the op of one trace holds. PyTorch ends at 8 a frame, where what Python reads of a size is a
         # guard; here it takes an executable of its own, so that a program may need more before something is amiss.
         Flag("tfxla_recompile_limit", "int", 64, "Executables that a function may have (0: any); then it falls back."),

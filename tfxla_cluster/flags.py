@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from .errors import FlagError
+from . import size_spec
+from .errors import FlagError, UsageError
 from .flag_table import FLAGS, INT32_MAX, Flag
 
 ENV = "TFXLA_FLAGS"
@@ -152,7 +153,19 @@ def _to_regex(flag: Flag, value: Any) -> str:
     return str(value)
 
 
+def _to_sizes(flag: Flag, value: Any) -> str:
+    try:
+        entries = size_spec.parse(str(value))
+    except UsageError as error:
+        raise FlagError(f"--{flag.name}: {error.message}", error.remedy) from None
+    if flag.kind == "sources" and any(str(entry.size) for entry in entries):
+        raise FlagError(f"--{flag.name}: '{value}' says what a size is", "Name inputs and dimensions alone")
+    return str(value)
+
+
 _CONVERT = {
+    "sizes": _to_sizes,
+    "sources": _to_sizes,
     "regex": _to_regex,
     "bool": _to_bool,
     "int": _to_int,

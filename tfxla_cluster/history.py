@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from . import dynamic_policy, flag_options
+from . import dynamic_policy, flag_options, size_spec
 from .dynamic import sources
 from .dynamic.families import Choice
 from .dynamic.misfit import PARTED, Misfit
@@ -161,7 +161,7 @@ def _unlisted(request: CompileRequest, closest: Compilation, changed: Sequence[g
     listed = dynamic_policy.lists().dynamic
     if any(source.matches(name, axis) for source in listed for name, axis in named):
         return []
-    return [f"{sources.pattern(name)}:{axis}" for name, axis in named]
+    return [f"{size_spec.pattern(name)}:{axis}" for name, axis in named]
 
 
 def _argument(change: guard.Change) -> str:

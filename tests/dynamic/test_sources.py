@@ -1,17 +1,22 @@
-"""Which dimensions are sizes and from when on: the order of weight of all that says so, and the lists of names."""
+"""Which dimensions are sizes and from when on: the order of weight of all that says so, and samples of sizes."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tfxla_cluster.dynamic.sources import Asked, Lists, Source, When, parse, samples
-from tfxla_cluster.errors import FlagError
+from tfxla_cluster.dynamic.sources import Asked, Lists, When, samples
+from tfxla_cluster.size_spec import ANY, How, Mark, Size, parse
 
-STATIC, DYNAMIC = parse("s", "x"), parse("d", "x:0")
+STATIC, DYNAMIC = parse("x"), parse("x:0")
+PLACE = (0, 0)
 
 
-def when(lists: Lists, asked: Asked, axis: int = 0) -> When:
-    return lists.rule(0, "x", axis, asked).when
+def marked(how: How, size: Size = ANY) -> dict[tuple[int, int], Mark]:
+    return {PLACE: Mark(how, size)}
 
 
 @pytest.mark.parametrize(
@@ -30,11 +35,16 @@ def when(lists: Lists, asked: Asked, axis: int = 0) -> When:
         (Lists(dynamic=DYNAMIC), Asked(), When.FIRST),
         (Lists(dynamic=DYNAMIC), Asked(dynamic=False), When.FIRST),
         (Lists(dynamic=DYNAMIC), Asked(variables=frozenset({0})), When.FIRST),
-        (Lists(dynamic=parse("d", "x:1")), Asked(), When.CHANGE),
+        (Lists(dynamic=parse("x:1")), Asked(), When.CHANGE),
         (Lists(static=STATIC), Asked(dynamic=True), When.NEVER),
         (Lists(static=STATIC), Asked(profile={"x": (0,)}), When.NEVER),
         (Lists(dynamic=DYNAMIC, static=STATIC), Asked(), When.NEVER),
-        (Lists(static=parse("s", "x:1")), Asked(dynamic=True), When.FIRST),
+        (Lists(static=parse("x:1")), Asked(dynamic=True), When.FIRST),
+        (Lists(), Asked(marks=marked(How.DYNAMIC), dynamic=False), When.FIRST),
+        (Lists(static=STATIC), Asked(marks=marked(How.DYNAMIC)), When.FIRST),
+        (Lists(static=STATIC), Asked(marks=marked(How.MAYBE)), When.FIRST),
+        (Lists(dynamic=DYNAMIC), Asked(marks=marked(How.STATIC), dynamic=True), When.NEVER),
+        (Lists(), Asked(marks={(0, 1): Mark(How.STATIC)}, dynamic=True), When.FIRST),
     ],
 )
 def test_order_of_weight(lists: Lists, asked: Asked, wanted: When) -> None:
@@ -43,29 +53,15 @@ def test_order_of_weight(lists: Lists, asked: Asked, wanted: When) -> None:
     assert bool(rule.reason) == (wanted is not When.CHANGE)
 
 
-@pytest.mark.parametrize(
-    ("text", "name", "axis", "holds"),
-    [
-        ("x", "x", 3, True),
-        ("x:1", "x", 1, True),
-        ("x:1", "x", 0, False),
-        ("batch/.*", "batch/features", 0, True),
-        ("batch/.*:2", "batch/features", 2, True),
-        ("features", "batch/features", 0, False),
-        ("x", "xs", 0, True),  # a pattern matches from the start, as torch.compile's
-        ("x$", "xs", 0, False),
-        ("a,b : 0,,y:0", "y", 0, True),
-    ],
-)
-def test_entries(text: str, name: str, axis: int, holds: bool) -> None:
-    assert any(source.matches(name, axis) for source in parse("f", text)) is holds
-
-
-def test_a_pattern_that_is_none() -> None:
-    with pytest.raises(FlagError, match=r"--tfxla_static_sources: 'a\(:1' is no regular expression"):
-        parse("tfxla_static_sources", "b, a(:1")
-    assert parse("f", "") == ()
-    assert parse("f", "x:1") == (Source("x", 1),)
+def test_what_lies_outside_of_its_range_never_varies() -> None:
+    lists = Lists(dynamic=parse("x:0=n[4..8]"))
+    for size, wanted in ((3, When.NEVER), (4, When.FIRST), (8, When.FIRST), (9, When.NEVER)):
+        rule = lists.rules(["x"], [(size, 3)], Asked())[PLACE]
+        assert rule.when is wanted
+        assert rule.size == (Size("n", 4, 8) if wanted is When.FIRST else ANY)
+    assert lists.rules(["x"], [(9, 3)], Asked())[PLACE].reason == "9 is outside of n[4..8]"
+    mark = Asked(marks=marked(How.DYNAMIC, Size(max=16)))
+    assert lists.rules(["x"], [(9, 3)], mark)[PLACE].when is When.FIRST
 
 
 def test_samples() -> None:
@@ -73,3 +69,45 @@ def test_samples() -> None:
     found = samples(dims)
     assert found == {(0, 0): 64, (1, 0): 64, (1, 1): 23}
     assert all((new - dims[place]) % 16 == 0 for place, new in found.items())
+
+
+def test_sizes_of_several_names_have_several_samples() -> None:
+    dims = {(0, 0): 32, (1, 0): 32, (2, 0): 32, (3, 0): 32}
+    found = samples(dims, {(0, 0): Size("n"), (1, 0): Size("m"), (2, 0): Size("n")})
+    assert found[0, 0] == found[2, 0] == found[3, 0] != found[1, 0]
+
+
+def test_samples_stay_in_their_range() -> None:
+    assert samples({PLACE: 32}, {PLACE: Size(max=40)}) == {PLACE: 16}
+    assert samples({PLACE: 32}, {PLACE: Size(min=30, max=40)}) == {PLACE: 33}
+    assert samples({PLACE: 32}, {PLACE: Size(min=32, max=32)}) == {}
+
+
+def even(size: int) -> bool:
+    return size % 2 == 0
+
+
+SIZES = st.builds(
+    lambda name, low, length, predicates: Size(name, low, low + length, predicates),
+    st.sampled_from(["", "n", "m"]),
+    st.integers(0, 40),
+    st.integers(0, 200),
+    st.sampled_from([(), (even,), (even, lambda size: size == 8)]),
+)
+
+
+@given(st.lists(st.tuples(st.integers(0, 60), SIZES), min_size=1, max_size=4))
+def test_samples_are_such_sizes(drawn: list[tuple[int, Any]]) -> None:
+    dims = {(k, 0): size for k, (size, _) in enumerate(drawn)}
+    said = {(k, 0): one for k, (_, one) in enumerate(drawn)}
+    found = samples(dims, said)
+    for place, other in found.items():
+        assert other in said[place]
+        assert other >= 2
+        assert other != dims[place]
+        assert said[place].case(other) == said[place].case(dims[place])
+    for one in found:
+        for two in found:
+            tied = dims[one] == dims[two] and said[one].name == said[two].name
+            assert not tied or found[one] == found[two]
+            assert found[one] != found[two] or dims[one] == dims[two]

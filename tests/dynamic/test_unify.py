@@ -19,16 +19,18 @@ from tfxla_cluster.codegen.triton import workers
 from tfxla_cluster.dynamic import prove, rows, unify
 from tfxla_cluster.dynamic.misfit import Misfit
 from tfxla_cluster.dynamic.rows import Rows
-from tfxla_cluster.dynamic.unify import Generic
+from tfxla_cluster.dynamic.unify import Generic, Limits
 from tfxla_cluster.errors import VerifierError
 from tfxla_cluster.ir import guard
 from tfxla_cluster.ir.builder import Builder, scalar_computation
+from tfxla_cluster.ir.dim import LEAST_GENERIC, DimExpr
 from tfxla_cluster.ir.dtype import F32, S32
 from tfxla_cluster.ir.evaluator import evaluate
 from tfxla_cluster.ir.node import ConvDims, Instr, Module, WindowDim
 from tfxla_cluster.ir.shape import array, tuple_of
 from tfxla_cluster.ir.size_values import instantiate, named_sizes
 from tfxla_cluster.ir.verifier import verify
+from tfxla_cluster.size_spec import Size
 
 IMAGE = ConvDims(0, 3, (1, 2), 2, 3, (0, 1), 0, 3, (1, 2))
 Body = Callable[..., list[Instr]]
@@ -47,9 +49,9 @@ def unified(body: Body, *sizes: Sequence[int]) -> Generic:
     return found
 
 
-def misfit(body: Body, *sizes: Sequence[int], static: Mapping[tuple[int, int], str] = unify.NOTHING) -> str:
+def misfit(body: Body, *sizes: Sequence[int], limits: Limits = unify.NONE) -> str:
     """Why there is none."""
-    found = unify.unify([lowered(body, *own) for own in sizes], static)
+    found = unify.unify([lowered(body, *own) for own in sizes], limits)
     assert isinstance(found, Misfit)
     return str(found)
 
@@ -275,8 +277,27 @@ def test_why_there_is_none(name: str) -> None:
 
 
 def test_variables_have_numbers() -> None:
-    said = misfit(_variable, (4,), (5,), static={(1, 0): "it is a variable's"})
+    said = misfit(_variable, (4,), (5,), limits=Limits({(1, 0): "it is a variable's"}))
     assert "%p1 (parameter): dimension 0 may not vary (it is a variable's): 4, 5" in said
+
+
+def test_sizes_have_the_names_and_ranges_that_are_said() -> None:
+    def body(b: Builder, n: int, m: int) -> list[Instr]:
+        return [b.add(floats(b, n, m), floats(b, n, m))]
+
+    limits = Limits(sizes={(0, 0): Size("rows", 3, 40), (1, 1): Size("s9", max=8)})
+    found = unify.unify([lowered(body, 4, 6), lowered(body, 20, 7)], limits)
+    assert isinstance(found, Generic)
+    rows_, inner = found.module.entry.params[0].shape.dims
+    assert isinstance(rows_, DimExpr)
+    assert isinstance(inner, DimExpr)
+    assert (rows_.name, rows_.low, rows_.high) == ("rows", 3, 40)
+    assert (inner.name, inner.low, inner.high) == ("s1", LEAST_GENERIC, 8)
+    assert prove.prove(found, lowered(body, 40, 8))
+    for wrong in ((41, 8), (2, 8), (40, 9)):
+        assert not prove.prove(found, lowered(body, *wrong))
+    parted = unify.unify([lowered(body, 4, 6), lowered(body, 41, 7)], limits)
+    assert "dimension 0 leaves rows[3..40]: 4, 41" in str(parted)
 
 
 def test_residue_classes_have_modules_of_their_own() -> None:

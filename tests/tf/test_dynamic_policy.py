@@ -108,7 +108,7 @@ def test_a_trace_that_holds_for_its_own_size_alone() -> None:
 
 
 def test_a_wrong_list_is_told_at_once() -> None:
-    with flags.patch(tfxla_static_sources="a("), pytest.raises(FlagError, match="is no regular expression"):
+    with pytest.raises(FlagError, match="is no regular expression"), flags.patch(tfxla_static_sources="a("):
         tfxla_cluster.enable()
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ..ir import proto
@@ -20,7 +20,7 @@ from ..ir.node import Module
 from . import prove, rows, unify
 from .misfit import Misfit, difference
 from .rows import Rows
-from .unify import Generic
+from .unify import Generic, Limits
 
 _MOST_FAMILIES = 256  # the least recently used goes first
 _MOST_MODULES = 4  # of each structure that are kept to be unified with the next
@@ -73,23 +73,19 @@ class Families:
         """Has it modules of this function and structure (`rows.structure`)?"""
         return structure in self._family(name).seen
 
-    def restore(self, name: str, modules: Sequence[Module], static: Mapping[tuple[int, int], str]) -> None:
+    def restore(self, name: str, modules: Sequence[Module], limits: Limits) -> None:
         """Make the generic module that was made of these in another process; nothing where they make none here."""
         family, read = self._family(name), [rows.of_module(module) for module in modules]
-        found = unify.unify(read, static) if read else None
+        found = unify.unify(read, limits) if read else None
         if isinstance(found, Generic):
             with family.lock:
                 family.seen.setdefault(rows.structure(read[-1]), read[-_MOST_MODULES:])
                 family.made.append(_Made(found, digest(found.module)))
 
     def choose(
-        self,
-        name: str,
-        module: Rows,
-        static: Mapping[tuple[int, int], str] = unify.NOTHING,
-        sample: Callable[[], Module | None] = lambda: None,
+        self, name: str, module: Rows, limits: Limits = unify.NONE, sample: Callable[[], Module | None] = lambda: None
     ) -> Choice:
-        """For a module that was lowered at some sizes; `static`: (parameter, axis) -> why that never varies.
+        """For a module that was lowered at some sizes; `limits`: what is said about sizes.
         `sample()`: the module of the same trace at other sizes, or None; asked for where no generic one serves."""
         family = self._family(name)
         with family.lock:
@@ -97,7 +93,7 @@ class Families:
                 if prove.prove(made.generic, module):
                     made.proofs += 1
                     return made.choice()
-            return _new(family, module, static, sample)
+            return _new(family, module, limits, sample)
 
     def refuse(self, name: str, generic: Generic, reason: str) -> None:
         """It cannot be compiled: modules of this structure are compiled as they are."""
@@ -115,14 +111,12 @@ class Families:
             return family
 
 
-def _new(
-    family: _Family, module: Rows, static: Mapping[tuple[int, int], str], sample: Callable[[], Module | None]
-) -> Choice:
+def _new(family: _Family, module: Rows, limits: Limits, sample: Callable[[], Module | None]) -> Choice:
     """For a module that no generic one serves."""
     structure = rows.structure(module)
-    found = _with_sample(family, structure, module, static, sample)
+    found = _with_sample(family, structure, module, limits, sample)
     if not isinstance(found, Generic):
-        found = _with_earlier(family, structure, module, static)
+        found = _with_earlier(family, structure, module, limits)
     earlier = family.seen.setdefault(structure, [])
     family.seen.move_to_end(structure)
     earlier.append(module)
@@ -146,30 +140,24 @@ def digest(module: Module) -> str:
 
 
 def _with_sample(
-    family: _Family,
-    structure: str,
-    module: Rows,
-    static: Mapping[tuple[int, int], str],
-    sample: Callable[[], Module | None],
+    family: _Family, structure: str, module: Rows, limits: Limits, sample: Callable[[], Module | None]
 ) -> Generic | Misfit | None:
     """What it makes with itself at other sizes; None where there is no such module."""
     other = None if structure in family.refused else sample()
     if other is None:
         return None
     read = rows.of_module(other)
-    return unify.unify([read, module], static) if _may_vary(read, module) else None
+    return unify.unify([read, module], limits) if _may_vary(read, module) else None
 
 
-def _with_earlier(
-    family: _Family, structure: str, module: Rows, static: Mapping[tuple[int, int], str]
-) -> Generic | Misfit | None:
+def _with_earlier(family: _Family, structure: str, module: Rows, limits: Limits) -> Generic | Misfit | None:
     """What it makes with earlier modules of its structure; None for the first module of the family."""
     if structure in family.refused:
         return Misfit(None, family.refused[structure])
     if structure not in family.seen:
         others = list(family.seen.values())
         return difference([others[-1][-1], module]) if others else None
-    return _unified([m for m in family.seen[structure] if _may_vary(m, module)], module, static)
+    return _unified([m for m in family.seen[structure] if _may_vary(m, module)], module, limits)
 
 
 def _may_vary(earlier: Rows, module: Rows) -> bool:
@@ -179,11 +167,11 @@ def _may_vary(earlier: Rows, module: Rows) -> bool:
     return all(isinstance(d, int) and d >= LEAST_GENERIC for pair in dims for d in pair)
 
 
-def _unified(earlier: list[Rows], module: Rows, static: Mapping[tuple[int, int], str]) -> Generic | Misfit:
+def _unified(earlier: list[Rows], module: Rows, limits: Limits) -> Generic | Misfit:
     """With all earlier modules, or with the last of them alone: they may be of several kinds."""
     found: Generic | Misfit = Misfit(None, f"sizes below {LEAST_GENERIC} have modules of their own")
     for some in [earlier, earlier[-1:]][: len(earlier)]:
-        found = unify.unify([*some, module], static)
+        found = unify.unify([*some, module], limits)
         if isinstance(found, Generic):
             break
     return found

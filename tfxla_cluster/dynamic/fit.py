@@ -6,16 +6,20 @@ another size is for `prove` to say, so a wrong one costs a compilation and never
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import combinations, combinations_with_replacement
+from types import MappingProxyType
 
 from ..ir.dim import LEAST_GENERIC, Dim, DimExpr, evaluate, has_produced, make, product, sym
 from ..ir.polynomial import same
+from ..size_spec import ANY, Size
 
 Vector = tuple[int, ...]
 SMALL = 2**15
 """The most of a size that was small so far: kernels may then keep a row of it at hand."""
 MOST = 2**31 - 1  # of any dimension: what an s32, as TensorFlow hands sizes to programs, can say
+_GIVEN = re.compile(r"[a-z]+\d+")  # names of sizes that are made
 _DEGREE = 3  # of products of sizes
 _MODEST = 8  # of factors and shifts that programs write
 _DIVISORS = (2, 3, 4, 5, 6, 7, 8, 16, 32)
@@ -24,14 +28,17 @@ _DIVISORS = (2, 3, 4, 5, 6, 7, 8, 16, 32)
 class Sizes:
     """The sizes of some modules: vectors and the expressions that stand for them."""
 
-    def __init__(self, vectors: Sequence[Vector], least: Sequence[int] = ()) -> None:
-        """A size for each of the vectors, which differ. `least`: of each size, LEAST_GENERIC where nothing is said."""
+    def __init__(
+        self, vectors: Sequence[Vector], least: Sequence[int] = (), said: Mapping[Vector, Size] = MappingProxyType({})
+    ) -> None:
+        """A size for each of the vectors, which differ. `least`: of each size, LEAST_GENERIC where nothing is said.
+        `said`: by vector, what the user says about the size."""
         self.count = len(vectors[0])
         self.symbols: list[tuple[DimExpr, Vector]] = []
         self.known: dict[Vector, list[Dim]] = {}
         self.shapes: dict[tuple[Dim, ...], None] = {}
         for number, (vector, low) in enumerate(zip(vectors, least or [LEAST_GENERIC] * len(vectors))):
-            size = sym(f"s{number}", max(vector), low, SMALL if max(vector) <= SMALL // 4 else MOST)
+            size = _symbol(number, vector, low, said.get(vector, ANY), {s.name for s, _ in self.symbols})
             self.symbols.append((size, vector))
             self.learn(size, vector)
 
@@ -101,6 +108,13 @@ class Sizes:
                 for _, vector in chosen:
                     values = [a * b for a, b in zip(values, vector)]
                 yield product(size for size, _ in chosen), tuple(values)
+
+
+def _symbol(number: int, vector: Vector, low: int, said: Size, taken: Container[str]) -> DimExpr:
+    """The size called as the user does; else, and where that may be a name that is given here, by its number."""
+    own = said.name and said.name not in taken and not _GIVEN.fullmatch(said.name)
+    high = said.max if said.max is not None else SMALL if max(vector) <= SMALL // 4 else MOST
+    return sym(said.name if own else f"s{number}", max(vector), max(low, said.min or 0), min(high, MOST))
 
 
 def _multiple(dim: Dim, values: Vector, wanted: Vector) -> Dim | None:

@@ -1,33 +1,36 @@
 """Which dimensions are sizes from the first call on, which once they change, which never: names, in order of weight.
 
-    --tfxla_static_sources    never, whatever else is said
+    mark_dynamic              from the first call on, and an error where that cannot be
+    mark_static               never
+    maybe_mark_dynamic        from the first call on
+    --tfxla_static_sources    never
     --tfxla_dynamic_sources   from the first call on, also in a function with dynamic=False
     dynamic=False             never
     dynamic=True, a dim that a trace leaves open (None), a profile     from the first call on
     variables                 never
     else                      once they change
 
-As torch.compile's lists (its TORCH_COMPILE_DYNAMIC_SOURCES): comma separated; an entry is a name or a regular
-expression that matches from its start, `:N` behind it names one dimension.
+The lists are as torch.compile's (its TORCH_COMPILE_DYNAMIC_SOURCES), in the form of `size_spec`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
+from types import MappingProxyType
 from typing import NamedTuple
 
-from ..errors import FlagError
 from ..ir.dim import LEAST_GENERIC
+from ..size_spec import ANY, How, Mark, Size, Source
 
 Place = tuple[int, int]
 """(input, axis)"""
 LISTED_STATIC = "--tfxla_static_sources names it"
+MARKED_STATIC = "it is marked static"
 ASKED_STATIC = "the function is compiled with dynamic=False"
 _STEP = 16  # a multiple of what strides and blocks of programs are: a sample leaves the same rest
-_ENTRY = re.compile(r"(?P<name>.*?)(:(?P<axis>\d+))?", re.DOTALL)
+_TRIES = 8  # steps from a size in which another is looked for
 
 
 class When(Enum):
@@ -39,38 +42,18 @@ class When(Enum):
 
 
 class Rule(NamedTuple):
-    """From when on a dimension is a size, and what says so."""
+    """From when on a dimension is a size, what says so, and what is said about the size."""
 
     when: When
     reason: str
+    size: Size = ANY
 
 
-@dataclass(frozen=True)
-class Source:
-    """An entry of a list. axis: None for all."""
-
-    name: str
-    axis: int | None = None
-
-    def matches(self, name: str, axis: int) -> bool:
-        if self.axis not in (None, axis):
-            return False
-        return name == self.name or re.match(self.name, name) is not None
-
-
-def parse(flag: str, text: str) -> tuple[Source, ...]:
-    """The entries of a list; FlagError for one that is no regular expression."""
-    return tuple(_source(flag, word) for word in filter(None, (w.strip() for w in text.split(","))))
-
-
-def _source(flag: str, word: str) -> Source:
-    found = _ENTRY.fullmatch(word)
-    assert found is not None  # the pattern matches every text
-    try:
-        re.compile(found["name"])
-    except re.error as error:
-        raise FlagError(f"--{flag}: '{word}' is no regular expression ({error})") from None
-    return Source(found["name"], None if found["axis"] is None else int(found["axis"]))
+_MARKED = {
+    How.DYNAMIC: (When.FIRST, "it is marked dynamic"),
+    How.MAYBE: (When.FIRST, "it is marked as one that may be dynamic"),
+    How.STATIC: (When.NEVER, MARKED_STATIC),
+}
 
 
 @dataclass(frozen=True)
@@ -78,13 +61,14 @@ class Asked:
     """What is asked for about the inputs of one function.
 
     dynamic: of `jit`. open: dimensions that the trace leaves open. profile: input's name -> axes that had
-    several sizes. variables: inputs that are.
+    several sizes. variables: inputs that are. marks: of dimensions.
     """
 
     dynamic: bool | None = None
     open: frozenset[Place] = frozenset()
     profile: Mapping[str, Collection[int]] | None = None
     variables: frozenset[int] = frozenset()
+    marks: Mapping[Place, Mark] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -96,36 +80,69 @@ class Lists:
 
     def rule(self, number: int, name: str, axis: int, asked: Asked) -> Rule:
         """Of one dimension of input `number`, by the order of weight above."""
+        listed = next((s.size for s in self.dynamic if s.matches(name, axis)), None)
+        mark = asked.marks.get((number, axis))
+        if mark is not None:
+            return Rule(*_MARKED[mark.how], mark.size)
         says = (
             (any(s.matches(name, axis) for s in self.static), When.NEVER, LISTED_STATIC),
-            (any(s.matches(name, axis) for s in self.dynamic), When.FIRST, "--tfxla_dynamic_sources names it"),
+            (listed is not None, When.FIRST, "--tfxla_dynamic_sources names it"),
             (asked.dynamic is False, When.NEVER, ASKED_STATIC),
             (number in asked.variables, When.NEVER, "it is a variable's"),
             (asked.dynamic is True, When.FIRST, "the function is compiled with dynamic=True"),
             ((number, axis) in asked.open, When.FIRST, "the trace leaves it open"),
             (axis in (asked.profile or {}).get(name, ()), When.FIRST, "it varied in the profile"),
         )
-        return next((Rule(when, reason) for holds, when, reason in says if holds), Rule(When.CHANGE, ""))
+        return next((Rule(when, reason, listed or ANY) for holds, when, reason in says if holds), Rule(When.CHANGE, ""))
 
-    def rules(self, names: Sequence[str], ranks: Sequence[int], asked: Asked) -> dict[Place, Rule]:
-        """Of all dimensions."""
-        return {
-            (number, axis): self.rule(number, name, axis, asked)
-            for number, (name, rank) in enumerate(zip(names, ranks, strict=True))
-            for axis in range(rank)
-        }
-
-
-def pattern(name: str) -> str:
-    """An entry of a list that matches an input of this name, whatever is in it."""
-    return name if re.fullmatch(r"[\w./]+", name) else re.escape(name).replace(",", ".").replace(":", "[:]")
+    def rules(self, names: Sequence[str], shapes: Sequence[Sequence[int]], asked: Asked) -> dict[Place, Rule]:
+        """Of all dimensions of inputs with these names and shapes; those that lie outside of their range never vary."""
+        found = {}
+        for number, (name, dims) in enumerate(zip(names, shapes, strict=True)):
+            for axis, dim in enumerate(dims):
+                rule = self.rule(number, name, axis, asked)
+                outside = rule.when is not When.NEVER and dim not in rule.size
+                found[number, axis] = Rule(When.NEVER, f"{dim} is outside of {rule.size}") if outside else rule
+        return found
 
 
-def samples(dims: Mapping[Place, int]) -> dict[Place, int]:
-    """Other sizes for these dimensions, at which the same program may be lowered too; those that are equal stay equal.
+def samples(dims: Mapping[Place, int], sizes: Mapping[Place, Size] = MappingProxyType({})) -> dict[Place, int]:
+    """Other sizes for these dimensions, at which the same program may be lowered too, in their ranges and with the same
+    predicates true; those that are equal stay equal, but for those that have different names.
 
-    Sizes below LEAST_GENERIC have modules of their own and are left out.
+    Sizes below LEAST_GENERIC have modules of their own and are left out, as are those that have no other.
     """
-    sizes = sorted({size for size in dims.values() if size >= LEAST_GENERIC})
-    others = {size: size + _STEP * (number + 1) for number, size in enumerate(sizes)}
-    return {place: others[size] for place, size in dims.items() if size in others}
+    groups = _groups({place: size for place, size in dims.items() if size >= LEAST_GENERIC}, sizes)
+    found: dict[Place, int] = {}
+    taken = set(dims.values())
+    for number, places in enumerate(groups):
+        other = _other(dims[places[0]], number + 1, [sizes.get(place, ANY) for place in places], taken)
+        if other is not None:
+            taken.add(other)
+            found |= dict.fromkeys(places, other)
+    return found
+
+
+def _groups(dims: Mapping[Place, int], sizes: Mapping[Place, Size]) -> list[list[Place]]:
+    """Places whose sizes are one, by size and name; what has no name is with the first that is as large."""
+    groups: dict[tuple[int, str], list[Place]] = {}
+    named = sorted(dims, key=lambda place: (dims[place], not sizes.get(place, ANY).name, place))
+    for place in named:
+        size, name = dims[place], sizes.get(place, ANY).name
+        key = next((known for known in groups if known[0] == size and (not name or known[1] == name)), (size, name))
+        groups.setdefault(key, []).append(place)
+    return list(groups.values())
+
+
+def _other(size: int, number: int, said: Sequence[Size], taken: Collection[int]) -> int | None:
+    """Another size that all of these allow; None where there is none near."""
+    near = (size + _STEP * k * sign for k in range(number, number + _TRIES) for sign in (1, -1))
+    any_near = (size + k * sign for k in range(1, _STEP * _TRIES) for sign in (1, -1))
+    fits = (
+        other
+        for other in (*near, *any_near)
+        if other >= LEAST_GENERIC
+        and other not in taken
+        and all(other in one and one.case(other) == one.case(size) for one in said)
+    )
+    return next(fits, None)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any
 
 from ..errors import VerifierError
@@ -27,6 +26,7 @@ from ..ir.polynomial import as_dim, polynomial
 from ..ir.rewrite import Names, relinked
 from ..ir.shape import Shape
 from ..ir.size_values import SIZED, replaced
+from ..size_spec import Size
 from . import forms, literals
 from .fit import Sizes, Vector
 from .forms import Form
@@ -62,7 +62,17 @@ class Generic:
         return all(isinstance(d, int) or d.is_size for d in dims)
 
 
-NOTHING: Mapping[tuple[int, int], str] = MappingProxyType({})
+@dataclass(frozen=True)
+class Limits:
+    """What is said about dimensions of parameters, by (parameter, axis). static: why one may not vary. sizes: what the
+    size of one is."""
+
+    static: Mapping[tuple[int, int], str] = field(default_factory=dict)
+    sizes: Mapping[tuple[int, int], Size] = field(default_factory=dict)
+
+
+NONE = Limits()
+"""Nothing is said."""
 
 
 class _Parted(Exception):
@@ -73,30 +83,59 @@ class _Parted(Exception):
         self.misfit, self.for_some_sizes = misfit, for_some_sizes
 
 
-def unify(modules: Sequence[Rows], static: Mapping[tuple[int, int], str] = NOTHING) -> Generic | Misfit:
+def unify(modules: Sequence[Rows], limits: Limits = NONE) -> Generic | Misfit:
     """One module for two or more that were lowered at different sizes; the last gives the samples.
 
-    `static`: (parameter, axis) -> why that dimension is a number. Any other dimension of a parameter that varies is a
-    size of its own; where that does not hold together, one that is a multiple of others' product is that multiple.
+    A dimension of a parameter that varies, and may, is a size of its own, with the name and range that `limits` says;
+    where that does not hold together, one that is a multiple of others' product is that multiple.
     """
     if any(structure(rows) != structure(modules[0]) for rows in modules[1:]):
         return difference(modules)
     vectors = _parameter_vectors(modules)
-    for (number, axis), reason in static.items():
-        dims = tuple(str(rows.module.entry.params[number].shape.dims[axis]) for rows in modules)
-        if len(set(dims)) > 1:
-            return Misfit(modules[-1].module.entry.params[number], f"dimension {axis} may not vary ({reason})", dims)
+    refused = _over_limits(modules, limits)
+    if refused is not None:
+        return refused
     varying = list(dict.fromkeys(vector for row in vectors for vector in row if len(set(vector)) > 1))
     if not varying:
         return Misfit(None, "no size of an argument differs")
     if any(min(vector) < LEAST_GENERIC for vector in varying):
         return Misfit(None, f"sizes below {LEAST_GENERIC} have modules of their own")
-    found = _unified(modules, varying)
+    said = _said(modules, limits)
+    found = _unified(modules, varying, said)
     fewer = _independent(varying)
     if isinstance(found, Misfit) and len(fewer) < len(varying):
-        tied = _unified(modules, fewer)
+        tied = _unified(modules, fewer, said)
         return found if isinstance(tied, Misfit) else tied
     return found
+
+
+def _at_place(modules: Sequence[Rows], place: tuple[int, int]) -> tuple[Dim, ...]:
+    """What each module has there."""
+    number, axis = place
+    return tuple(rows.module.entry.params[number].shape.dims[axis] for rows in modules)
+
+
+def _over_limits(modules: Sequence[Rows], limits: Limits) -> Misfit | None:
+    """A dimension that varies and may not, or that leaves its range."""
+    params = modules[-1].module.entry.params
+    for place, reason in limits.static.items():
+        dims = tuple(map(str, _at_place(modules, place)))
+        if len(set(dims)) > 1:
+            return Misfit(params[place[0]], f"dimension {place[1]} may not vary ({reason})", dims)
+    for place, size in limits.sizes.items():
+        found = _at_place(modules, place)
+        if len(set(found)) > 1 and any(isinstance(dim, int) and dim not in size for dim in found):
+            return Misfit(params[place[0]], f"dimension {place[1]} leaves {size}", tuple(map(str, found)))
+    return None
+
+
+def _said(modules: Sequence[Rows], limits: Limits) -> dict[Vector, Size]:
+    """What is said of the size with these numbers: the first name, and all ranges."""
+    said: dict[Vector, Size] = {}
+    for place, size in limits.sizes.items():
+        vector = tuple(dim for dim in _at_place(modules, place) if isinstance(dim, int))
+        said[vector] = said[vector].joined(size) if vector in said else size
+    return said
 
 
 def _parameter_vectors(modules: Sequence[Rows]) -> list[list[Vector]]:
@@ -115,12 +154,12 @@ def _independent(vectors: Sequence[Vector]) -> list[Vector]:
     return kept
 
 
-def _unified(modules: Sequence[Rows], vectors: Sequence[Vector]) -> Generic | Misfit:
+def _unified(modules: Sequence[Rows], vectors: Sequence[Vector], said: Mapping[Vector, Size]) -> Generic | Misfit:
     """Verified; where that needs it, for no sizes below those that the modules have."""
     refusal: Misfit | None = None
     for least in ([LEAST_GENERIC] * len(vectors), [min(vector) for vector in vectors]):
         try:
-            made = _Unifier(modules, Sizes(vectors, least)).generic()
+            made = _Unifier(modules, Sizes(vectors, least, said)).generic()
             verifier.verify(made.module)
         except _Parted as parted:
             refusal = refusal or parted.misfit

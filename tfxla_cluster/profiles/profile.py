@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..size_spec import Source, pattern
+
 SCHEMA = 1
 RECOMPILE_LIMIT = "recompile_limit"
 MOST_SIZES = 16  # of a dimension that are kept: the most frequent
@@ -109,9 +111,10 @@ class Profile:
         return Profile(_joined(self.functions, other.functions))
 
     def sources(self) -> list[str]:
-        """What --tfxla_dynamic_sources has to name to say the same without a profile: 'input:axis', each once."""
+        """The entries of --tfxla_dynamic_sources that say the same without a profile."""
         dynamic = [f.dynamic() for f in self.functions.values()]
-        return sorted({f"{name}:{axis}" for found in dynamic for name, axes in found.items() for axis in axes})
+        found = {Source(pattern(name), axis) for of in dynamic for name, axes in of.items() for axis in axes}
+        return sorted(map(str, found))
 
 
 # --- as JSON ---
