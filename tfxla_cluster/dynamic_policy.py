@@ -46,6 +46,9 @@ class DynamicPolicy:
         name, rules = _family(request), self._rules(module, request)
         limits = _limits(rules)
         read = rows.of_module(module)
+        served = self._families.serving(name, read)
+        if served is not None:
+            return served
         structure = rows.structure(read)
         kept = KeptModules(flag_options.store_options(request.device.partition(":")[0]), name, structure)
         known = self._families.knows(name, structure)

@@ -5,6 +5,7 @@ An executable is looked for in memory, then on disk (--tf_xla_persistent_cache_d
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -312,19 +313,22 @@ def cache_key(choice: Choice, backend: Backend[NativeExecutable], options: Compi
         "target": backend.target,
         "tfxla_cluster": __version__,
         "code": code_version(),
-        "llvmlite": version("llvmlite"),
+        "llvmlite": _version("llvmlite"),
         "tensorflow": tensorflow.__version__,
     }
     if backend.target.backend == "gpu" and workers.usable():
-        facts["triton"] = version("triton")
+        facts["triton"] = _version("triton")
     facts |= _constexprs(choice.module)
     return (*guard.facts(facts), *(guard.Guard("flag", name, str(value)) for name, value in options.key()))
+
+
+_version = functools.cache(version)  # which reads files
 
 
 def _constexprs(module: Module) -> dict[str, str]:
     """What each constexpr of the module's Triton kernels is, so that a miss names the one that changed."""
     found: dict[str, str] = {}
-    for instr in (i for comp in module.computations() for i in comp.instrs):
+    for instr in (i for comp in module.computations() for i in comp.instrs if i.opcode == "custom-call"):
         if instr.attrs.get("custom_call_target") == user_kernels.TARGET:
             call = user_kernels.from_json(instr.attrs.get("backend_config", ""))
             for name, value in call.constexprs.items():

@@ -69,6 +69,18 @@ def test_a_sample_makes_the_first_generic() -> None:
     assert found.choose("h", read(4), sample=lambda: module(20, "abs")).generic is None
 
 
+def test_what_serves_is_told_without_making_more() -> None:
+    found = Families()
+    assert found.serving("f", read(4)) is None
+    chosen(found, 4, 6)
+    for size in (9, 4):
+        served = found.serving("f", read(size))
+        assert served is not None
+        assert served.generic is not None
+    assert served.proofs == 2
+    assert found.serving("f", read(9, "abs")) is found.serving("g", read(9)) is None
+
+
 def test_functions_do_not_share() -> None:
     found = Families()
     found.choose("f", read(4))

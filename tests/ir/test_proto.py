@@ -45,6 +45,32 @@ def test_wrapped_in_an_hlo_proto() -> None:
     assert text.render(proto.read(outer.SerializeToString())) == text.render(proto.read(inner))
 
 
+def test_what_instructions_share_is_read_once_and_no_more() -> None:
+    """Attributes of equal bytes are one, but for what the operands' type and the computations make of them."""
+    module = text.parse("""HloModule m
+
+one { ROOT a = f32[] parameter(0) }
+
+two { a = f32[] parameter(0) ROOT b = f32[] negate(a) }
+
+ENTRY e {
+  x = f32[] parameter(0)
+  n = s32[] parameter(1)
+  floats = pred[] compare(x, x), direction=LT
+  integers = pred[] compare(n, n), direction=LT
+  first = f32[] call(x), to_apply=one, frontend_attributes={a="1"}
+  second = f32[] call(x), to_apply=two, frontend_attributes={a="2"}
+  third = f32[] call(x), to_apply=one, frontend_attributes={a="1"}
+  ROOT all = (pred[], pred[], f32[], f32[], f32[]) tuple(floats, integers, first, second, third)
+}
+""")
+    found = {i.name: i for i in proto.read(proto.write(module)).entry.instrs}
+    assert [found[n].attrs["type"] for n in ("floats", "integers")] == ["FLOAT", "SIGNED"]
+    calls = [found[n] for n in ("first", "second", "third")]
+    assert [i.attrs["to_apply"].name for i in calls] == ["one", "two", "one"]
+    assert [i.attrs["frontend_attributes"] for i in calls] == [(("a", "1"),), (("a", "2"),), (("a", "1"),)]
+
+
 @pytest.mark.parametrize("data", [b"", b"\x00", b"not a proto", b"\x0a\x03abc"])
 def test_bad_bytes(data: bytes) -> None:
     with pytest.raises(ParseError):

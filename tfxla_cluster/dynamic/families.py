@@ -89,11 +89,13 @@ class Families:
         `sample()`: the module of the same trace at other sizes, or None; asked for where no generic one serves."""
         family = self._family(name)
         with family.lock:
-            for made in family.made:
-                if prove.prove(made.generic, module):
-                    made.proofs += 1
-                    return made.choice()
-            return _new(family, module, limits, sample)
+            return _serving(family, module) or _new(family, module, limits, sample)
+
+    def serving(self, name: str, module: Rows) -> Choice | None:
+        """The generic module there is that is proven to be this one."""
+        family = self._family(name)
+        with family.lock:
+            return _serving(family, module)
 
     def refuse(self, name: str, generic: Generic, reason: str) -> None:
         """It cannot be compiled: modules of this structure are compiled as they are."""
@@ -109,6 +111,14 @@ class Families:
             while len(self._families) > _MOST_FAMILIES:
                 self._families.popitem(last=False)
             return family
+
+
+def _serving(family: _Family, module: Rows) -> Choice | None:
+    for made in family.made:
+        if prove.prove(made.generic, module):
+            made.proofs += 1
+            return made.choice()
+    return None
 
 
 def _new(family: _Family, module: Rows, limits: Limits, sample: Callable[[], Module | None]) -> Choice:

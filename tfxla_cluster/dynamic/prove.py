@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ..decision import YES, Decision, no
 from ..ir import guard
-from ..ir.dim import Dim, DimExpr, leaves
+from ..ir.dim import DimExpr, leaves
 from ..ir.guard import Guard
 from ..ir.literal import equal_bits
 from ..ir.node import Module
@@ -30,11 +31,12 @@ def prove(generic: Generic, module: Rows) -> Decision:
     template = generic.template
     if template.module.aliases != module.module.aliases or len(template.bodies) != len(module.bodies):
         return no(RULE, "another number of computations, or other aliases")
+    at_sizes = _AtSizes(generic, env)
     for number, (body, other) in enumerate(zip(template.bodies, module.bodies)):
         if len(body.rows) != len(other.rows) or body.root != other.root:
             return no(RULE, f"{other.comp.name} has {len(other.rows)} instructions, not {len(body.rows)}")
         for place, (row, found) in enumerate(zip(body.rows, other.rows)):
-            wrong = _difference(generic, (number, place), row, found, env)
+            wrong = at_sizes.difference((number, place), row, found)
             if wrong:
                 return no(RULE, f"%{found.instr.name} ({found.instr.opcode}): {wrong}")
     return YES
@@ -73,29 +75,42 @@ def holds(guards: Iterable[Guard], module: Module) -> Decision:
     return no(RULE, f"its kernels are for other sizes ({failed[0]})") if failed else YES
 
 
-def _difference(generic: Generic, place: tuple[int, int], row: Row, found: Row, env: Mapping[str, int]) -> str:
-    """What differs, '' for nothing."""
-    one, two = row.instr, found.instr
-    if one.opcode != two.opcode or (row.operands, row.control, row.called) != (
-        found.operands,
-        found.control,
-        found.called,
-    ):
-        return f"there is %{one.name} ({one.opcode})"
+class _AtSizes:
+    """A generic module at some sizes; its rows and those of the module to be proven are kept by who asks."""
 
-    def number(dim: DimExpr) -> Dim:
-        return at(dim, env)
+    def __init__(self, generic: Generic, env: Mapping[str, int]) -> None:
+        self.generic, self.env = generic, env
+        # Modules have few shapes, which are read once: pairs that are equal, by identity.
+        self.equal: set[tuple[int, int]] = set()
 
-    if one.shape != two.shape and replaced(one.shape, number) != two.shape:
-        return f"{two.shape}, not {replaced(one.shape, number)}"
-    sized = SIZED.get(one.opcode)
-    if sized is not None and one.attrs.get(sized) != two.attrs.get(sized):
-        value = replaced(one.attrs.get(sized), number)
-        if value != two.attrs.get(sized):
-            return f"{sized}={two.attrs.get(sized)}, not {value}"
-    if one.opcode == "constant":
-        form = generic.literals.get(place)
-        literal = one.attrs["literal"] if form is None else form.at(env)
-        return "" if equal_bits(literal, two.attrs["literal"]) else "another literal"
-    fixed, other = fixed_attributes(one), fixed_attributes(two)
-    return "" if fixed == other else f"other attributes: {dict(other)}, not {dict(fixed)}"
+    def difference(self, place: tuple[int, int], row: Row, found: Row) -> str:
+        """What differs in row `place` = (body, row), '' for nothing."""
+        one, two = row.instr, found.instr
+        if one.opcode != two.opcode or (row.operands, row.control, row.called) != (
+            found.operands,
+            found.control,
+            found.called,
+        ):
+            return f"there is %{one.name} ({one.opcode})"
+        if (id(one.shape), id(two.shape)) not in self.equal:
+            shape = self._numbers(one.shape)
+            if shape != two.shape:
+                return f"{two.shape}, not {shape}"
+            self.equal.add((id(one.shape), id(two.shape)))
+        if not one.attrs and not two.attrs:
+            return ""
+        if one.opcode == "constant":
+            form = self.generic.literals.get(place)
+            literal = one.attrs["literal"] if form is None else form.at(self.env)
+            return "" if equal_bits(literal, two.attrs["literal"]) else "another literal"
+        sized = SIZED.get(one.opcode)
+        if sized is not None:
+            value = self._numbers(one.attrs.get(sized))
+            if value != two.attrs.get(sized):
+                return f"{sized}={two.attrs.get(sized)}, not {value}"
+        fixed, other = fixed_attributes(one), fixed_attributes(two)
+        return "" if fixed == other else f"other attributes: {dict(other)}, not {dict(fixed)}"
+
+    def _numbers(self, value: Any) -> Any:
+        """A shape or an attribute at the sizes."""
+        return replaced(value, lambda dim: at(dim, self.env))

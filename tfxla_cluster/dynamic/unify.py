@@ -209,6 +209,7 @@ class _Unifier:
         self.made: dict[Computation, Computation] = {}
         self.scopes: dict[Computation, _Scope] = {}
         self.forms: dict[tuple[int, int], Form] = {}
+        self.shapes: dict[Shape, Shape] = {}  # one object for equal ones, as where a module is read
 
     def generic(self) -> Generic:
         """Raises _Parted."""
@@ -287,7 +288,8 @@ class _Unifier:
     def _fitted(self, instr: Instr, peers: tuple[Instr, ...]) -> Instr:
         """With the first choice of its numbers that inference takes and that gives the shapes that there are."""
         refusal, breaks_rule = "no expression fits", False
-        choices = itertools.product(self._attributes(instr, peers), self._claims(instr, peers))
+        # Not itertools.product, which finds all claims before it gives the first: nearly always that is right.
+        choices = ((a, c) for a in self._attributes(instr, peers) for c in self._claims(instr, peers))
         for attrs, claimed in itertools.islice(choices, _MOST_CHOICES):
             try:
                 shape = infer(instr.opcode, [o.shape for o in instr.operands], attrs, claimed)
@@ -297,7 +299,8 @@ class _Unifier:
             if self._gives(shape, peers):
                 shape = replaced(shape, lambda dim: dim if has_produced(dim) else as_dim(polynomial(dim)))
                 self._learn(shape, peers)
-                return instr.replace(attrs=attrs, shape=_laid_out(shape, instr.shape))
+                shape = _laid_out(shape, instr.shape)
+                return instr.replace(attrs=attrs, shape=self.shapes.setdefault(shape, shape))
             refusal = f"it would be {shape}"
         shapes = tuple(str(peer.shape) for peer in peers)
         misfit = Misfit(instr, f"its sizes follow from those of the arguments in no way ({refusal})", shapes)

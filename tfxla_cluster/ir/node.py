@@ -239,7 +239,8 @@ def holds(instr: Instr, name: str, test: Callable[[Instr], bool]) -> bool:
 
     `name` names the test: its answer for a computation is found once, and kept there.
     """
-    for comp in callees_first(instr.called, lambda i: [c for c in i.called if name not in c.facts]):
+    called = instr.called
+    for comp in callees_first(called, lambda i: [c for c in i.called if name not in c.facts]) if called else ():
         if name not in comp.facts:
             comp.facts[name] = any(test(i) or any(c.facts[name] for c in i.called) for i in comp.instrs)
-    return test(instr) or any(comp.facts[name] for comp in instr.called)
+    return test(instr) or any(comp.facts[name] for comp in called)

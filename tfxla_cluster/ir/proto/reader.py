@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -11,10 +12,11 @@ from ...errors import ParseError
 from .. import attributes as table
 from ..node import NO_METADATA, Alias, Computation, Instr, Metadata, Module
 from ..opcode import OPCODES
+from ..shape import Shape
 from ..size_values import sampled
 from ..text.instruction import take_sizes, take_sources
 from ..text.sizes import SIZES_KEY, read_declared
-from .attributes import CODECS, COMMON
+from .attributes import CODECS, COMMON, Read
 from .schema import MESSAGES
 from .shapes import read_literal, read_shape
 
@@ -48,6 +50,9 @@ class _Reader:
     def __init__(self, proto: Any) -> None:
         self.proto = proto
         self.computations: dict[int, Computation] = {}
+        # A module has few shapes and attributes, and many instructions of each: what was read, by its bytes.
+        self.shapes: dict[bytes, Shape] = {}
+        self.attributes: dict[tuple[bytes, str], dict[str, Any]] = {}
         listed = {e.key: e.value for e in proto.frontend_attributes.map}
         self.sizes = read_declared(listed.get(SIZES_KEY, ""))
         self.sequences = {s.key: list(s.value.instruction_ids) for s in proto.schedule.sequences}
@@ -71,7 +76,8 @@ class _Reader:
         instrs: dict[int, Instr] = {}
         local = {i.id & 0xFFFFFFFF: i.id for i in comp.instructions}
         for instr in self._ordered(comp):
-            instrs[instr.id] = self._instruction(instr, instrs, local)
+            number = instr.id  # which is cleared while it is read
+            instrs[number] = self._instruction(instr, instrs, local)
         root = instrs.get(comp.root_id) or instrs.get(local.get(comp.root_id & 0xFFFFFFFF, -1))
         if root is None:
             raise ParseError(f"computation '{comp.name}' has no root")
@@ -99,16 +105,37 @@ class _Reader:
         except KeyError as missing:
             raise ParseError(f"instruction '{p.name}' uses {missing}, which is not defined before it") from None
         metadata = _metadata(p.metadata, self.proto) if p.HasField("metadata") else NO_METADATA
-        attrs = _attributes(p, operands)
+        name, shape = p.name, self._shape(p.shape)
+        attrs = dict(self._attributes(p, operands))
         if called:
             attrs.update(called_attributes(opcode, called, operands))
         sources = take_sources(attrs, metadata)
-        shape = read_shape(p.shape)
         sized = take_sizes(opcode, attrs, self.sizes)
         if sized is not None and not sampled(sized).same_as(sampled(shape)):
-            raise ParseError(f"instruction '{p.name}' is {shape}, its sizes say {sized}")
+            raise ParseError(f"instruction '{name}' is {shape}, its sizes say {sized}")
         shape = sized or shape
-        return Instr(p.name, opcode, shape, operands, attrs, sources, metadata, control)
+        return Instr(name, opcode, shape, operands, attrs, sources, metadata, control)
+
+    def _shape(self, p: Any) -> Shape:
+        key = p.SerializeToString()
+        found = self.shapes.get(key)
+        if found is None:
+            found = self.shapes[key] = read_shape(p)
+        return found
+
+    def _attributes(self, p: Any, operands: tuple[Instr, ...]) -> dict[str, Any]:
+        """The attributes that are no computations; all else is cleared in `p`."""
+        for field in _NO_ATTRIBUTES:
+            p.ClearField(field)
+        dtype = operands[0].shape.dtype if operands else None
+        key = p.SerializeToString(), dtype.kind if dtype else ""
+        found = self.attributes.get(key)
+        if found is None:
+            found = self.attributes[key] = _attributes(p, key[1])
+        return found
+
+
+_NO_ATTRIBUTES = ("name", "id", "metadata", "shape", "operand_ids", "control_predecessor_ids", "called_computation_ids")
 
 
 _NO_FILE = "dummy_file_name"  # TensorFlow's bridge writes it for an op that has no stack trace
@@ -123,25 +150,39 @@ def _metadata(m: Any, module: Any) -> Metadata:
     return Metadata(m.op_type, m.op_name) if file == _NO_FILE else Metadata(m.op_type, m.op_name, file, line)
 
 
-def _attributes(p: Any, operands: tuple[Instr, ...]) -> dict[str, Any]:
+@functools.cache
+def _readers(opcode: str) -> tuple[tuple[str, Read, bool], ...]:
+    """(attribute, what reads it, whether nothing is a value too) of each attribute that is a field of its own."""
+    return tuple(
+        (name, CODECS[name][0], default is table.REQUIRED)
+        for name, default in table.defaults(opcode).items()
+        if name in CODECS
+    )
+
+
+@functools.cache
+def _absent(opcode: str) -> tuple[tuple[str, Any], ...]:
+    """The attributes that have a value where the proto has none."""
+    return tuple((n, d) for n, d in table.defaults(opcode).items() if d is not table.REQUIRED and d is not None)
+
+
+def _attributes(p: Any, kind: str) -> dict[str, Any]:
+    """`kind`: of the first operand's dtype, '' where it has none."""
     found: dict[str, Any] = {}
-    for name, default in table.defaults(p.opcode).items():
-        codec = CODECS.get(name)
-        if name == "literal":
-            found[name] = read_literal(p.literal)
-        elif codec is not None:
-            value = codec[0](p)
-            if value or default is table.REQUIRED:
-                found[name] = value
+    opcode = p.opcode
+    if opcode == "constant":
+        found["literal"] = read_literal(p.literal)
+    for name, read, required in _readers(opcode):
+        value = read(p)
+        if value or required:
+            found[name] = value
     for name, (present, get, _) in COMMON.items():
         if present(p):
             found[name] = get(p)
-    if p.opcode == "compare":
-        dtype = operands[0].shape.dtype
-        found["type"] = table.ordered(found["type"], p.comparison_order, dtype.kind if dtype else "")
-    for name, default in table.defaults(p.opcode).items():
-        if name not in found and default is not table.REQUIRED and default is not None:
-            found[name] = default
+    if opcode == "compare":
+        found["type"] = table.ordered(found["type"], p.comparison_order, kind)
+    for name, default in _absent(opcode):
+        found.setdefault(name, default)
     return found
 
 

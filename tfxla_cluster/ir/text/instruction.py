@@ -201,7 +201,9 @@ def take_sizes(opcode: str, attrs: dict[str, Any], sizes: Mapping[str, DimExpr])
 
 def _take_frontend(attrs: dict[str, Any], key: str) -> str | None:
     """Take one frontend attribute out of `attrs`."""
-    front = dict(attrs.get("frontend_attributes", ()))
+    if "frontend_attributes" not in attrs:
+        return None
+    front = dict(attrs["frontend_attributes"])
     value: str | None = front.pop(key, None)
     if value is not None and front:
         attrs["frontend_attributes"] = tuple(front.items())
