@@ -19,6 +19,8 @@ from tfxla_cluster.ir import dim as dims
 from tfxla_cluster.ir.dim import Dim, make, sym
 from tfxla_cluster.ir.guard import Guard, ordered
 from tfxla_cluster.tf.native_op import op as native_op
+from tfxla_cluster.tf.native_op.builder import HOST_DEVICE, program_word
+from tfxla_cluster.tf.native_op.library import Library
 from tfxla_cluster.tf.native_op.op import InputView, Program
 from tfxla_cluster.tf.native_op.records import UNREAD, Entry, Output, postfix
 
@@ -234,6 +236,23 @@ def test_sizes_of_one_executable_are_not_forgotten() -> None:
     program.drop(executable)
     program(tf.fill([3], 2.0), tf.constant(1))
     assert asked[len(sizes) :] == [3]
+
+
+@pytest.mark.parametrize("in_graph", [False, True])
+def test_a_program_nobody_can_reach_keeps_no_executable(in_graph: bool) -> None:
+    """Even where something else keeps the program itself, to count its executions."""
+    program, other = (_program(lambda views, device: _generic(views), [F32, I32], [F32, F32, I32]) for _ in range(2))
+    program.in_graph = in_graph
+    program.record[program_word("references")] = int(in_graph)
+    value = ctypes.c_int32(3)
+    program.prepare([InputView(F32, (5,), 0, 20), InputView(I32, (), ctypes.addressof(value), 4)], HOST_DEVICE)
+    assert len(program.entries) == 1
+    program.close()
+    assert len(program.entries) == in_graph, "a kernel of a graph may still run it"
+    program.record[program_word("references")] = 0
+    other.close()  # looks for all that nobody can reach
+    assert not program.entries
+    assert program not in Library.get().adopted()
 
 
 def test_threads_compile_once() -> None:

@@ -180,11 +180,12 @@ class Library:
             return record
 
     def collect(self) -> None:
-        """Forget closed programs that no kernel refers to.
+        """Forget closed programs that no kernel refers to, and free their executables.
 
         A program that was only called directly is named for ever by TensorFlow's cache of eager kernels: its
         record serves the next program of the same types.
         """
+        unreachable = []
         with self._lock:
             for number, program in list(self.programs.items()):
                 if not program.closed or program.record[program_word("in_flight")]:
@@ -199,6 +200,9 @@ class Library:
                     self.spare.setdefault((program.input_types, program.output_types), []).append(program.record)
                 else:
                     self.table[number] = 0
+                    unreachable.append(program)
+        for program in unreachable:  # those who count its executions may keep it
+            program.clear()
 
     def add_gpu(self, addresses: Mapping[str, int]) -> None:
         """Register the ops for GPUs too. `addresses`: of GPU_API. Raises InternalError."""
