@@ -36,13 +36,21 @@ class Names:
 
 
 def request(
-    *dims: int, dtype: int = 1, value: bytes = b"", of: str = "argument 'x'", dynamic: bool | None = None
+    *dims: int, dtype: int = 1, value: bytes = b"", of: str = "argument 'x'", dynamic: bool | None = None, k: str = ""
 ) -> CompileRequest:
     guards = [Guard("dtype", 0, dtype), *guard.of_shape(0, dims)]
     guards += [Guard("value", 0, value)] if value else []
     lines = {"step/add": "train.py:9"}
     return CompileRequest(
-        "f_7", "must", (of,), lines, guard.ordered(guards), Names(of), family="f of 1", dynamic=dynamic
+        "f_7",
+        "must",
+        (of,),
+        lines,
+        guard.ordered(guards),
+        Names(of),
+        family="f of 1",
+        dynamic=dynamic,
+        python={"k": k} if k else {},
     )
 
 
@@ -80,7 +88,9 @@ REMEDIES = {
     "dtype": (request(8), request(8, dtype=2), misfit("the type differs"), "cast 'x' to float32 before the call"),
     "rank": (request(8), request(8, 1), misfit("the rank differs"), ""),
     "value": (request(8, value=b"\1"), request(8, value=b"\2"), misfit("no size differs"), ""),
-    "function": (request(8), request(8), misfit("no size differs"), "pass Python numbers and other objects"),
+    "function": (request(8), request(8), misfit("no size differs"), "pass what the function reads from outside"),
+    "Python number": (request(8, k="2"), request(8, k="3"), misfit("no size differs"), "pass 'k' as a tensor"),
+    "Python object": (request(8, k="A"), request(8, k="B"), misfit("no size differs"), "pass the same 'k' each time"),
 }
 
 
@@ -114,6 +124,17 @@ def test_flags_and_facts_that_changed() -> None:
     assert found["reason"] == "fast_math: was absent, is True"
     assert found["remedies"] == ["set the flags once, before the first call"]
     assert noted(request(8), request(8), ALONE, key(llvm="1"), key(llvm="2"))["reason"] == "llvm: was 1, is 2"
+
+
+def test_python_values_and_constexprs_that_changed() -> None:
+    found = noted(request(8, k="2"), request(8, k="3"), ALONE)
+    assert found["changed"] == [{"kind": "python", "of": "Python value 'k'", "axis": -1, "was": "2", "now": "3"}]
+    assert found["reason"] == "Python value 'k': was 2, is 3"
+    keys = [(*key(), Guard("constexpr", "axpy.BLOCK", value)) for value in ("64", "128")]
+    found = noted(request(8), request(8), ALONE, *keys)
+    assert found["reason"] == "constexpr 'axpy.BLOCK': was 64, is 128"
+    (remedy,) = found["remedies"]
+    assert remedy.startswith("pass 'axpy.BLOCK' to the kernel as an argument")
 
 
 def test_the_same_once_more() -> None:

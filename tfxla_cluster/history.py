@@ -21,7 +21,9 @@ if TYPE_CHECKING:  # not at run time: `enable` may run within the import of tens
 
 _REMEMBERED = 10_000  # functions; the one that came first goes first
 _PROGRAM = "hlo"  # the fact of a key that is the program itself
-_ARGUMENT = re.compile(r"argument '(?P<name>.*)'", re.DOTALL)
+_NAMED = re.compile(r"(?P<noun>[\w ]+) '(?P<name>.*)'", re.DOTALL)
+_MARKED = frozenset({"argument", "value"})  # what a list of sources may name; variables are static
+_NUMBER = re.compile(r"[-+]?(\d[\d_.e+-]*|inf|nan)|True|False")
 _RELEASED = {
     sources.LISTED_STATIC: "take the input out of --tfxla_static_sources",
     sources.ASKED_STATIC: "leave out dynamic=False",
@@ -51,12 +53,13 @@ class History:
         """The fields of record `compile` that tell why this one is made: `family`, `reason` and, where it is not the
         function's first, `closest`, `changed`, `apart`, `remedies`."""
         family = request.family or request.name
-        made = Compilation(number, request.guards, key, choice.generic is not None)
+        python = tuple(guard.Guard("python", name, value) for name, value in request.python.items())
+        made = Compilation(number, (*request.guards, *python), key, choice.generic is not None)
         closest = self._closest(family, made)
         if closest is None:
             return {"family": family, "reason": "first compilation of this function"}
         changed = [
-            *guard.changes(closest.guards, request.guards, request.names),
+            *guard.changes(closest.guards, made.guards, request.names),
             *(c for c in guard.changes(closest.key, key) if c.of != _PROGRAM),
         ]
         known = not changed and closest.key == key
@@ -120,10 +123,11 @@ def _remedies(
         if change.kind == "dtype" and (name := _argument(change))
     )
     yield from _for_sizes(request, choice, closest, changed)
+    yield from filter(None, map(_for_value, changed))
     if known:
         yield "raise --tfxla_cache_capacity where executables are dropped from memory"
     elif not changed and request.kind == "must":
-        yield "pass Python numbers and other objects that change as tensors: each value of one is a function of its own"
+        yield "pass what the function reads from outside and what changes there as a tensor: each value is compiled in"
     if any(change.kind == "flag" for change in changed):
         yield "set the flags once, before the first call"
 
@@ -164,7 +168,24 @@ def _unlisted(request: CompileRequest, closest: Compilation, changed: Sequence[g
     return [f"{size_spec.pattern(name)}:{axis}" for name, axis in named]
 
 
+def _for_value(change: guard.Change) -> str:
+    """Of what is a constant to the compiler."""
+    name = _name(change)
+    if change.kind == "python":
+        if _NUMBER.fullmatch(change.was) and _NUMBER.fullmatch(change.now):
+            return f"pass '{name}' as a tensor: tf.function traces anew for each Python value"
+        return f"pass the same '{name}' each time: tf.function traces anew for each Python object"
+    if change.kind == "constexpr":
+        return f"pass '{name}' to the kernel as an argument: each value of a constexpr is a kernel of its own"
+    return ""
+
+
 def _argument(change: guard.Change) -> str:
-    """The user's name of the input that it is about; '' for a variable."""
-    found = _ARGUMENT.fullmatch(change.of)
-    return found["name"] if found else ""
+    """The user's name of the input that it is about; '' for a variable and for what is no input."""
+    found = _NAMED.fullmatch(change.of)
+    return found["name"] if found and found["noun"] in _MARKED else ""
+
+
+def _name(change: guard.Change) -> str:
+    found = _NAMED.fullmatch(change.of)
+    return found["name"] if found else change.of

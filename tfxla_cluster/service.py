@@ -318,14 +318,14 @@ def cache_key(choice: Choice, backend: Backend[NativeExecutable], options: Compi
     }
     if backend.target.backend == "gpu" and workers.usable():
         facts["triton"] = _version("triton")
-    facts |= _constexprs(choice.module)
-    return (*guard.facts(facts), *(guard.Guard("flag", name, str(value)) for name, value in options.key()))
+    flagged = (guard.Guard("flag", name, str(value)) for name, value in options.key())
+    return (*guard.facts(facts), *_constexprs(choice.module), *flagged)
 
 
 _version = functools.cache(version)  # which reads files
 
 
-def _constexprs(module: Module) -> dict[str, str]:
+def _constexprs(module: Module) -> tuple[guard.Guard, ...]:
     """What each constexpr of the module's Triton kernels is, so that a miss names the one that changed."""
     found: dict[str, str] = {}
     for instr in (i for comp in module.computations() for i in comp.instrs if i.opcode == "custom-call"):
@@ -334,7 +334,7 @@ def _constexprs(module: Module) -> dict[str, str]:
             for name, value in call.constexprs.items():
                 key = f"{call.name}.{name}"
                 found[key] = f"{found[key]}, {value}" if key in found else value
-    return found
+    return tuple(guard.Guard("constexpr", name, value) for name, value in found.items())
 
 
 def _on_device(key: cache.Key, request: CompileRequest) -> cache.Key:

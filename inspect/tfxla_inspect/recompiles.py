@@ -29,7 +29,10 @@ _CAUSES = {
     "divisible": "size",
     "same": "size",
     "flag": "flags",
+    "python": "Python value",
+    "constexpr": "constexpr of a kernel",
 }
+_OF_PROCESS = frozenset({"flag", "python", "constexpr"})  # what they are about says all
 _NUMBERS = re.compile(r"(_\d+)+_?$")  # TensorFlow's, of a trace
 _INPUTS = re.compile(r" of \d+$")
 
@@ -48,7 +51,7 @@ class Compilation:
         record = self.record
         if not isinstance(record.get("changed"), list):
             return [] if self.number == 1 else [UNKNOWN_CAUSE]
-        found = [_CAUSES.get(word(change, "kind"), "environment") for change in rows(record["changed"])]
+        found = [_cause(change) for change in rows(record["changed"])]
         apart = mapping(record, "apart")
         if not found:
             return (["program structure"] if word(apart, "instr") else [_CONSTANT]) if apart else [_LIMIT]
@@ -248,13 +251,18 @@ def _closest(made: Compilation, function: Function) -> Compilation | None:
     return next((c for c in earlier if (c.record.get("id"), word(c.record, "pid")) == wanted), None)
 
 
+def _cause(change: Record) -> str:
+    cause = _CAUSES.get(word(change, "kind"), "environment")
+    return "variable shape" if cause in ("size", "rank") and word(change, "of").startswith("variable ") else cause
+
+
 def _short(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
 
 
 def _guard(change: Record) -> str:
     axis, kind = amount(change, "axis"), word(change, "kind")
-    if kind not in _CAUSES or kind == "flag":
+    if kind not in _CAUSES or kind in _OF_PROCESS:
         return word(change, "of")
     return f"{word(change, 'of')} {kind if axis is None or axis < 0 else f'dim {axis}'}"
 

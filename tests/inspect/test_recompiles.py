@@ -79,6 +79,21 @@ CAUSES = {
     "dtype": ([change("dtype", "float32", "float64")], APART, "dtype against 1: argument 'x' dtype float32 | float64"),
     "rank": ([change("rank", "1", "2")], APART, "rank against 1: argument 'x' rank 1 | 2"),
     "value": ([change("value", "3", "4")], None, "constant value against 1: argument 'x' value 3 | 4"),
+    "variable": (
+        [change("equal", "4", "7", 0, "variable 'dense/kernel'")],
+        None,
+        "variable shape against 1: variable 'dense/kernel' dim 0 4 | 7",
+    ),
+    "python": (
+        [change("python", "2", "3", of="Python value 'k'")],
+        None,
+        "Python value against 1: Python value 'k' 2 | 3",
+    ),
+    "constexpr": (
+        [change("constexpr", "64", "128", of="constexpr 'axpy.BLOCK'")],
+        None,
+        "constexpr of a kernel against 1: constexpr 'axpy.BLOCK' 64 | 128",
+    ),
     "flag": ([change("flag", "absent", "True", of="fast")], None, "flags against 1: fast absent | True"),
     "version": ([change("fact", "1", "2", of="llvm")], None, "environment against 1: llvm 1 | 2"),
     "function": (

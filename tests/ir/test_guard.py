@@ -146,7 +146,8 @@ def test_a_line_an_input() -> None:
 
 
 def test_json_round_trip() -> None:
-    every = [row[0] for row in ROWS] + [*guards.facts({"target": "x"}), Guard("flag", "fast", "True")]
+    every = [row[0] for row in ROWS] + [*guards.facts({"target": "x"})]
+    every += [Guard(kind, "fast", "True") for kind in ("flag", "python", "constexpr")]
     assert {guard.kind for guard in every} == set(guards.KINDS)
     assert guards.from_data(json.loads(json.dumps(guards.to_data(every)))) == tuple(every)
 

@@ -59,7 +59,11 @@ def compiled(function: Callable[[Any], Any], sizes: Any = SIZES, same: Callable[
 
 
 def said(capfd: Any) -> list[str]:
-    return [line for line in capfd.readouterr().err.splitlines() if "tfxla_recompile_limit" in line]
+    return [
+        line
+        for line in capfd.readouterr().err.splitlines()
+        if line.startswith("tfxla_cluster:") and "tfxla_recompile_limit" in line
+    ]
 
 
 MUST = {

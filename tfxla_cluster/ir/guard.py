@@ -2,7 +2,8 @@
 
     about an input      dtype, rank, value (its bytes)
     about a size        equal to a number, in a range (both ends in it), divisible by a number, the same as another
-    about the process   flag, fact (a digest of the module, the target, a version): what a cache key is made of
+    about the process   flag, constexpr (of a kernel of the user's), fact (a digest of the module, the target, a
+                        version): what a cache key is made of; python: a Python value that a trace is for
 
 A size is (input, axis), or the name of a size until `placed` puts the former for it. A list of guards is checked
 in the order of KINDS: sizes are read once the rank is known, values once the sizes are.
@@ -81,11 +82,13 @@ def _read(kind: str, place: Place, inputs: Sequence[Input]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """`holds(found, wanted)`; `text(wanted)`: what is wanted, in words ('' where Names has them)."""
+    """`holds(found, wanted)`; `text(wanted)`: what is wanted, in words ('' where Names has them). noun: of what it is
+    about, where that is a name of the user's."""
 
     about: str
     holds: Callable[[Any, Any], bool]
     text: Callable[[Any], str] = str
+    noun: str = ""
 
 
 def _is(found: Any, wanted: Any) -> bool:
@@ -105,6 +108,8 @@ KINDS: Mapping[str, Kind] = {
     "same": Kind("size", _is),
     "value": Kind("input", _is),
     "flag": Kind("process", _is),
+    "python": Kind("process", _is, noun="Python value"),
+    "constexpr": Kind("process", _is, noun="constexpr"),
     "fact": Kind("process", _is),
 }
 _ORDER = {kind: number for number, kind in enumerate(KINDS)}
@@ -266,7 +271,8 @@ def differences(old: Iterable[Guard], new: Iterable[Guard], names: Names | None 
 def _about(guard: Guard, names: Names | None) -> tuple[str, int]:
     """What a guard is about: the input or what is so of the process, in words, and the axis or -1."""
     if names is None or KINDS[guard.kind].about == "process":
-        return str(guard.subject), -1
+        noun = KINDS[guard.kind].noun
+        return f"{noun} '{guard.subject}'" if noun else str(guard.subject), -1
     number, axis = guard.place
     return names.input(number), axis
 

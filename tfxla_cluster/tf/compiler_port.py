@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -24,6 +24,9 @@ class CompileRequest:
     (HLO parameter, axis) that the trace leaves open. relower: the proto of the same function at other sizes of some
     (HLO parameter, axis), None where it does not lower so. title: the user's name of the function, that of which a
     cluster is a part. place(): the user's `file:line` at which it begins ('' unknown), None once TensorFlow removed it.
+    python: the Python values that it was traced for, by name. costs: milliseconds of 'trace' and 'lowering', as far as
+    known. called: the stack of its first call. stack(node): that of a TF node; both outermost frame first, each
+    {file, line, text, function, user}.
     """
 
     name: str
@@ -41,6 +44,10 @@ class CompileRequest:
     relower: Callable[[Mapping[tuple[int, int], int]], bytes | None] = lambda sizes: None
     title: str = ""
     place: Callable[[], str | None] = lambda: ""
+    python: Mapping[str, str] = field(default_factory=dict)
+    costs: Mapping[str, float] = field(default_factory=dict)
+    called: Sequence[Mapping[str, Any]] = ()
+    stack: Callable[[str], Sequence[Mapping[str, Any]]] = lambda node: ()
 
 
 class Loaded(Protocol):

@@ -7,6 +7,7 @@ up by node name in the original function and the functions it calls.
 from __future__ import annotations
 
 import functools
+import linecache
 import os
 import threading
 from collections.abc import Iterator, Mapping
@@ -20,6 +21,8 @@ from . import function_calls
 from .function_def import library
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+Frame = Mapping[str, Any]
+"""{file, line, text, function, user} of a stack; user: whether the file is the user's (its `text` is there then)."""
 _DEMO = os.path.join(_PACKAGE, "demo")  # a user's program as far as reports go
 
 
@@ -45,14 +48,34 @@ def line_of_trace(frames: Any) -> str:
     return ""
 
 
+def frame(file: str, line: int, function: str) -> Frame:
+    """A frame as records have it."""
+    user = is_user_file(file)
+    text = linecache.getline(file, line).strip() if user else ""
+    return {"file": file, "line": line, "text": text, "function": function, "user": user}
+
+
 def lines(function: str) -> dict[str, str]:
     """Node name -> `file:line` for the nodes of a registered function that have a trace (may be empty)."""
-    ctx = context.context()
-    if not ctx.has_function(function.encode()):
-        return {}
-    traces = tf_stack.LoadTracesFromDebugInfo(ctx.get_graph_debug_info(function))
-    found = {name.partition("@")[0]: line_of_trace(frames) for name, frames in _items(traces)}
+    found = {name: line_of_trace(frames) for name, frames in _traces(function)}
     return {name: line for name, line in found.items() if line}
+
+
+def _traces(function: str) -> Iterator[tuple[str, Any]]:
+    """Node name and frames, outermost first, of the nodes of a registered function that have a trace."""
+    ctx = context.context()
+    if ctx.has_function(function.encode()):
+        traces = tf_stack.LoadTracesFromDebugInfo(ctx.get_graph_debug_info(function))
+        yield from ((name.partition("@")[0], frames) for name, frames in _items(traces))
+
+
+def stack(function: str, node: str) -> list[Frame]:
+    """The frames, outermost first, that made a node of a registered function or of one that it calls; [] unknown."""
+    for definition in reachable(function):
+        for name, frames in _traces(definition.signature.name):
+            if name == node:
+                return [frame(at[0], at[1], at[2]) for at in frames]
+    return []
 
 
 def _items(traces: Any) -> list[tuple[str, Any]]:

@@ -23,7 +23,7 @@ from ...counters import add as count
 from ...errors import LoweringError, UnsupportedError
 from ...tf2xla import sources
 from ..compiler_port import Compiler
-from ..functions import function_compiler, variables
+from ..functions import function_compiler, origins, variables
 from ..native_op.op import InputView, Program
 from ..native_op.records import Entry
 from .encapsulate import ClusterFunction
@@ -42,14 +42,21 @@ class ClusterPrograms:
 
     def make(self, function: ClusterFunction) -> Program:
         """The program of a cluster of the function that this thread is executing; it goes when that one goes."""
-        interface = variables.Interface(
-            function.name, tuple(function.input_types), frozenset(), tuple(function.output_types), ()
-        )
         caller = sources.caller()
+        known = origins.of(caller).names
+        interface = variables.Interface(
+            function.name,
+            tuple(function.input_types),
+            frozenset(),
+            tuple(function.output_types),
+            (),
+            tuple(origins.told_apart([given.named(known) for given in function.given])),
+            kinds=tuple(given.kind for given in function.given),
+        )
         family = f"{function_compiler.family_of(caller)}/{_digest(function.nodes)}"
 
         def lines() -> dict[str, str]:
-            known = sources.caller_lines(caller) if trace.directory() else {}
+            known = sources.caller_lines(caller) if trace.wants("compile") else {}
             return {node: line for node in function.nodes if (line := sources.place(known, node))}
 
         def compile(inputs: list[InputView], device: str) -> Entry:

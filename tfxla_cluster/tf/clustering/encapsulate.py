@@ -21,6 +21,7 @@ from ..graph import host_memory
 from ..graph import view as graphs
 from ..graph.view import Graph, NodeDef
 from .copied_constants import is_copied, waits_for
+from .given import Given, given
 from .mark_for_compilation import CLUSTERED_ATTR, Cluster, Clustering
 
 _DROPPED_ATTRS = ("_class", "_output_shapes", "_xla_inferred_shapes")
@@ -31,7 +32,7 @@ class ClusterFunction:
     """A cluster as a function. `constants`: positions of arguments whose values compiling needs.
 
     `library`: the functions that its nodes call, directly or not. `nodes`: names of the nodes in it, as the graph
-    has them. `device`: the device type that all of them are placed on.
+    has them. `device`: the device type that all of them are placed on. `given`: what each argument is.
     """
 
     name: str
@@ -42,6 +43,7 @@ class ClusterFunction:
     nodes: list[str]
     library: dict[str, function_pb2.FunctionDef] = field(default_factory=dict)
     device: str = HOST
+    given: tuple[Given, ...] = ()
 
 
 class Program(Protocol):
@@ -194,6 +196,7 @@ def cluster_function(
         [graph.nodes[i].name for i in cluster.members],
         library,
         place_of(graph.nodes[cluster.members[0]].device).target,
+        tuple(given(graph, source, port) for source, port in inputs),
     )
 
 

@@ -23,7 +23,7 @@ from ..native_op import op as native_op
 from ..native_op.op import InputView, Program
 from ..native_op.records import UNREAD, Entry, Output
 from ..rewrites import rewritten_functions
-from . import shape_check
+from . import origins, shape_check
 from .variables import Interface
 
 JIT_PREFIX = "tfxla_jit_"
@@ -104,7 +104,7 @@ class InputNames:
     def input(self, number: int) -> str:
         """Also of another function of the same name, which may have more inputs."""
         inputs = self.interface.inputs
-        return _words(self.interface, inputs[number]) if number < len(inputs) else f"argument {number}"
+        return self.interface.words(inputs[number]) if number < len(inputs) else f"argument {number}"
 
     def dtype(self, number: int) -> str:
         return str(tf.dtypes.as_dtype(number).name)
@@ -148,13 +148,16 @@ def compile_function(
         else bridge.Arg(kind, (), is_resource=True)
         for i, kind in enumerate(interface.args)
     ]
-    lowered = _lower(interface.function, args, name)
+    with trace.phase("lowering", function=name) as timed:
+        lowered = _lower(interface.function, args)
     if lines is None:
-        lines = sources.all_lines(interface.function) if trace.directory() else {}
+        lines = sources.all_lines(interface.function) if trace.wants("compile") else {}
+    known = origins.of(origin)
+    traced = {} if known.trace_ms is None else {"trace": known.trace_ms}
     request = CompileRequest(
         name,
         kind,
-        tuple(_words(interface, i) for i in lowered.parameters),
+        tuple(interface.words(i) for i in lowered.parameters),
         lines,
         guards.ordered([*native_op.exact(inputs), *_values(interface, lowered)]),
         InputNames(interface, tuple(inputs)),
@@ -167,6 +170,10 @@ def compile_function(
         lambda sizes: _relowered(interface, args, lowered, name, sizes),
         user_name(origin),
         functools.partial(sources.first_line, origin),
+        known.python,
+        {**traced, "lowering": timed.seconds * 1e3},
+        known.stack,
+        functools.partial(sources.stack, origin),
     )
     served = compiler.compile_hlo(lowered.proto, request)
     if served.compiled:
@@ -200,7 +207,8 @@ def _relowered(
         dims = changed[arg].dims
         changed[arg] = replace(changed[arg], dims=(*dims[:axis], size, *dims[axis + 1 :]))
     try:
-        found = _lower(interface.function, changed, name)
+        with trace.phase("lowering", function=name):
+            found = _lower(interface.function, changed)
     except LoweringError:
         return None
     same = (found.parameters, found.constants) == (lowered.parameters, lowered.constants)
@@ -216,9 +224,8 @@ def unknown_sizes(definition: Any) -> set[tuple[int, int]]:
     return found
 
 
-def _lower(function: str, args: Sequence[bridge.Arg], name: str) -> bridge.Lowered:
-    with trace.phase("lowering", function=name):
-        lowered = _lowered(function, args)
+def _lower(function: str, args: Sequence[bridge.Arg]) -> bridge.Lowered:
+    lowered = _lowered(function, args)
     count("lowerings")
     return lowered
 
@@ -302,7 +309,3 @@ def _output(kind: int, loaded: Loaded, result: int) -> Output:
     return Output(
         kind, shape.element_type.itemsize, shape.dims, result, produced=any(symbols(dim) & made for dim in shape.dims)
     )
-
-
-def _words(interface: Interface, arg: int) -> str:
-    return f"{'variable' if arg in interface.resources else 'argument'} '{interface.name(arg)}'"

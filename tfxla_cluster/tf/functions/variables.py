@@ -15,6 +15,7 @@ import tensorflow as tf
 from ...tf2xla import function_calls, must_be_constant
 from ...tf2xla.function_calls import Library
 from ..native_op.op import Program
+from . import origins
 
 RESOURCE = tf.resource.as_datatype_enum
 # Ops that only look at a variable. Any other op that takes one is taken to write it.
@@ -45,7 +46,8 @@ class Interface:
     resources: arguments that are variables. outputs: dtype number per function output that is no resource.
     updated: variables whose new value the op returns after the outputs. names: of the arguments, for messages.
     inputs: arguments the op takes, in order (of variables their values); all, unless some variable is never
-    used. handles: function output that is a resource -> the argument it is.
+    used. handles: function output that is a resource -> the argument it is. kinds: of the arguments in a word, where
+    there is more to say than that a resource is a variable.
     """
 
     function: str
@@ -56,6 +58,7 @@ class Interface:
     names: tuple[str, ...] = ()
     inputs: tuple[int, ...] = None  # type: ignore[assignment]  # __post_init__ fills it from args
     handles: Mapping[int, int] = field(default_factory=dict)
+    kinds: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.inputs is None:
@@ -64,6 +67,11 @@ class Interface:
     def name(self, arg: int) -> str:
         """The user's name of an argument, its number where it has none."""
         return self.names[arg] if arg < len(self.names) else str(arg)
+
+    def words(self, arg: int) -> str:
+        """What an argument is: `variable 'dense/kernel'`."""
+        kind = self.kinds[arg] if self.kinds else "variable" if arg in self.resources else "argument"
+        return f"{kind} '{self.name(arg)}'"
 
     @property
     def input_types(self) -> tuple[int, ...]:
@@ -108,7 +116,7 @@ def interface(function: Any, library: Library, dtypes: Mapping[int, int] | None 
     scope = _Scope(function, library)
     return Interface(
         function=signature.name,
-        names=tuple(_user_name(function, i) for i in range(len(args))),
+        names=tuple(origins.told_apart([_user_name(function, i) for i in range(len(args))])),
         args=args,
         resources=frozenset(uses),
         inputs=inputs,
@@ -125,6 +133,9 @@ def interface(function: Any, library: Library, dtypes: Mapping[int, int] | None 
 
 
 def _user_name(function: Any, arg: int) -> str:
+    known = origins.of(function.signature.name).names
+    if arg in known:
+        return known[arg]
     attrs = function.arg_attr[arg].attr if arg in function.arg_attr else {}
     named = attrs["_user_specified_name"].s.decode() if "_user_specified_name" in attrs else ""
     return named if named not in ("", "resource") else function.signature.input_arg[arg].name

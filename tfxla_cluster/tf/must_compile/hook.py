@@ -25,7 +25,7 @@ from ...tf2xla import bridge, sources
 from ...tf2xla.function_def import fresh_name
 from .. import devices
 from ..compiler_port import Compiler
-from ..functions import function_compiler, shape_check, uninitialised, variables
+from ..functions import function_compiler, origins, shape_check, uninitialised, variables
 from ..native_op import op as native_op
 from . import uncompiled
 from .fallbacks import leave_where_placed, refusal_text, say_fallback
@@ -180,6 +180,7 @@ class Hook:
         self.lock = threading.RLock()
         self.dropped: deque[Fallback] = deque()
         self.originals: dict[str, Any] = {}
+        self.unwatch: Callable[[], None] = lambda: None
         self.everything = False
         self.removed: deque[str] = deque(maxlen=100_000)
 
@@ -213,6 +214,7 @@ class Hook:
                 original = getattr(context.Context, name)
                 self.originals[name] = original
                 setattr(context.Context, name, make(original))
+            self.unwatch = origins.watch()
 
     def remove(self) -> None:
         """Put TensorFlow's own methods back and free everything compiled."""
@@ -220,6 +222,8 @@ class Hook:
             for name, original in self.originals.items():
                 setattr(context.Context, name, original)
             self.originals.clear()
+            self.unwatch()
+            origins.clear()
             self.everything = False
             for table in (self.routes, self.elsewhere):
                 for route in filter(None, table.values()):
@@ -259,7 +263,9 @@ class Hook:
 
         def remove_function(ctx: Any, name: bytes) -> Any:
             # Called from __del__ at any point of any thread: no lock may be taken here.
-            removed.append(name.decode() if isinstance(name, bytes) else name)
+            text = name.decode() if isinstance(name, bytes) else name
+            removed.append(text)
+            origins.forget(text)
             for table in tables:
                 route = table.pop(name, None)
                 if route is not None:
@@ -290,6 +296,7 @@ class Hook:
                 return table[name]
             self._free_dropped()
             self.sweep()
+            origins.note(name.decode())
             made = None
             if self.everything or function_compiler.JIT_PREFIX.encode() in name:
                 definition = ctx.get_function_def(name)

@@ -1,0 +1,188 @@
+"""What the program knows of a traced function and its FunctionDef does not: names of variables, Python values that it
+was traced for, from where it was called first, what tracing it took.
+
+TensorFlow hands the runtime a name and tensors. The ConcreteFunction that it does so for stands further up on the
+stack at the first call, and holds the traced functions that it calls.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import time
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+from tensorflow.core.function.trace_type import default_types
+from tensorflow.python.eager.polymorphic_function import atomic_function, concrete_function
+from tensorflow.python.framework import func_graph as func_graphs
+
+from ... import bugs
+from ...tf2xla import sources
+
+_NEAR = 8  # frames between the runtime's door and the ConcreteFunction
+_MOST_FRAMES = 50
+_LONGEST = 80  # characters of a Python value
+
+
+@dataclass(frozen=True)
+class Origin:
+    """names: the user's names of arguments, by number, where they are known better than the FunctionDef has them.
+    python: what Python value each parameter, or part of one, had that is no tensor. stack: that of the first call,
+    outermost first. trace_ms: milliseconds that TensorFlow traced for, None where nobody looked."""
+
+    names: Mapping[int, str] = field(default_factory=dict)
+    python: Mapping[str, str] = field(default_factory=dict)
+    stack: tuple[sources.Frame, ...] = ()
+    trace_ms: float | None = None
+
+
+UNKNOWN = Origin()
+_known: dict[str, Origin] = {}
+_traced: weakref.WeakKeyDictionary[Any, float] = weakref.WeakKeyDictionary()  # FuncGraph -> milliseconds
+
+
+def of(function: str) -> Origin:
+    """Of a registered function; UNKNOWN for one that was not called yet, or not by Python."""
+    return _known.get(function, UNKNOWN)
+
+
+def forget(function: str) -> None:
+    """TensorFlow removed the function; takes no lock."""
+    _known.pop(function, None)
+
+
+def clear() -> None:
+    """All functions: those that are called again are noted again."""
+    _known.clear()
+
+
+def note(function: str) -> None:
+    """The function of this name is called for the first time, by whoever calls this. Only messages, records and names
+    of inputs need what is found."""
+    caller = sys._getframe(1)
+    try:
+        atomic, signature = _called(caller)
+        if atomic is not None and atomic.name.decode() == function:
+            _note(atomic, signature, {}, _stack(caller))
+    except Exception as error:  # noqa: BLE001 - it reads what TensorFlow keeps to itself
+        bugs.failed(f"looking for the names of {function}", error)
+
+
+def _called(frame: FrameType | None) -> tuple[Any, Any]:
+    """The AtomicFunction that these frames call, and the FunctionType of the ConcreteFunction that it is of."""
+    atomic = None
+    for _ in range(_NEAR):
+        this = None if frame is None else frame.f_locals.get("self")
+        if atomic is None and isinstance(this, atomic_function.AtomicFunction):
+            atomic = this
+        if atomic is not None and isinstance(this, concrete_function.ConcreteFunction):
+            return atomic, this.function_type
+        frame = None if frame is None else frame.f_back
+    return atomic, None if atomic is None else atomic.function_type
+
+
+def _note(atomic: Any, signature: Any, outer: Mapping[int, str], stack: tuple[sources.Frame, ...]) -> None:
+    """Of a traced function and those it calls; `outer`: id of a tensor of the function around it -> its name."""
+    graph = atomic._cached_graph
+    if graph is None:  # restored from a file
+        _known[atomic.name.decode()] = Origin({}, dict(_values(signature)), stack)
+        return
+    captured = {**outer, **{id(v.handle): v.name.partition(":")[0] for v in graph.variables}}
+    inner = {id(internal): captured[id(external)] for external, internal in graph.captures if id(external) in captured}
+    names = {k: inner[id(tensor)] for k, tensor in enumerate(graph.inputs) if id(tensor) in inner}
+    given = [name for name, part in _parts(signature) for _ in part.flatten()]
+    if len(given) + len(graph.captures) == len(graph.inputs):
+        names |= {k: name for k, name in enumerate(given) if k not in names}
+    _known[atomic.name.decode()] = Origin(names, dict(_values(signature)), stack, _traced.get(graph))
+    for child in atomic.children:
+        if child.name.decode() not in _known:
+            _note(child, child.function_type, inner, stack)
+
+
+def _parts(signature: Any) -> Iterator[tuple[str, Any]]:
+    """The parameters of a FunctionType, and the parts of those that are lists, tuples and dicts, in the order of the
+    tensors."""
+    for parameter in signature._sorted_parameters:
+        yield from _leaves(parameter.name, parameter.type_constraint)
+
+
+def _leaves(name: str, kind: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(kind, default_types.Dict):
+        for key in sorted(kind.mapping):
+            yield from _leaves(f"{name}[{key!r}]", kind.mapping[key])
+    elif isinstance(kind, (default_types.Tuple, default_types.List)):
+        parts = kind.components if isinstance(kind, default_types.Tuple) else kind.components_tuple.components
+        for number, part in enumerate(parts):
+            yield from _leaves(f"{name}[{number}]", part)
+    elif isinstance(kind, default_types.NamedTuple):
+        for attribute, part in zip(kind.attribute_names, kind.attributes.components):
+            yield from _leaves(f"{name}.{attribute}", part)
+    else:
+        yield name, kind
+
+
+def told_apart(names: Sequence[str]) -> Iterator[str]:
+    """`x`, `x` as `x`, `x (2)`: the tensors of one value (a ragged tensor's) have one name."""
+    seen: dict[str, int] = {}
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        yield name if seen[name] == 1 else f"{name} ({seen[name]})"
+
+
+def _values(signature: Any) -> Iterator[tuple[str, str]]:
+    """The Python values of a FunctionType: no tensors."""
+    for name, kind in _parts(signature):
+        if isinstance(kind, default_types.Literal):
+            yield name, "nan" if kind.value is default_types.NanMarker else _short(repr(kind.value))
+        elif isinstance(kind, default_types.Weakref):
+            yield name, _object(kind._ref())
+        elif not kind.flatten():
+            yield name, _short(repr(kind))
+
+
+def _object(value: Any) -> str:
+    """An object that TensorFlow tells from others by what it is, not by what it says of itself."""
+    if value is None:
+        return "an object that is gone"
+    return f"{type(value).__name__} at 0x{id(value):x}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def _stack(frame: FrameType | None) -> tuple[sources.Frame, ...]:
+    """From the program's start to here."""
+    found: list[tuple[str, int, str]] = []
+    while frame is not None and len(found) < _MOST_FRAMES:
+        found.append((frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
+        frame = frame.f_back
+    return tuple(sources.frame(*at) for at in reversed(found))
+
+
+def timed(original: Callable[..., Any]) -> Callable[..., Any]:
+    """`func_graph.func_graph_from_py_func`, noting what each trace takes."""
+
+    @functools.wraps(original)
+    def func_graph_from_py_func(*args: Any, **kwargs: Any) -> Any:
+        start = time.perf_counter()
+        graph = original(*args, **kwargs)
+        _traced[graph] = (time.perf_counter() - start) * 1e3
+        return graph
+
+    return func_graph_from_py_func
+
+
+def watch() -> Callable[[], None]:
+    """From now on traces are timed; what ends that."""
+    original = func_graphs.func_graph_from_py_func
+    func_graphs.func_graph_from_py_func = timed(original)
+
+    def stop() -> None:
+        func_graphs.func_graph_from_py_func = original
+
+    return stop
