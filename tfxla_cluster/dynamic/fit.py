@@ -22,6 +22,8 @@ MOST = 2**31 - 1  # of any dimension: what an s32, as TensorFlow hands sizes to 
 _GIVEN = re.compile(r"[a-z]+\d+")  # names of sizes that are made
 _DEGREE = 3  # of products of sizes
 _MODEST = 8  # of factors and shifts that programs write
+_STEEP = 64  # of a factor of one size beside another
+_FEW = (1, 2, 3, -1, -2)  # factors of the other, or of a product of sizes
 _DIVISORS = (2, 3, 4, 5, 6, 7, 8, 16, 32)
 
 
@@ -95,14 +97,26 @@ class Sizes:
                 made = way(dim, values, vector)
                 if made is not None:
                     yield made
+        yield from self._sums(vector)
+        yield from (make("floordiv", dim, 2) for dim in self._sums(tuple(2 * number for number in vector)))
+
+    def _sums(self, wanted: Vector) -> Iterator[Dim]:
+        """a * dim + b * size + c of small numbers, where `dim` is a size or a product of two: n + m, n * (n - 1)."""
+        for dim, values in [*self.symbols, *self.products(2)]:
+            for factor in _FEW:
+                rest = tuple(w - factor * v for v, w in zip(values, wanted))
+                for size, numbers in self.symbols:
+                    found = _slope(numbers, rest) if size is not dim else None
+                    if found is not None and abs(found[0]) <= _STEEP and abs(found[1]) <= _MODEST:
+                        yield make("add", make("mul", dim, factor), _sum(size, found))
 
     def has_multiple(self, vector: Vector) -> bool:
         """Is it a number of times a size, or a product of some?"""
         return any(_multiple(dim, values, vector) is not None for dim, values in [*self.symbols, *self.products()])
 
-    def products(self) -> Iterator[tuple[Dim, Vector]]:
-        """Products of two or three sizes."""
-        for degree in range(2, _DEGREE + 1):
+    def products(self, most: int = _DEGREE) -> Iterator[tuple[Dim, Vector]]:
+        """Products of two sizes, to `most` of them."""
+        for degree in range(2, most + 1):
             for chosen in combinations_with_replacement(self.symbols, degree):
                 values = [1] * self.count
                 for _, vector in chosen:

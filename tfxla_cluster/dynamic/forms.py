@@ -45,20 +45,26 @@ class Form(Protocol):
 
 @dataclass(frozen=True)
 class Scalar:
-    """factor * numerator / denominator of `dtype`, or of their square roots; of an integer the numerator alone."""
+    """factor * numerator / denominator of `dtype`, or of their square roots; of an integer the numerator alone.
+
+    A numerator that is a scalar itself was folded before, and rounded to `dtype` by that: 3 * (1 / n) is no 3 / n."""
 
     dtype: DType
-    numerator: Dim
+    numerator: Dim | Scalar
     denominator: Dim = 1
     factor: float = 1.0
     root: bool = False
 
     def at(self, env: Mapping[str, int]) -> np.ndarray:
         """Of rank 0."""
-        top, bottom = evaluate(self.numerator, env), evaluate(self.denominator, env)
-        if self.dtype.is_integer:
-            return np.array(top).astype(self.dtype.numpy)
-        value = self.factor if top == 1 else self.factor * self._side_at(top)
+        if isinstance(self.numerator, Scalar):
+            value = self.factor * float(self.numerator.at(env))
+        else:
+            top = evaluate(self.numerator, env)
+            if self.dtype.is_integer:
+                return np.array(top).astype(self.dtype.numpy)
+            value = self.factor if top == 1 else self.factor * self._side_at(top)
+        bottom = evaluate(self.denominator, env)
         return rounded(value if bottom == 1 else _divided(value, self._side_at(bottom)), self.dtype)
 
     def _side_at(self, value: int) -> float:
@@ -69,6 +75,7 @@ class Scalar:
     def write(self, write: Write) -> Instr:
         """At f64 what `at` does in Python."""
         if self.dtype.is_integer:
+            assert not isinstance(self.numerator, Scalar)
             return _converted(write, integer(write, self.numerator), self.dtype)
         value = write("constant", array(_F64), literal=freeze(self.factor, _F64))
         if self.numerator != 1:
@@ -79,7 +86,9 @@ class Scalar:
             value = _converted(write, value, _F32)
         return _converted(write, value, self.dtype)
 
-    def _side(self, write: Write, dim: Dim) -> Instr:
+    def _side(self, write: Write, dim: Dim | Scalar) -> Instr:
+        if isinstance(dim, Scalar):
+            return _converted(write, dim.write(write), _F64)
         value = _converted(write, integer(write, dim), _F64)
         return write("sqrt", array(_F64), (value,)) if self.root else value
 
@@ -199,14 +208,15 @@ class Counted:
 
     shape: Shape
     start: Dim
-    steps: tuple[int, ...]
+    steps: tuple[Dim, ...]
 
     def at(self, env: Mapping[str, int]) -> np.ndarray:
         """Counted in s64."""
         dims = tuple(evaluate(d, env) for d in self.shape.dims)
         total = np.full(dims, evaluate(self.start, env), np.int64)
         for axis, step in enumerate(self.steps):
-            total += np.arange(dims[axis]).reshape([-1 if n == axis else 1 for n in range(len(dims))]) * step
+            counted = np.arange(dims[axis]) * evaluate(step, env)
+            total += counted.reshape([-1 if n == axis else 1 for n in range(len(dims))])
         return total.astype(self.shape.element_type.numpy)
 
     def write(self, write: Write) -> Instr:
@@ -214,7 +224,7 @@ class Counted:
         wide = array(_S64, self.shape.dims)
         total = write("broadcast", wide, (integer(write, self.start),), dimensions=())
         for axis, step in enumerate(self.steps):
-            if step:
+            if step != 0:
                 row = write("iota", wide, iota_dimension=axis)
                 scale = write("broadcast", wide, (integer(write, step),), dimensions=())
                 total = write("add", wide, (total, write("multiply", wide, (row, scale))))
@@ -233,6 +243,10 @@ def integer(write: Write, dim: Dim) -> Instr:
 
 
 def _atom(write: Write, atom: DimExpr) -> Instr:
+    """A size, from a shape that has it; a quotient or a maximum in s64, for it may be more than any shape can have."""
+    if atom.op == "max" or (atom.op == "floordiv" and isinstance(atom.operands[1], int)):
+        opcode = "maximum" if atom.op == "max" else "divide"  # of what is not negative (`literals`)
+        return write(opcode, array(_S64), tuple(integer(write, operand) for operand in atom.operands))
     none = write("constant", array(PRED), literal=freeze(False, PRED))
     shaped = write("broadcast", array(PRED, (atom,)), (none,), dimensions=())
     return _converted(write, write("get-dimension-size", array(_S32), (shaped,), dimensions=(0,)), _S64)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from ..ir.dim import Dim, evaluate
@@ -20,6 +22,7 @@ from .fit import Sizes, Vector
 from .forms import Banded, Counted, Elements, Filled, Form, Scalar, Spread
 
 MOST_ELEMENTS = 64  # of a literal whose elements are fitted one by one
+_MOST_WHOLE = 2**22  # that the inverse of an f32 still tells from its neighbours
 
 
 def fit(literals: Sequence[Any], dims: tuple[Dim, ...], sizes: Sizes) -> Form | None:
@@ -125,10 +128,11 @@ def _scalar(values: Sequence[Any], sizes: Sizes) -> Scalar | np.ndarray | None:
     if dtype.kind != "float" or not all(np.isfinite(a.astype(np.float64)) and a != 0 for a in arrays):
         return None
     environments = sizes.environments()
-    for form in _float_forms(dtype, arrays[0], sizes):
-        if all(equal_bits(form.at(env), a) for env, a in zip(environments, arrays)):
-            return form
-    return None
+    numbers = np.array([float(a) for a in arrays])
+    forms = itertools.chain(
+        _float_forms(dtype, arrays[0], sizes), _inverted(dtype, numbers, sizes), _folded_twice(dtype, numbers, sizes)
+    )
+    return next((f for f in forms if all(equal_bits(f.at(env), a) for env, a in zip(environments, arrays))), None)
 
 
 def _writable(dim: Dim) -> bool:
@@ -137,21 +141,64 @@ def _writable(dim: Dim) -> bool:
 
 
 def _float_forms(dtype: DType, first: np.ndarray, sizes: Sizes) -> Iterator[Scalar]:
-    """x / c, c * x, c / x, x / (x - 1) and their like, and those of square roots; `first` gives c."""
+    """x / c, c * x, c / x, x / (x - 1) and their like, and those of square roots; `first` gives c. Whole c come first,
+    for all x."""
     env, value = sizes.environments()[0], float(first)
     bases = list(filter(_writable, sizes.counts()))
-    for root in (False, True):
-        for dim in bases:
-            x = math.sqrt(evaluate(dim, env)) if root else float(evaluate(dim, env))
-            if x > 0:
-                parts = round(x / value) if abs(value) < x else 0
-                yield from [Scalar(dtype, dim, parts)] if parts > 1 and not root else []
-                yield from (Scalar(dtype, dim, 1, c, root) for c in _factors(value / x, dtype))
-                yield from (Scalar(dtype, 1, dim, c, root) for c in _factors(value * x, dtype))
+    for scaled in (_by_whole_numbers, _by_factors):
+        for root in (False, True):
+            for dim in bases:
+                x = math.sqrt(evaluate(dim, env)) if root else float(evaluate(dim, env))
+                if x > 0:
+                    yield from scaled(dtype, value, dim, x, root)
     for dim in bases:
         for shift in (-1, 1):
             other = as_dim(polynomial(dim + shift))
             yield from (Scalar(dtype, dim, other), Scalar(dtype, other, dim))
+
+
+def _by_whole_numbers(dtype: DType, value: float, dim: Dim, x: float, root: bool) -> Iterator[Scalar]:
+    """x / c, c * x, c / x; and 3 * (1 / x), as the gradient of the mean of a cube has it, where that is no 3 / x."""
+    times, over, parts = round(value / x), round(value * x), round(x / value) if abs(value) < x else 0
+    if not root:
+        yield from [Scalar(dtype, dim, parts)] if parts > 1 else []
+        yield from [Scalar(dtype, Scalar(dtype, 1, dim), 1, float(over))] if over > 2 and over & (over - 1) else []
+    yield from [Scalar(dtype, dim, 1, float(times), root)] if times else []
+    yield from [Scalar(dtype, 1, dim, float(over), root)] if over else []
+
+
+def _by_factors(dtype: DType, value: float, dim: Dim, x: float, root: bool) -> Iterator[Scalar]:
+    """c * x, c / x."""
+    yield from (Scalar(dtype, dim, 1, c, root) for c in _factors(value / x, dtype))
+    yield from (Scalar(dtype, 1, dim, c, root) for c in _factors(value * x, dtype))
+
+
+def _inverted(dtype: DType, values: np.ndarray, sizes: Sizes) -> Iterator[Scalar]:
+    """A whole number that is an expression, its inverse, its root, the inverse of that: 1 / (n + 1), sqrt(n + m)."""
+    for root in (False, True):
+        for inverse in (False, True):
+            whole = (1 / values if inverse else values) ** (2 if root else 1)
+            if (values > 0).all() and whole.max() < _MOST_WHOLE:
+                for dim in filter(_writable, sizes.candidates(tuple(int(w) for w in np.round(whole)))):
+                    yield Scalar(dtype, 1, dim, root=root) if inverse else Scalar(dtype, dim, root=root)
+
+
+def _folded_twice(dtype: DType, values: np.ndarray, sizes: Sizes) -> Iterator[Scalar]:
+    """c * (1 / x), (1 / x) / c and (1 / x) / y: what was folded, and rounded, one after the other."""
+    environments = sizes.environments()
+    near = 8 * float(ml_dtypes.finfo(dtype.numpy).eps)
+    bases = [(dim, np.array([float(evaluate(dim, env)) for env in environments])) for dim in sizes.counts()]
+    usable = [(dim, numbers) for dim, numbers in bases if _writable(dim) and (numbers > 0).all()]
+    for dim, numbers in usable:
+        inner, ratios = Scalar(dtype, 1, dim), values * numbers
+        if np.ptp(ratios) <= near * abs(ratios[0]):
+            yield from (Scalar(dtype, inner, 1, c) for c in _factors(float(ratios[0]), dtype))
+            parts = round(1 / abs(ratios[0]))
+            yield from [Scalar(dtype, inner, parts)] if parts > 1 else []
+        for other, divisors in usable:
+            rest = ratios * divisors
+            if np.ptp(rest) <= near * abs(rest[0]):
+                yield from (Scalar(dtype, inner, other, c) for c in _factors(float(rest[0]), dtype))
 
 
 def _factors(estimate: float, dtype: DType) -> Iterator[float]:
@@ -165,12 +212,14 @@ def _counted(literals: Sequence[np.ndarray], shape: Shape, sizes: Sizes) -> Form
     """Of integers, and of floats that are."""
     if shape.element_type.kind not in ("int", "uint", "float"):
         return None
-    found = [_steps(literal) for literal in literals]
-    longest = max(range(len(found)), key=lambda k: literals[k].size)
-    if any(steps is None for steps in found):
+    found = [steps for steps in map(_steps, literals) if steps is not None]
+    if len(found) < len(literals):
+        return None
+    fitted = [_step([of[axis] for of in found], sizes) for axis in range(shape.rank)]
+    steps = tuple(step for step in fitted if step is not None)
+    if len(steps) < shape.rank:
         return None
     starts: Vector = tuple(int(literal.flat[0]) for literal in literals)
-    steps = found[longest] or ()
     for start in filter(_writable, sizes.candidates(starts)):
         form = Counted(shape, start, steps)
         if all(equal_bits(form.at(env), literal) for env, literal in zip(sizes.environments(), literals)):
@@ -178,13 +227,24 @@ def _counted(literals: Sequence[np.ndarray], shape: Shape, sizes: Sizes) -> Form
     return None
 
 
-def _steps(literal: np.ndarray) -> tuple[int, ...] | None:
-    """How much a literal grows along each dimension at its corner; None where it has other numbers than whole ones."""
+def _step(steps: Sequence[int | None], sizes: Sizes) -> Dim | None:
+    """The step along a dimension; None among them: of one element there. None: no expression fits."""
+    known = [step for step in steps if step is not None]
+    if len(set(known)) <= 1:
+        return known[0] if known else 0
+    if len(known) < len(steps):
+        return None
+    return next(filter(_writable, sizes.candidates(tuple(known))), None)
+
+
+def _steps(literal: np.ndarray) -> tuple[int | None, ...] | None:
+    """How much a literal grows along each dimension at its corner, None along one of one element; None where it has
+    other numbers than whole ones."""
     wide = literal.astype(np.float64)
     if not np.isfinite(wide).all() or (wide != np.round(wide)).any() or np.abs(wide).max() > 2**53:
         return None
-    corner = [
-        wide[tuple(int(n == axis) for n in range(wide.ndim))] if size > 1 else wide.flat[0]
+    first = wide.flat[0]
+    return tuple(
+        int(wide[tuple(int(n == axis) for n in range(wide.ndim))] - first) if size > 1 else None
         for axis, size in enumerate(wide.shape)
-    ]
-    return tuple(int(value - wide.flat[0]) for value in corner)
+    )

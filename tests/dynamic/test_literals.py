@@ -1,0 +1,84 @@
+"""Literals that follow sizes (tfxla_cluster.dynamic.literals): what is fitted to a few sizes holds at others, bit for
+bit, in Python and in compiled code."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tests.dynamic.test_unify import check_at, floats, lowered, unified
+from tfxla_cluster.dynamic import prove
+from tfxla_cluster.ir.builder import Builder
+from tfxla_cluster.ir.evaluator import evaluate
+from tfxla_cluster.ir.node import Instr
+from tfxla_cluster.ir.size_values import instantiate
+
+F16, F32, BF16 = np.float16, np.float32, ml_dtypes.bfloat16
+Value = Callable[[int, int], Any]
+SIZES = ((6, 4), (11, 5), (7, 13), (29, 31))  # of the modules that are made one
+OTHERS = ((2, 2), (3, 101), (64, 33), (41, 6))
+
+VALUES: dict[str, Value] = {
+    "the gradient of a mean of cubes": lambda n, m: F32(3) * (F32(1) / F32(n * m)),
+    "of a weighted mean": lambda n, m: F32(0.3) * (F32(1) / F32(n)),
+    "of a mean of means": lambda n, m: F32(1) / F32(n) / F32(m),
+    "of a mean over 10 of means": lambda n, m: F32(1) / F32(n) / F32(10),
+    "of a narrow mean of cubes": lambda n, m: BF16(BF16(3) * BF16(BF16(1) / BF16(n))),
+    "of a half": lambda n, m: F16(F16(1) / F16(n)) * F16(3),
+    "of a double": lambda n, m: 7.0 * (1.0 / n),
+    "a Python quotient": lambda n, m: F32(3 / n),
+    "more than a size": lambda n, m: F32(1 / (m + 2)),
+    "both": lambda n, m: F32(1 / (n + m)),
+    "a root of more": lambda n, m: F32(math.sqrt(n + 3)),
+    "the inverse of a root of more": lambda n, m: F32(1 / math.sqrt(m + 2)),
+    "pairs": lambda n, m: F32(n * (n - 1) / 2),
+    "a mean over pairs": lambda n, m: F32(1 / (n * (n + 1) // 2)),
+    "a count of pairs": lambda n, m: np.int32(n * (n - 1) // 2),
+    "a sum": lambda n, m: np.int32(10 * n + m),
+    "a difference": lambda n, m: np.int64(n - m),
+    "a product and a sum": lambda n, m: np.int64(n * m - 2 * n + 3),
+    "a half of a product": lambda n, m: np.int64(n * m // 2),
+    "a shape": lambda n, m: np.array([n + m, n * m, 7], np.int32),
+    "steps": lambda n, m: np.arange(n, dtype=np.int32) * m + 3,
+    "down": lambda n, m: np.arange(n, 0, -1, dtype=np.int64) * m,
+    "rows": lambda n, m: np.arange(n * m, dtype=np.float32).reshape(n, m),
+    "rows of one column": lambda n, m: np.arange(n, dtype=np.int32)[:, None] * 5,
+    "columns": lambda n, m: np.arange(n)[:, None] + np.arange(m)[None] * n,
+}
+
+
+def _body(value: Value) -> Callable[[Builder, int, int], list[Instr]]:
+    return lambda b, n, m: [floats(b, n, m), b.constant(value(n, m))]
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_a_value_that_follows_sizes(name: str) -> None:
+    body = _body(VALUES[name])
+    generic = unified(body, *SIZES)
+    for sizes in (*SIZES, *OTHERS):
+        check_at(body, generic, *sizes)
+
+
+def test_a_number_may_be_more_than_a_dimension_can_say() -> None:
+    """n * m and n * (n - 1) / 2 beyond 2^31: counted in 64 bits, from shapes that are no arrays here."""
+
+    def body(b: Builder, n: int, m: int) -> list[Instr]:
+        floats(b, n, 0)
+        floats(b, m, 0)
+        return [b.constant(np.int64(n * m // 2)), b.constant(np.int64(n * (n - 1) // 2))]
+
+    sizes = ((70_000, 90_001), (65_537, 80_021), (100_003, 70_001), (123_457, 99_991))
+    generic = unified(body, *sizes)
+    for at in (*sizes, (200_003, 77_777)):
+        own = lowered(body, *at)
+        env = prove.sizes_of(generic, own)
+        assert prove.prove(generic, own)
+        assert not isinstance(env, prove.Decision)
+        args = [np.zeros(p.shape.sample_dims, np.float32) for p in own.module.entry.params]
+        for got, want in zip(evaluate(instantiate(generic.module, env), args), evaluate(own.module, args), strict=True):
+            assert got.tobytes() == want.tobytes()
