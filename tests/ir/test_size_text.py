@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from tfxla_cluster.errors import ParseError
 from tfxla_cluster.ir import dim, proto, text
 from tfxla_cluster.ir.builder import Builder
 from tfxla_cluster.ir.dtype import F32, S32
-from tfxla_cluster.ir.node import Module
+from tfxla_cluster.ir.node import Computation, Instr, Module, WindowDim
 from tfxla_cluster.ir.shape import array
 from tfxla_cluster.ir.size_operators import OPERATORS
 from tfxla_cluster.ir.size_values import named_sizes
@@ -30,7 +31,16 @@ def sized_module() -> Module:
     dims = {"offset_dims": (1,), "collapsed_slice_dims": (0,), "start_index_map": (0,), "index_vector_dim": 1}
     b.gather(table, b.parameter(array(S32, (m * n, 1))), slice_sizes=(1, m + 1), **dims)
     kept = b.add_op("set-dimension-size", found, count, shape=array(F32, (k,)), dimensions=(0,))
+    body = Builder("sum")
+    sides = [body.parameter("f32[]", name) for name in ("left", "right")]
+    whole = [WindowDim(n, 1, n - 1, 0), WindowDim(2, 2), WindowDim(1, 1, 0, m, 2)]
+    b.reduce_window([x], [b.constant(0.0)], whole, body.build(body.add(*sides)))
     return b.module(padded, b.broadcast(kept, (k, n), [0]), b.reshape(x, (n * 4 * m,)), b.negate(kept))
+
+
+def plain_attributes(instr: Instr) -> dict[str, Any]:
+    """All but literals and computations."""
+    return {name: v for name, v in instr.attrs.items() if name != "literal" and not isinstance(v, Computation)}
 
 
 def test_sizes_survive() -> None:
@@ -40,6 +50,7 @@ def test_sizes_survive() -> None:
     assert "f32[101/*n*/,4,7/*m.1*/]{2,1,0} parameter(0)" in written
     assert "[0:100/*(n+-1)*/]" in written
     assert "padding=101_0x1_101_2x0_7_1/*n;0;1;max(m.1,n);0;m.1*/" in written
+    assert " pad=100_0x0_0x0_7 lhs_dilate=1x1x2}/*n;(n+-1);0;2;0;0;1;0;m.1*/" in written
     oracle.parse(written)
     for again in (text.parse(written), proto.read(proto.write(module))):
         assert text.render(again) == written
@@ -50,9 +61,7 @@ def test_sizes_survive() -> None:
             "k-2": ("bounded", 8, 0, 8),
         }
         assert [i.shape for i in again.entry.instrs] == [i.shape for i in module.entry.instrs]
-        assert [dict(i.attrs) for i in again.entry.instrs if i.opcode != "constant"] == [
-            dict(i.attrs) for i in module.entry.instrs if i.opcode != "constant"
-        ]
+        assert list(map(plain_attributes, again.entry.instrs)) == list(map(plain_attributes, module.entry.instrs))
     assert "f32[101,4,7]{2,1,0} parameter(0)" in oracle.normal_text(proto.write(module))
 
 

@@ -70,4 +70,4 @@ def _window(instr: Instr) -> int:
     if instr.opcode != "reduce-window":
         return 1
     window: tuple[WindowDim, ...] = instr.attrs.get("window", ())
-    return max(math.prod(d.size for d in window) // max(math.prod(d.stride for d in window), 1), 1)
+    return max(math.prod(dims.sample(d.size) for d in window) // max(math.prod(d.stride for d in window), 1), 1)

@@ -102,7 +102,7 @@ class Families:
         family = self._family(name)
         with family.lock:
             family.made = [made for made in family.made if made.generic is not generic]
-            family.refused[rows.structure(generic.template)] = reason
+            family.refused[rows.structure(rows.of_module(generic.origin[-1]))] = reason
 
     def _family(self, name: str) -> _Family:
         with self._lock:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..ir.node import Instr
-from .rows import Row, Rows, fixed_attributes, shape_form
+from .rows import Row, Rows, shape_form, structural_attributes
 
 PARTED = "the programs part here"
 _LONGEST = 60  # characters of a value
@@ -55,10 +55,10 @@ def _between(row: Row, other: Row) -> Misfit | None:
     one, two = row.instr, other.instr
     if (one.opcode, row.operands, row.control, row.called) != (two.opcode, other.operands, other.control, other.called):
         return Misfit(two, PARTED, (repr(one), repr(two)))
-    attrs, found = fixed_attributes(one), fixed_attributes(two)
+    attrs, found = structural_attributes(one), structural_attributes(two)
     for name in {**attrs, **found}:
         if attrs.get(name) != found.get(name):
-            return Misfit(two, f"{name} differs", (short(attrs.get(name)), short(found.get(name))))
+            return Misfit(two, f"{name} differs", (short(one.attrs.get(name)), short(two.attrs.get(name))))
     if shape_form(one.shape) != shape_form(two.shape):
         return Misfit(two, "the type, rank or layout differs", (str(one.shape), str(two.shape)))
     return None

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from ..ir.dim import Dim, make
 from ..ir.literal import Literal
-from ..ir.node import CALLED_ATTRS, Computation, Instr, Module
+from ..ir.node import CALLED_ATTRS, Computation, Instr, Module, WindowDim
 from ..ir.rewrite import keeps
 from ..ir.shape import Shape
 from ..ir.size_values import SIZED
@@ -120,6 +121,29 @@ def _parts(literal: Literal) -> Iterator[np.ndarray[Any, Any]]:
         yield literal
 
 
+def structural_attributes(instr: Instr) -> Mapping[str, Any]:
+    """The attributes that modules have to share to be one: those that are fixed, and of a window all but its sizes."""
+    fixed = fixed_attributes(instr)
+    if SIZED.get(instr.opcode) != "window":
+        return fixed
+    return {**fixed, "window": _window_form(instr)}
+
+
+def _window_form(instr: Instr) -> tuple[WindowDim, ...]:
+    """The window with 0 for each of its numbers that may follow a size: how many taps it has, and of one over a whole
+    dimension padding that adds all others to it, as cumulative ops have. Other padding of strided windows takes turns,
+    0 and 1 for even and odd sizes: each has modules of its own."""
+    window, dims = instr.attrs["window"], instr.operands[0].shape.dims
+    if instr.opcode == "convolution":
+        return tuple(replace(w, size=0) for w in window)
+    return tuple(_followed(w, w.size if w.size == dim else 0) for w, dim in zip(window, dims))
+
+
+def _followed(w: WindowDim, whole: Dim) -> WindowDim:
+    low, high = (0 if whole and pad == make("add", whole, -1) else pad for pad in (w.pad_low, w.pad_high))
+    return replace(w, size=0, pad_low=low, pad_high=high)
+
+
 def fixed_attributes(instr: Instr) -> Mapping[str, Any]:
     """The attributes that are no size, no literal and no computation."""
     sized = SIZED.get(instr.opcode)
@@ -132,7 +156,7 @@ def fixed_attributes(instr: Instr) -> Mapping[str, Any]:
 
 def _form(row: Row) -> tuple[Any, ...]:
     instr = row.instr
-    fixed = sorted(fixed_attributes(instr).items())
+    fixed = sorted(structural_attributes(instr).items())
     return instr.opcode, shape_form(instr.shape), row.operands, row.control, row.called, fixed
 
 

@@ -21,11 +21,11 @@ from ..ir import verifier
 from ..ir.dim import LEAST_GENERIC, Dim, DimExpr, evaluate, has_produced, product
 from ..ir.infer import infer
 from ..ir.literal import equal_bits
-from ..ir.node import Computation, Instr, Module
+from ..ir.node import Computation, Instr, Module, WindowDim
 from ..ir.polynomial import as_dim, polynomial
 from ..ir.rewrite import Names, relinked
 from ..ir.shape import Shape
-from ..ir.size_values import SIZED, replaced
+from ..ir.size_values import SIZED, replaced, window_sizes, with_window_sizes
 from ..size_spec import Size
 from . import forms, literals
 from .fit import Sizes, Vector
@@ -345,7 +345,7 @@ class _Unifier:
         return found
 
     def _values(self, values: Sequence[Any], instr: Instr, near: Sequence[Dim]) -> Iterator[Any]:
-        """What stands for nested tuples of numbers and shapes, the likeliest first."""
+        """What stands for nested tuples of numbers, shapes and windows, the likeliest first."""
         last = values[-1]
         if all(value == last for value in values):
             yield last
@@ -357,6 +357,11 @@ class _Unifier:
             yield from (chosen for chosen in itertools.product(*options) if chosen != likeliest)
         elif isinstance(last, Shape):
             yield from self._shapes(tuple(values), instr, near)
+        elif isinstance(last, WindowDim):
+            taps, *pads = zip(*map(window_sizes, values))
+            for size in self._values(taps, instr, near):
+                for low, high in self._values(list(zip(*pads)), instr, [size]):
+                    yield with_window_sizes(last, (size, low, high))
         elif all(isinstance(value, int) for value in values):
             yield from self.sizes.candidates(tuple(values), near)
         else:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+from .dim import Dim
 from .guard import Guard
 from .shape import Shape
 
@@ -67,12 +68,13 @@ NO_METADATA = Metadata()
 
 @dataclass(frozen=True, slots=True)
 class WindowDim:
-    """One dimension of a window (xla_data.proto, WindowDimension)."""
+    """One dimension of a window (xla_data.proto, WindowDimension). Strides and dilations are numbers: where one
+    follows a size there is no module for all sizes."""
 
-    size: int
+    size: Dim
     stride: int = 1
-    pad_low: int = 0
-    pad_high: int = 0
+    pad_low: Dim = 0
+    pad_high: Dim = 0
     base_dilation: int = 1
     window_dilation: int = 1
     reversal: bool = False

@@ -1,7 +1,4 @@
-"""Sizes inside what instructions hold: shapes, and attributes that are numbers or tuples of them.
-
-Windows hold numbers only: one that depends on a size is not a module for all sizes.
-"""
+"""Sizes inside what instructions hold: shapes, and attributes that are numbers, tuples of them, or windows."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from typing import Any
 
 from . import dim as dims_
 from .dim import Dim, DimExpr
-from .node import Computation, Instr, Module
+from .node import Computation, Instr, Module, WindowDim
 from .rewrite import relinked
 from .shape import Shape
 
@@ -22,11 +19,15 @@ SIZED = {
     "dynamic-slice": "dynamic_slice_sizes",
     "gather": "slice_sizes",
     "fft": "fft_length",
+    "reduce-window": "window",
+    "select-and-scatter": "window",
+    "convolution": "window",
 }
 
 
 def replaced(value: Any, size: Callable[[DimExpr], Dim]) -> Any:
-    """A Shape, a Dim or (nested) tuples of Dims with `size` of every expression; itself where none is in it."""
+    """A Shape, a Dim, a WindowDim or (nested) tuples of these with `size` of every expression; itself where none is
+    in it."""
     if isinstance(value, DimExpr):
         return size(value)
     if isinstance(value, Shape):
@@ -35,19 +36,36 @@ def replaced(value: Any, size: Callable[[DimExpr], Dim]) -> Any:
         dims, elements = replaced(value.dims, size), replaced(value.elements, size)
         same = dims is value.dims and elements is value.elements
         return value if same else replace(value, dims=dims, elements=elements)
+    if isinstance(value, WindowDim):
+        old = window_sizes(value)
+        found = replaced(old, size)
+        return value if found is old else with_window_sizes(value, found)
     if type(value) is not tuple:
         return value
     new = tuple(replaced(part, size) for part in value)
     return value if all(a is b for a, b in zip(new, value)) else new
 
 
+def window_sizes(window: WindowDim) -> tuple[Dim, Dim, Dim]:
+    """What of a window may be a size."""
+    return window.size, window.pad_low, window.pad_high
+
+
+def with_window_sizes(window: WindowDim, sizes: tuple[Dim, Dim, Dim]) -> WindowDim:
+    """A window with other numbers in the places of `window_sizes`."""
+    size, low, high = sizes
+    return replace(window, size=size, pad_low=low, pad_high=high)
+
+
 def expressions(value: Any) -> Iterator[DimExpr]:
-    """The expressions in a Shape, a Dim or (nested) tuples of Dims."""
+    """The expressions in a Shape, a Dim, a WindowDim or (nested) tuples of these."""
     if isinstance(value, DimExpr):
         yield value
     elif isinstance(value, Shape):
         yield from expressions(value.dims)
         yield from expressions(value.elements)
+    elif isinstance(value, WindowDim):
+        yield from expressions(window_sizes(value))
     elif type(value) is tuple:
         for part in value:
             yield from expressions(part)

@@ -73,6 +73,10 @@ class KernelBuilder:
         known = self.multiple and isinstance(dim, int) and dim > 0 and dim % self.multiple == 0
         return self._shared(("size", slot), S64, lambda out: Size(out, slot, self.multiple if known else 0), ())
 
+    def number(self, dim: Dim) -> Var:
+        """A number that may be negative: a constant of the code, or what an expression is at run time."""
+        return self.index(dim) if isinstance(dim, int) else self.size(dim)
+
     # --- values ---
     def const(self, value: Any, dtype: DType) -> Var:
         key = ("const", repr(value), dtype.name)

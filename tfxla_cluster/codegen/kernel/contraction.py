@@ -51,11 +51,11 @@ class ImageAxis:
     depth: int | None = None
     free_scale: int = 1
     depth_scale: int = 1
-    start: int = 0
+    start: Dim = 0
 
     def at(self, b: KernelBuilder, free: Index, depth: Index) -> Var:
         """The index along this dim of an element."""
-        place = b.index(self.start)
+        place = b.number(self.start)
         for digit, index, scale in ((self.free, free, self.free_scale), (self.depth, depth, self.depth_scale)):
             if digit is not None:
                 place = b.add(place, b.mul(index[digit], b.index(scale)))

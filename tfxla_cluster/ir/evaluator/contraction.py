@@ -10,6 +10,7 @@ from ..dtype import DType
 from ..node import Instr
 from .core import Array, Evaluator, Meaning
 from .move import pad_array
+from .reduction import window_rows, window_sizes
 
 
 def _accumulator(dtype: DType) -> np.dtype[Any]:
@@ -49,14 +50,14 @@ def _convolution(ev: Evaluator, instr: Instr, args: list[Any]) -> Array:
     wide, window = _accumulator(out), a["window"]
     x = convert_wide(args[0], wide).transpose(n.lhs_batch, n.lhs_feature, *n.lhs_spatial)
     kernel = convert_wide(args[1], wide).transpose(n.rhs_output, n.rhs_input, *n.rhs_spatial)
-    rows = [(0, 0, 0), (0, 0, 0), *((w.pad_low, w.pad_high, w.base_dilation - 1) for w in window)]
+    rows = [(0, 0, 0), (0, 0, 0), *window_rows(ev, window)]
     x = pad_array(x, 0, rows)
     kernel = np.flip(kernel, tuple(2 + i for i, w in enumerate(window) if w.reversal))
     x, kernel = _grouped(x, kernel, a["feature_group_count"], a["batch_group_count"])
     dims = ev.dims(instr.shape)
     spatial = [dims[d] for d in n.out_spatial]
     total = np.zeros([x.shape[0], x.shape[1], kernel.shape[1], *spatial], wide)
-    for where in np.ndindex(*[w.size for w in window]):
+    for where in np.ndindex(*window_sizes(ev, window)):
         firsts = [k * w.window_dilation for k, w in zip(where, window)]
         at: tuple[Any, ...] = (
             ...,

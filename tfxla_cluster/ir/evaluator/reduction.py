@@ -43,8 +43,13 @@ def _outputs(instr: Instr, outs: Sequence[Array]) -> Any:
     return tuple(outs) if instr.shape.is_tuple else outs[0]
 
 
-def _window_rows(window: Sequence[WindowDim]) -> list[tuple[int, int, int]]:
-    return [(w.pad_low, w.pad_high, w.base_dilation - 1) for w in window]
+def window_rows(ev: Evaluator, window: Sequence[WindowDim]) -> list[tuple[int, int, int]]:
+    """Padding before, behind and between, as `pad_array` takes it."""
+    return [(ev.number(w.pad_low), ev.number(w.pad_high), w.base_dilation - 1) for w in window]
+
+
+def window_sizes(ev: Evaluator, window: Sequence[WindowDim]) -> list[int]:
+    return [ev.number(w.size) for w in window]
 
 
 def _window_slices(where: Sequence[int], window: Sequence[WindowDim], out: Sequence[int]) -> tuple[slice, ...]:
@@ -55,19 +60,20 @@ def _window_slices(where: Sequence[int], window: Sequence[WindowDim], out: Seque
     )
 
 
-def _counts(padded: Sequence[int], window: Sequence[WindowDim]) -> list[int]:
-    return [max((n - (w.size - 1) * w.window_dilation - 1) // w.stride + 1, 0) for n, w in zip(padded, window)]
+def _counts(padded: Sequence[int], window: Sequence[WindowDim], sizes: Sequence[int]) -> list[int]:
+    rows = zip(padded, window, sizes)
+    return [max((n - (size - 1) * w.window_dilation - 1) // w.stride + 1, 0) for n, w, size in rows]
 
 
 def _reduce_window(ev: Evaluator, instr: Instr, args: list[Any]) -> Any:
     """The initial value counts once a window: padding and holes of a dilated base are passed over."""
     count, window = len(args) // 2, instr.attrs["window"]
-    rows = _window_rows(window)
+    rows, sizes = window_rows(ev, window), window_sizes(ev, window)
     padded = [pad_array(x, init, rows) for x, init in zip(args, args[count:])]
     inside = pad_array(np.ones(args[0].shape, bool), False, rows)
-    out = _counts(padded[0].shape, window)
+    out = _counts(padded[0].shape, window, sizes)
     held = [np.full(out, init, x.dtype) for x, init in zip(padded, args[count:])]
-    for where in np.ndindex(*[w.size for w in window]):
+    for where in np.ndindex(*sizes):
         at = _window_slices(where, window, out)
         news = _combine(ev, instr.attrs["to_apply"], held, [x[at] for x in padded])
         held = [np.where(inside[at], new, old) for new, old in zip(news, held)]
@@ -78,12 +84,12 @@ def _select_and_scatter(ev: Evaluator, instr: Instr, args: list[Any]) -> Array:
     """Each window selects one element of x (padding is never selected); source goes there."""
     x, source, init = args
     window = instr.attrs["window"]
-    rows = _window_rows(window)
+    rows, sizes = window_rows(ev, window), window_sizes(ev, window)
     values = pad_array(x, init, rows)
     number_of = pad_array(np.arange(x.size).reshape(x.shape), -1, rows)  # of elements of x
     chosen = np.full(source.shape, -1)
     best = np.zeros(source.shape, x.dtype)
-    positions = list(np.ndindex(*[w.size for w in window]))
+    positions = list(np.ndindex(*sizes))
     for number, where in enumerate(positions):
         at = _window_slices(where, window, source.shape)
         keep = (chosen >= 0) & ev.apply(instr.attrs["select"], [best, values[at]])

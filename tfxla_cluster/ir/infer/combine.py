@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .. import dim as dims_
+from .. import size_proofs
 from ..dim import Dim
 from ..dtype import PRED
 from ..node import WindowDim
@@ -57,7 +58,8 @@ def window_size(size: Dim, w: WindowDim) -> Dim:
 
 def _check_window(case: Case, rank: int, window: tuple[WindowDim, ...]) -> None:
     fits = len(window) == rank and all(
-        w.size > 0 and w.stride > 0 and w.base_dilation > 0 and w.window_dilation > 0 for w in window
+        size_proofs.at_most(1, w.size) and w.stride > 0 and w.base_dilation > 0 and w.window_dilation > 0
+        for w in window
     )
     check(fits, "R4", f"{case.opcode} of rank {rank} with window {window}")
 

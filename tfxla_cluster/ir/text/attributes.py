@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from .. import dim as dims_
 from ..dim import Dim
 from ..node import Computation, ConvDims, WindowDim
+from ..size_values import sampled, window_sizes, with_window_sizes
 from .scanner import Scanner
 from .sizes import beside, read, read_beside, written
 
@@ -71,7 +72,9 @@ def _window(scan: Scanner, _: Mapping[str, Computation]) -> tuple[WindowDim, ...
     sizes = fields.get("size", [])
     if any(len(column) != len(sizes) for column in fields.values()):
         scan.fail("the fields of a window differ in length")
-    return tuple(_window_dim({k: v[i] for k, v in fields.items()}) for i in range(len(sizes)))
+    dims = [_window_dim({k: v[i] for k, v in fields.items()}) for i in range(len(sizes))]
+    numbers = iter(read_beside(scan, [cast("int", n) for w in dims for n in window_sizes(w)]))
+    return tuple(with_window_sizes(w, (next(numbers), next(numbers), next(numbers))) for w in dims)
 
 
 def _window_dim(row: dict[str, str]) -> WindowDim:
@@ -212,13 +215,14 @@ def _write_window(value: tuple[WindowDim, ...]) -> str:
     def column(key: str, cells: list[str], default: str) -> str:
         return "" if all(c == default for c in cells) else f" {key}={'x'.join(cells)}"
 
+    named, value = value, sampled(value)
     text = "size=" + "x".join(str(w.size) for w in value) if value else ""
     text += column("stride", [str(w.stride) for w in value], "1")
     text += column("pad", [f"{w.pad_low}_{w.pad_high}" for w in value], "0_0")
     text += column("lhs_dilate", [str(w.base_dilation) for w in value], "1")
     text += column("rhs_dilate", [str(w.window_dilation) for w in value], "1")
     text += column("rhs_reversal", [str(int(w.reversal)) for w in value], "0")
-    return "{" + text + "}"
+    return "{" + text + "}" + beside([dim for w in named for dim in window_sizes(w)])
 
 
 def _labels(rank: int, marks: dict[int, str]) -> str:

@@ -1,7 +1,7 @@
 """Sizes in HLO text: the number they had in the trace, with the expression in a comment, which XLA skips.
 
     HloModule m, frontend_attributes={tfxla_sizes="n=101>=1, k<=8"}
-    ... f32[101/*n*/,<=8/*k*/] ... slice={[0:100/*(n+-1)*/]} ... padding=0_101/*0;n;0*/
+    ... f32[101/*n*/,<=8/*k*/] ... slice={[0:100/*(n+-1)*/]} ... padding=0_101/*0;n;0*/ ... window={size=101}/*n;0;0*/
 
 The module's attribute says each size's sample and range; `k<=8` is one that an instruction produces.
 """

@@ -294,7 +294,7 @@ class _Image:
         index[labels.lhs_feature] = b.add(b.mul(second, b.size(conv.features)), depth[None])
         for d, s in enumerate(conv.spatial):
             position = b.add(b.mul(rows[d], b.index(s.stride)), b.mul(depth[d], b.index(s.dilation)))
-            position = b.add(position, b.index(s.offset))
+            position = b.add(position, b.number(s.offset))
             if s.checked:  # what does not vary in the loop is loaded ahead of it, even where that is empty
                 last = b.op("subtract", b.size(s.size), b.index(1))
                 position = position if self._inner.spatial == d else b.op("clamp", b.index(0), position, last)
@@ -305,7 +305,7 @@ class _Image:
         """For each spatial dim that may leave the image, whether it does not."""
         b, tests = p.b, []
         for d, s in enumerate(self.conv.spatial):
-            position = b.index(s.offset)
+            position = b.number(s.offset)
             for axes, index, coefficient in ((self.free, f, s.stride), (self.depth, k, s.dilation)):
                 for axis, at in zip(axes, index):
                     if axis.spatial == d:
@@ -323,7 +323,7 @@ class _Image:
         for d, s in enumerate(self.conv.spatial):
             if not s.checked:
                 continue
-            position = b.index(s.offset)
+            position = b.number(s.offset)
             for axes, index, coefficient in ((self.free, f, s.stride), (self.depth, k, s.dilation)):
                 for axis, at in zip(axes, index):
                     if axis.spatial == d and axis is not inner:
@@ -361,8 +361,8 @@ def _is_whole(s: Spatial) -> bool:
     return s.extent == 1 and s.taps == s.size and (s.dilation, s.tap_step, s.checked) == (1, 1, False)
 
 
-def _affine(b: KernelBuilder, at: Var, step: int, start: int) -> Var:
-    return b.add(b.mul(at, b.index(step)), b.index(start))
+def _affine(b: KernelBuilder, at: Var, step: int, start: Dim) -> Var:
+    return b.add(b.mul(at, b.index(step)), b.number(start))
 
 
 def _order(single: int, spatial: Sequence[int]) -> list[int | None]:

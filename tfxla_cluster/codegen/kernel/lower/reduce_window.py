@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ....ir import dim as dims_
 from ....ir.dim import Dim
 from ....ir.node import Instr, WindowDim
+from ....ir.polynomial import same
 from ....target import Target
 from ..builder import KernelBuilder
 from ..ir import Var
@@ -34,9 +35,10 @@ def scan_axis(instr: Instr) -> int | None:
     if len(axes) != 1:
         return None
     dim = window[axes[0]]
-    plain = (dim.stride, dim.base_dilation, dim.window_dilation, dim.size) == (1, 1, 1, shape.dims[axes[0]])
-    pads = (dim.pad_low, dim.pad_high)
-    return axes[0] if plain and pads in ((dim.size - 1, 0), (0, dim.size - 1)) else None
+    plain = (dim.stride, dim.base_dilation, dim.window_dilation) == (1, 1, 1) and same(dim.size, shape.dims[axes[0]])
+    others = dims_.make("add", dim.size, -1)
+    ends = ((others, 0), (0, others))
+    return axes[0] if plain and any(same(dim.pad_low, a) and same(dim.pad_high, b) for a, b in ends) else None
 
 
 class Operands:
@@ -94,7 +96,7 @@ def _pool(instr: Instr) -> Unit:
             b, window, operands.init, lambda taps, *acc: visit(operands, window, source, index, taps, acc)
         )
         operands.store(linearize(b, index, result), values)
-    per_row = dims_.make("mul", result[-1], position_count(window) * 2)
+    per_row = dims_.make("mul", result[-1], dims_.make("mul", position_count(window), 2))
     return operands.unit(dims_.product(outer), dims_.make("mul", per_row, middle))
 
 

@@ -54,7 +54,7 @@ def lower(instr: Instr, target: Target) -> Unit:
             nest(depth + 1, [*index, at])
 
     nest(lead, list(outer))
-    cost = dims_.make("mul", dims_.product(small[lead:]), 2 * position_count(window) + 2)
+    cost = dims_.make("mul", dims_.product(small[lead:]), position_count(window) * 2 + 2)
     kernel = b.finish(dims_.product(full[:lead]), cost)
     inputs = tuple(UnitRef("operand", i) for i in range(3))
     return Unit((UnitKernel(kernel, inputs, (UnitRef("result", 0),)),))

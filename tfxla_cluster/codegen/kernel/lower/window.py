@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import product
+from math import prod
 
+from ....ir import dim as dims_
 from ....ir.dim import Dim
 from ....ir.node import WindowDim
 from ..builder import KernelBuilder
@@ -19,17 +21,14 @@ def is_trivial(dim: WindowDim) -> bool:
     return (dim.size, dim.stride, dim.pad_low, dim.pad_high, dim.base_dilation) == (1, 1, 0, 0, 1)
 
 
-def position_count(window: Sequence[WindowDim]) -> int:
+def position_count(window: Sequence[WindowDim]) -> Dim:
     """The number of positions that a window covers."""
-    count = 1
-    for dim in window:
-        count *= dim.size
-    return count
+    return dims_.product(dim.size for dim in window)
 
 
 def has_tests(dim: WindowDim) -> bool:
     """Some positions of the window may have no element: they lie in padding, or in holes of a dilated base."""
-    return dim.base_dilation > 1 or dim.pad_low > 0 or dim.pad_high > 0
+    return dim.base_dilation > 1 or any(not isinstance(pad, int) or pad > 0 for pad in (dim.pad_low, dim.pad_high))
 
 
 def coordinate(b: KernelBuilder, dim: WindowDim, extent: Dim, out: Var, tap: Var) -> tuple[Var, Var | None]:
@@ -38,7 +37,7 @@ def coordinate(b: KernelBuilder, dim: WindowDim, extent: Dim, out: Var, tap: Var
     if is_trivial(dim):
         return out, None
     at = b.add(b.mul(out, b.index(dim.stride)), b.mul(tap, b.index(dim.window_dilation)))
-    at = b.add(at, b.index(-dim.pad_low))
+    at = b.add(at, b.number(dims_.make("mul", dim.pad_low, -1)))
     tests: list[Var | None] = []
     if dim.base_dilation > 1:
         step = b.index(dim.base_dilation)
@@ -58,11 +57,12 @@ def for_each_position(
 ) -> tuple[Var, ...]:
     """`carried = step(taps, *carried)` for every window position in row-major order.
 
-    `taps`: one Var a window dimension. Small windows are written out, larger ones loop.
+    `taps`: one Var a window dimension. Small windows are written out; larger ones, and those of a size, loop.
     """
-    if position_count(window) <= UNROLL_LIMIT:
+    sizes = [dim.size for dim in window if isinstance(dim.size, int)]
+    if len(sizes) == len(window) and prod(sizes) <= UNROLL_LIMIT:
         carried = tuple(init)
-        for taps in product(*(range(dim.size) for dim in window)):
+        for taps in product(*map(range, sizes)):
             carried = tuple(step([b.index(t) for t in taps], *carried))
         return carried
 
@@ -72,7 +72,7 @@ def for_each_position(
         if window[depth].size == 1:
             return nest(depth + 1, [*taps, b.index(0)], carried)
         return b.fold(
-            b.index(0), b.index(window[depth].size), carried, lambda tap, *inner: nest(depth + 1, [*taps, tap], inner)
+            b.index(0), b.number(window[depth].size), carried, lambda tap, *inner: nest(depth + 1, [*taps, tap], inner)
         )
 
     return nest(0, [], init)

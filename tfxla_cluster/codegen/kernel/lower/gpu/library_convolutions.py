@@ -90,7 +90,7 @@ def _kind(conv: Instr) -> int:
     window, labels = _window(conv), conv.attrs["dim_labels"]
     if len(window) != _SPATIAL or any(int(conv.attrs.get(f"{k}_group_count", 1)) != 1 for k in ("feature", "batch")):
         raise UnsupportedError(f"{conv.name} has groups, or not two dimensions")
-    turned = [w.reversal for w in window if w.size > 1]
+    turned = [w.reversal for w in window if w.size != 1]
     if any(w.base_dilation > 1 for w in window) or any(turned):
         if not all(turned) or any(w.stride > 1 for w in window):
             raise UnsupportedError(f"{conv.name} is no convolution and no gradient of one")
@@ -120,7 +120,7 @@ def _described(conv: Instr, kind: int) -> Convolution:
     orders = _orders(conv.attrs["dim_labels"], kind)
     arrays = [_numbers(Arranged(i, order)) for i, order in zip((*conv.operands, conv), orders)]
     image, window, out = (arrays[n] for n in {FORWARD: (0, 1, 2), BY_IMAGE: (2, 1, 0), BY_WINDOW: (0, 2, 1)}[kind])
-    ways = [_way(w, kind) for w in _window(conv)]
+    ways = [_way(conv, w, kind) for w in _window(conv)]
     pads = [_padding(conv, ways[d], image[d + 1], window[d + 1], out[d + 1]) for d in range(_SPATIAL)]
     (batch, height, width, channels), (out_channels, taps_high, taps_wide, _) = image, window
     return Convolution(
@@ -159,8 +159,10 @@ def _number(dim: Dim, instr: Instr) -> int:
     return dim
 
 
-def _way(w: WindowDim, kind: int) -> tuple[int, int, int]:
+def _way(conv: Instr, w: WindowDim, kind: int) -> tuple[int, int, int]:
     """Stride, dilation and leading padding of the convolution that a window dim belongs to, or whose gradient it is."""
+    if not isinstance(w.size, int) or not isinstance(w.pad_low, int):
+        raise UnsupportedError(f"{conv.name} has no known size")
     if kind == FORWARD:
         return w.stride, w.window_dilation, w.pad_low
     if kind == BY_WINDOW:

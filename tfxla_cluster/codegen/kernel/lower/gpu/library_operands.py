@@ -107,4 +107,4 @@ def _of_convolution(conv: Instr) -> tuple[_Axes, _Axes]:
 
 def _is_plain(w: WindowDim) -> bool:
     """Nothing lies between or beside the points; of several taps the first meets the first."""
-    return not (w.pad_low or w.pad_high or (w.reversal and w.size > 1)) and w.base_dilation == w.window_dilation == 1
+    return not (w.pad_low or w.pad_high or (w.reversal and w.size != 1)) and w.base_dilation == w.window_dilation == 1

@@ -45,7 +45,7 @@ def _choices(instr: Instr, place: DType) -> UnitKernel:
     with b.tile(*blocks.bounds(b, b.task), blocks.size) as window:
         found = choose(b, instr, operand, delinearize(b, window, small))
         b.store(chosen, window, found if place == S64 else b.op("convert", found, dtype=place))
-    kernel = b.finish(blocks.count, blocks.size * 2 * position_count(instr.attrs["window"]))
+    kernel = b.finish(blocks.count, position_count(instr.attrs["window"]) * (2 * blocks.size))
     return UnitKernel(kernel, (UnitRef("operand", 0),), (UnitRef("temp", 0),))
 
 
@@ -54,7 +54,7 @@ def _combine(instr: Instr, place: DType) -> UnitKernel:
     b = KernelBuilder("select_and_scatter", constant=True)
     chosen, source, start = b.input(place), b.input(instr.shape.element_type), b.input(instr.shape.element_type)
     result = b.output(instr.shape.element_type)
-    around = [WindowDim(-(-_reach(dim) // dim.stride)) for dim in instr.attrs["window"]]
+    around = [WindowDim(dims_.ceil_div(_reach(dim), dim.stride)) for dim in instr.attrs["window"]]
     full, blocks = instr.shape.dims, _blocks(instr.shape.dims)
     init = b.load(start, b.index(0))
     with b.tile(*blocks.bounds(b, b.task), blocks.size) as element:
@@ -64,7 +64,7 @@ def _combine(instr: Instr, place: DType) -> UnitKernel:
             return (_visit(b, instr, (chosen, source), (element, index), steps, total),)
 
         b.store(result, element, for_each_position(b, around, [init], visit)[0])
-    kernel = b.finish(blocks.count, blocks.size * 4 * position_count(around))
+    kernel = b.finish(blocks.count, position_count(around) * (4 * blocks.size))
     return UnitKernel(
         kernel, (UnitRef("temp", 0), UnitRef("operand", 1), UnitRef("operand", 2)), (UnitRef("result", 0),)
     )
@@ -90,7 +90,7 @@ def _visit(
     return b.op("select", here, value, total, dtype=value.dtype)
 
 
-def _reach(dim: WindowDim) -> int:
+def _reach(dim: WindowDim) -> Dim:
     """Elements from a window's first to its last."""
     return (dim.size - 1) * dim.window_dilation + 1
 
@@ -99,7 +99,7 @@ def _first(b: KernelBuilder, dim: WindowDim, at: Var) -> Var:
     """The first window whose last element is not before `at`."""
     # Ceiling of (at + pad - reach + 1) / stride, at least 0.
     shift = dim.pad_low - _reach(dim) + dim.stride
-    low = b.op("maximum", b.add(at, b.index(shift)), b.index(0))
+    low = b.op("maximum", b.add(at, b.number(shift)), b.index(0))
     return b.quotient(low, b.index(dim.stride)) if dim.stride != 1 else low
 
 

@@ -49,7 +49,7 @@ def _pool(instr: Instr) -> Unit:
             b, window, operands.init, lambda taps, *acc: visit(operands, window, source, index, taps, acc)
         )
         operands.store(linearize(b, index, result), values)
-    return operands.unit(blocks.count, blocks.size * position_count(window) * 2)
+    return operands.unit(blocks.count, position_count(window) * (2 * blocks.size))
 
 
 class _Cumulative:
