@@ -273,6 +273,7 @@ TESTS: dict[str, str] = {
     "tfxla_cluster.tf.graph.deadness": "tf/test_deadness.py tf/test_clustering.py",
     "tfxla_cluster.tf.graph.host_memory": "device/test_decisions.py",
     "tfxla_cluster.tf.graph.op_groups": "tf/test_explain.py tf/test_clustering.py",
+    "tfxla_cluster.tf.graph.open_sizes": "tf/test_open_sizes.py",
     "tfxla_cluster.tf.graph.pipeline": "tf/test_graph_pipeline.py tf/test_forwarding.py",
     "tfxla_cluster.tf.graph.view": "tf/test_clustering.py tf/test_deadness.py",
     "tfxla_cluster.tf.graph_pass": "tf/test_graph_pass.py tf/test_clustering.py",

@@ -17,8 +17,9 @@ from tensorflow.core.framework import function_pb2, graph_pb2, types_pb2
 
 from ...tf2xla.function_calls import called, reachable
 from ..devices import HOST, host_of, place_of
-from ..graph import host_memory
+from ..graph import host_memory, open_sizes
 from ..graph import view as graphs
+from ..graph.open_sizes import OpenSizes
 from ..graph.view import Graph, NodeDef
 from .copied_constants import is_copied, waits_for
 from .given import Given, given
@@ -96,12 +97,12 @@ def encapsulate(
     functions: list[ClusterFunction] = []
     renamed: dict[tuple[str, int], str] = {}
     call_of: dict[str, str] = {}
-    for cluster in clustering.clusters:
-        edges = _edges(graph, cluster, cluster_of, fetched)
-        if not edges.outputs:
-            continue
+    found = [(cluster, _edges(graph, cluster, cluster_of, fetched)) for cluster in clustering.clusters]
+    crossing = [(cluster, edges) for cluster, edges in found if edges.outputs]
+    sizes = OpenSizes(graph, (source for _, edges in crossing for source, _ in edges.inputs))
+    for cluster, edges in crossing:
         first = len(result.node)
-        function = cluster_function(graph, cluster, edges.inputs, edges.constants, edges.outputs)
+        function = cluster_function(graph, cluster, edges.inputs, edges.constants, edges.outputs, sizes)
         functions.append(function)
         call = f"{cluster.name}/call"
         for k, (node, port) in enumerate(edges.outputs):
@@ -168,9 +169,15 @@ def _edges(graph: Graph, cluster: Cluster, cluster_of: dict[int, Cluster], fetch
 
 
 def cluster_function(
-    graph: Graph, cluster: Cluster, inputs: list[tuple[int, int]], constants: list[int], outputs: list[tuple[int, int]]
+    graph: Graph,
+    cluster: Cluster,
+    inputs: list[tuple[int, int]],
+    constants: list[int],
+    outputs: list[tuple[int, int]],
+    sizes: OpenSizes,
 ) -> ClusterFunction:
-    """The members as a FunctionDef: `inputs` become its arguments, `outputs` its results, both in this order."""
+    """The members as a FunctionDef: `inputs` become its arguments, `outputs` its results, both in this order. The
+    arguments say, as those of a trace do, which of their sizes the graph leaves open."""
     name = f"tfxla_{cluster.name}"
     fdef = function_pb2.FunctionDef()
     fdef.signature.name = name
@@ -180,6 +187,9 @@ def cluster_function(
     for k, (source, port) in enumerate(inputs):
         place[source, port] = f"tfxla_arg_{k}"
         fdef.signature.input_arg.add(name=place[source, port], type=types[source][port])
+        shape = sizes.shape(source, port)
+        if shape is not None:
+            fdef.arg_attr[k].attr[open_sizes.ARG_SHAPES].list.shape.add().CopyFrom(shape)
     for i in [*constants, *cluster.members]:
         _add_member(fdef.node_def.add(), graph, i, members, place)
     for k, (source, port) in enumerate(outputs):
