@@ -27,6 +27,7 @@ ON_FAILURE = {
     "autotune": {"reason"},  # tests/tuning/test_session.py
     "cross_compile": set(RECORD_KINDS["cross_compile"].fields),  # tests/cli/test_exec.py
     "error": set(RECORD_KINDS["error"].fields),  # tests/test_internal_errors.py
+    "limit": set(RECORD_KINDS["limit"].fields),  # tests/tf/test_diagnosis.py
     "graph": set(RECORD_KINDS["graph"].fields),  # tests/runtime/test_gpu_graphs.py
     "store": set(RECORD_KINDS["store"].fields),  # tests/runtime/test_store.py
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
@@ -65,6 +66,7 @@ def noted(
     history = History()
     assert history.note(first, one or key(), ALONE, 0) == {
         "family": "f of 1",
+        "where": "",
         "reason": "first compilation of this function",
     }
     return history.note(then, two or key(hlo="b"), choice, 1)
@@ -143,13 +145,22 @@ def test_the_same_once_more() -> None:
     assert "--tfxla_cache_capacity" in found["remedies"][0]
 
 
+def test_functions_of_one_name_are_told_apart_by_their_line() -> None:
+    history = History()
+    one, two = (dataclasses.replace(request(8), place=lambda line=line: line) for line in ("a.py:1", "b.py:1"))
+    assert [history.note(r, key(), ALONE, n)["reason"][:5] for n, r in enumerate((one, two))] == ["first", "first"]
+    found = history.note(dataclasses.replace(one, guards=request(9).guards), key(hlo="b"), ALONE, 2)
+    assert (found["closest"], found["where"]) == (0, "a.py:1")
+
+
 def test_the_closest_is_the_latest_of_those_with_most_in_common() -> None:
     history = History()
     for number, dims in enumerate([(8, 4), (8, 5), (7, 7), (8, 6)]):
         history.note(request(*dims), key(), ALONE, number)
     found = history.note(request(9, 5), key(), misfit(PARTED, ADD), 4)
     assert (found["closest"], [(c["axis"], c["was"], c["now"]) for c in found["changed"]]) == (1, [(0, "8", "9")])
-    assert found["apart"] == {"where": "train.py:9", "instr": "%add.4 (add)", "what": PARTED, "values": ["a", "b"]}
+    apart = {"where": "train.py:9", "instr": "%add.4 (add)", "what": PARTED, "values": ["a", "b"]}
+    assert found["apart"] == {**apart, "stack": []}
     assert found["reason"] == (
         f"argument 'x': dim 0 was 8, is 9; for these alone: train.py:9: %add.4 (add): {PARTED}: a, b"
     )

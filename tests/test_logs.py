@@ -49,7 +49,7 @@ def test_the_line_of_the_readme_prints_each_of_its_topics() -> None:
     lines = printed(text)
     for word in text.split(","):
         normal, _ = trace.TOPICS[word.lstrip("+-")]
-        for kind in set(normal) - {"fallback"}:  # nothing falls back here
+        for kind in set(normal) - {"fallback", "limit"}:  # nothing falls back here
             assert any(line.startswith(f"[tfxla {kind}]") for line in lines), (word, kind)
     assert any(line.startswith("[tfxla unclustered]") for line in lines)  # of +clustering
     assert all("ok=true" in line for line in lines if line.startswith("[tfxla fusion]"))
@@ -59,7 +59,9 @@ def test_levels(logged: None, monkeypatch: pytest.MonkeyPatch) -> None:
     assert kinds(monkeypatch, "") == {}
     assert kinds(monkeypatch, "cache") == {"cache": False}
     assert kinds(monkeypatch, " + cache ") == {"cache": True, "store": True}
-    assert kinds(monkeypatch, "all,-recompiles,-guards,-clustering,-fusion,-kernels,-autotune") == {"cache": False}
+    assert kinds(monkeypatch, "all,-recompiles,-guards,-clustering,-fusion,-kernels,-autotune,-dynamic") == {
+        "cache": False
+    }
     assert kinds(monkeypatch, "+all,-fusion").keys() == {k for t in trace.TOPICS.values() for p in t for k in p} - {
         "fusion"
     }

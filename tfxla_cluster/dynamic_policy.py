@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from . import bugs, flag_options, flags, size_spec, trace
+from . import bugs, dynamic_records, flag_options, flags, size_spec, trace
 from .dynamic import families, rows, sources
 from .dynamic.families import Choice, Families
+from .dynamic.rows import Rows
 from .dynamic.sources import Asked, Lists, Place, Rule, When
 from .dynamic.unify import Generic, Limits
 from .ir import proto as hlo_proto
@@ -38,14 +39,19 @@ class DynamicPolicy:
             return families.alone(module)
         try:
             with trace.phase("generic", cluster=request.name):
-                return self._choose(module, request)
+                read = rows.of_module(module)
+                choice = self._choose(read, request)
         except Exception as error:  # noqa: BLE001 - the module itself may compile
             return families.alone(module, bugs.failed(f"making {request.name} one for all sizes", error))
+        if trace.wants(dynamic_records.KIND):
+            refused = [] if choice.generic is not None else self._families.refusals(_family(request), read)
+            dynamic_records.chosen(choice, module, request, refused)
+        return choice
 
-    def _choose(self, module: Module, request: CompileRequest) -> Choice:
-        name, rules = _family(request), self._rules(module, request)
+    def _choose(self, read: Rows, request: CompileRequest) -> Choice:
+        name, module = _family(request), read.module
+        rules = self._rules(module, request)
         limits = _limits(rules)
-        read = rows.of_module(module)
         served = self._families.serving(name, read)
         if served is not None:
             return served
@@ -53,7 +59,9 @@ class DynamicPolicy:
         kept = KeptModules(flag_options.store_options(request.device.partition(":")[0]), name, structure)
         known = self._families.knows(name, structure)
         if not known:
-            self._families.restore(name, kept.load(), limits)
+            restored = self._families.restore(name, kept.load(), limits)
+            if restored is not None:
+                dynamic_records.named(restored, request, "an earlier process made the modules of these sizes one")
         # A trace that leaves no size open may hold for its own alone: it is lowered at others once, not at each.
         first = {place for place, rule in rules.items() if rule.when is When.FIRST}
         places = first & request.open if known else first

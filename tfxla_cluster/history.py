@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from . import dynamic_policy, flag_options, size_spec
+from . import compile_records, dynamic_policy, dynamic_records, flag_options, size_spec
 from .dynamic import sources
 from .dynamic.families import Choice
 from .dynamic.misfit import PARTED, Misfit
@@ -32,9 +32,11 @@ _RELEASED = {
 
 @dataclass(frozen=True)
 class Compilation:
-    """id: the number of its module's files. key: of the cache, before tuning."""
+    """id: the number of its module's files. place: the user's line at which its function begins. key: of the cache,
+    before tuning."""
 
     id: int | None
+    place: str
     guards: tuple[guard.Guard, ...]
     key: tuple[guard.Guard, ...]
     generic: bool
@@ -50,14 +52,17 @@ class History:
     def note(
         self, request: CompileRequest, key: tuple[guard.Guard, ...], choice: Choice, number: int | None
     ) -> dict[str, Any]:
-        """The fields of record `compile` that tell why this one is made: `family`, `reason` and, where it is not the
-        function's first, `closest`, `changed`, `apart`, `remedies`."""
+        """The fields of record `compile` that tell why this one is made: `family`, `where`, `reason` and, where it is
+        not the function's first, `closest`, `changed`, `apart`, `remedies`.
+
+        A function is what has one name and begins at one line."""
         family = request.family or request.name
         python = tuple(guard.Guard("python", name, value) for name, value in request.python.items())
-        made = Compilation(number, (*request.guards, *python), key, choice.generic is not None)
+        where = request.place() or ""
+        made = Compilation(number, where, (*request.guards, *python), key, choice.generic is not None)
         closest = self._closest(family, made)
         if closest is None:
-            return {"family": family, "reason": "first compilation of this function"}
+            return {"family": family, "where": where, "reason": "first compilation of this function"}
         changed = [
             *guard.changes(closest.guards, made.guards, request.names),
             *(c for c in guard.changes(closest.key, key) if c.of != _PROGRAM),
@@ -66,6 +71,7 @@ class History:
         apart = None if choice.misfit is None else _apart(choice.misfit, request)
         return {
             "family": family,
+            "where": where,
             "reason": "; ".join(_words(changed, known, choice, apart)),
             "closest": closest.id,
             "changed": [asdict(c) for c in changed],
@@ -81,7 +87,7 @@ class History:
 
         with self._lock:
             earlier = self._compiled.setdefault(family, [])
-            closest = max(reversed(earlier), key=same, default=None)
+            closest = max((one for one in reversed(earlier) if one.place == made.place), key=same, default=None)
             earlier.append(made)
             if len(self._compiled) > _REMEMBERED:
                 del self._compiled[next(iter(self._compiled))]
@@ -104,12 +110,12 @@ def _words(changed: Sequence[guard.Change], known: bool, choice: Choice, apart: 
 def _apart(misfit: Misfit, request: CompileRequest) -> dict[str, Any]:
     """Why it and an earlier module are not one, with the user's line of the instruction at which they part."""
     nodes = sorted(misfit.instr.sources) if misfit.instr is not None else []
-    lines = [request.lines[node] for node in nodes if node in request.lines]
     return {
-        "where": lines[0] if lines else "",
+        "where": dynamic_records.place(misfit, request),
         "instr": "" if misfit.instr is None else f"%{misfit.instr.name} ({misfit.instr.opcode})",
         "what": misfit.what,
         "values": list(misfit.values),
+        "stack": compile_records.stack_of(request, nodes),
     }
 
 
@@ -149,7 +155,7 @@ def _for_sizes(
             yield "--tfxla_dynamic=on: one executable for many sizes"
     else:
         yield from (remedy for reason, remedy in _RELEASED.items() if f"({reason})" in choice.misfit.what)
-        where = _apart(choice.misfit, request)["where"]
+        where = dynamic_records.place(choice.misfit, request)
         if where and choice.misfit.what == PARTED:
             yield f"make {where} the same program at each size (tf.shape(x) in place of x.shape)"
 

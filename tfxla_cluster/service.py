@@ -6,12 +6,25 @@ An executable is looked for in memory, then on disk (--tf_xla_persistent_cache_d
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from . import __version__, bugs, compiler, counters, cross_compile, flag_options, flags, trace, user_kernels
+from . import (
+    __version__,
+    bugs,
+    compile_records,
+    compiler,
+    counters,
+    cross_compile,
+    dynamic_records,
+    flag_options,
+    flags,
+    trace,
+    user_kernels,
+)
 from .backends import registry
 from .backends.backend import Backend, NativeExecutable
 from .code_version import code_version
@@ -89,7 +102,10 @@ class Service:
         """The executable of HloModuleProto bytes, for many sizes where there is one that is proven right at these;
         UnsupportedError for what has no kernel yet."""
         module = hlo_proto.read(proto)
+        start = time.perf_counter()
         choice = self._policy.choose(module, request)
+        chosen = (time.perf_counter() - start) * 1e3
+        request = replace(request, costs={**request.costs, "generic": chosen})
         if (generic := choice.generic) is not None:
             try:
                 loaded, compiled = self._executable(choice, request)
@@ -104,6 +120,8 @@ class Service:
                     return Served(loaded, compiled, exact=not trusted)
                 reason = fits.reason
             choice = families.alone(module, reason)
+            if choice.misfit is not None:
+                dynamic_records.specialised(choice.misfit, module, request)
         return Served(*self._executable(choice, request))
 
     def _executable(self, choice: Choice, request: CompileRequest) -> tuple[Loaded, bool]:
@@ -144,7 +162,8 @@ class Service:
         from .tf2xla import bridge  # it imports tensorflow, whose import may import this module
 
         module, sink = choice.module, Sink(flag_options.dump_options())
-        content = rows.content(rows.of_module(module))
+        read = rows.of_module(module)
+        content = rows.content(read)
         self._admit(request, content)
         dump = sink.module(request.name)
         module_files.sources(dump, module, request.lines)
@@ -168,19 +187,23 @@ class Service:
         why = self._history.note(request, untuned, choice, dump.number)
         self._limit.note(request, content, why["reason"], why.get("remedies", []))
         _count(loaded)
-        self._record(
-            request,
-            key,
-            choice,
-            {
+        if choice.generic is not None:
+            dynamic_records.guarded(loaded.guards, request)
+        if trace.wants("compile"):
+            spent = sum(made.phases.values())
+            fields = {
                 "id": dump.number,
                 "hit": "",
                 **why,
+                "structure": rows.structure(read if choice.generic is None else choice.generic.template),
+                "serves": compile_records.serves(request, loaded.guards, untuned),
+                "called": list(request.called),
+                "costs": {**request.costs, "compile": spent},
                 "phases": made.phases,
-                "ms": sum(made.phases.values()),
+                "ms": spent,
                 **asdict(loaded.count),
-            },
-        )
+            }
+            self._record(request, key, choice, fields)
         if store is not None:
             store.put(key, persist.KIND, persist.to_sections(made.plan, made.code.objects))
         return key, loaded
@@ -188,8 +211,17 @@ class Service:
     def _admit(self, request: CompileRequest, content: str) -> None:
         try:
             self._limit.admit(request, content)
-        except RecompileLimitError:
+        except RecompileLimitError as error:
             self._policy.note_limit(request)
+            trace.record(
+                "limit",
+                function=request.name,
+                family=request.family or request.name,
+                limit=flag_options.recompile_limit(),
+                where=error.where,
+                reason=error.message,
+                remedy=error.remedy,
+            )
             raise
 
     def _from_disk(
@@ -234,7 +266,7 @@ class Service:
             inputs=list(request.inputs),
             key=cache_key_text(key),
             generic=choice.generic is not None,
-            **fields,
+            **{"costs": dict(request.costs), **fields},
         )
 
     def usable(self, device_type: str) -> Decision:

@@ -27,7 +27,8 @@ _TEST_OUTPUTS = ("sponge", "test_undeclared_outputs_dir")
 
 # Topic of TFXLA_LOGS -> kinds of record it prints, and further kinds with a '+' before the topic.
 TOPICS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "recompiles": (("compile", "recompile"), ("lowering", "phase")),
+    "recompiles": (("compile", "recompile", "limit"), ("lowering", "phase")),
+    "dynamic": (("dynamic",), ("dynamic",)),
     "guards": (("compile", "recompile"), ()),
     "clustering": (("cluster", "fallback"), ("unclustered", "function")),
     "fusion": (("fusion",), ()),
@@ -37,7 +38,7 @@ TOPICS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 ALL = "all"
 # Kinds of which a topic without '+' prints only the records with this field true: what was done, not what was refused.
-_DONE = {"fusion": "ok"}
+_DONE = {"fusion": "ok", "dynamic": "ok"}
 
 
 class _Writer:

@@ -59,6 +59,8 @@ FILE_KINDS: tuple[FileKind, ...] = (
     FileKind(MANIFEST_NAME, "Index derived from the traces and the directory (dump.manifest).", False),
 )
 
+# A stack is a list of {file, line, text, function, user}, the outermost frame first; user: whether the file is the
+# user's (text, the line, is there then).
 # Fields of every record; its process is in the name of the file.
 COMMON: Mapping[str, str] = {
     "kind": "Key of RECORD_KINDS.",
@@ -141,12 +143,20 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
             "hit": "'memory', 'disk' or '' (compiled).",
             "reason": "Why there was no hit: the guards that differ.",
             "family": "What all traces of one function of the program share.",
+            "where": "file:line of the user at which the function begins, '' unknown.",
             "closest": "Id of the earlier compilation of the family that is nearest.",
             "changed": "List of {kind, of, axis, was, now}: guards, facts and flags that differ from it.",
-            "apart": "{where, instr, what, values}: why it and an earlier module are not one for many sizes.",
+            "apart": "{where, instr, what, values, stack}: why it and an earlier module are not one for many sizes; "
+            "the stack is what made the instruction.",
             "remedies": "List of sentences: what would have made one executable of both.",
-            "phases": "Map phase -> milliseconds.",
-            "ms": "Wall milliseconds in all.",
+            "structure": "Digest of the module up to sizes and literals.",
+            "serves": "What it holds for: {inputs: [{of, dtype, dims, guards, value}], python, process}; a dim that "
+            "may be any is null.",
+            "called": "Stack of the first call of its trace.",
+            "costs": "Map of milliseconds: trace (by TensorFlow, where known), lowering, generic (making it one for "
+            "all sizes, and proofs), compile.",
+            "phases": "Map phase of compile -> milliseconds.",
+            "ms": "Wall milliseconds of compile.",
             "kernels": "Steps of its plan that run code.",
             "native": "Of those, the ones that run native code.",
             "what": "'cluster' or 'must'.",
@@ -171,6 +181,34 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
             "function": "Function or cluster.",
             "executables": "How many there were.",
             "failed": "List: guards of the nearest executable that do not hold, in words.",
+        },
+    ),
+    "limit": RecordKind(
+        "A function is compiled no more (--tfxla_recompile_limit).",
+        {
+            "function": "Function or cluster.",
+            "family": "What all traces of one function of the program share.",
+            "limit": "The flag.",
+            "where": "file:line at which the function begins.",
+            "reason": "A sentence.",
+            "remedy": "What to do.",
+        },
+    ),
+    "dynamic": RecordKind(
+        "Something about sizes that vary.",
+        {
+            "event": "'symbol' (a size got a name), 'guard' (an executable asks for it), 'proven' (at one more size), "
+            "'refused' (no: not the program at that size), 'specialised' (compiled for its own sizes).",
+            "ok": "False: 'refused'.",
+            "function": "Function or cluster.",
+            "family": "What all traces of one function of the program share.",
+            "size": "Name of the size.",
+            "of": "The input that it is a dimension of, in words.",
+            "axis": "Which dimension.",
+            "range": "[least, most] of the size; null: no end.",
+            "sizes": "Map input -> dims, or name of a size -> what it is.",
+            "where": "file:line of the user.",
+            "reason": "A sentence.",
         },
     ),
     "store": RecordKind(

@@ -73,14 +73,16 @@ class Families:
         """Has it modules of this function and structure (`rows.structure`)?"""
         return structure in self._family(name).seen
 
-    def restore(self, name: str, modules: Sequence[Module], limits: Limits) -> None:
-        """Make the generic module that was made of these in another process; nothing where they make none here."""
+    def restore(self, name: str, modules: Sequence[Module], limits: Limits) -> Generic | None:
+        """Make the generic module that was made of these in another process; None where they make none here."""
         family, read = self._family(name), [rows.of_module(module) for module in modules]
         found = unify.unify(read, limits) if read else None
         if isinstance(found, Generic):
             with family.lock:
                 family.seen.setdefault(rows.structure(read[-1]), read[-_MOST_MODULES:])
                 family.made.append(_Made(found, digest(found.module)))
+            return found
+        return None
 
     def choose(
         self, name: str, module: Rows, limits: Limits = unify.NONE, sample: Callable[[], Module | None] = lambda: None
@@ -96,6 +98,13 @@ class Families:
         family = self._family(name)
         with family.lock:
             return _serving(family, module)
+
+    def refusals(self, name: str, module: Rows) -> list[str]:
+        """Why each generic module there is is not this one; what is proven to be it has none."""
+        family = self._family(name)
+        with family.lock:
+            fits = [prove.prove(made.generic, module) for made in family.made]
+        return [found.reason for found in fits if not found]
 
     def refuse(self, name: str, generic: Generic, reason: str) -> None:
         """It cannot be compiled: modules of this structure are compiled as they are."""

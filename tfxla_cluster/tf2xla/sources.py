@@ -17,6 +17,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.util import tf_stack  # pylint: disable=no-name-in-module
 
+from .. import trace
 from . import function_calls
 from .function_def import library
 
@@ -105,6 +106,11 @@ def first_line(function: str) -> str | None:
     if not function:
         return ""
     return _first_line(function) if context.context().has_function(function.encode()) else None
+
+
+def are_told() -> bool:
+    """Do lines go anywhere?"""
+    return trace.wants("compile") or trace.wants("dynamic")
 
 
 def reachable(function: str) -> Iterator[Any]:

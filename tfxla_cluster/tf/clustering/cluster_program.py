@@ -56,7 +56,7 @@ class ClusterPrograms:
         family = f"{function_compiler.family_of(caller)}/{_digest(function.nodes)}"
 
         def lines() -> dict[str, str]:
-            known = sources.caller_lines(caller) if trace.wants("compile") else {}
+            known = sources.caller_lines(caller) if sources.are_told() else {}
             return {node: line for node in function.nodes if (line := sources.place(known, node))}
 
         def compile(inputs: list[InputView], device: str) -> Entry:

@@ -151,9 +151,10 @@ def compile_function(
     with trace.phase("lowering", function=name) as timed:
         lowered = _lower(interface.function, args)
     if lines is None:
-        lines = sources.all_lines(interface.function) if trace.wants("compile") else {}
+        lines = sources.all_lines(interface.function) if sources.are_told() else {}
     known = origins.of(origin)
-    traced = {} if known.trace_ms is None else {"trace": known.trace_ms}
+    tracing = origins.spent(origin)
+    traced = {} if tracing is None else {"trace": tracing}
     request = CompileRequest(
         name,
         kind,

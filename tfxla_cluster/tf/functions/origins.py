@@ -12,7 +12,7 @@ import sys
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any
 
@@ -32,7 +32,7 @@ _LONGEST = 80  # characters of a Python value
 class Origin:
     """names: the user's names of arguments, by number, where they are known better than the FunctionDef has them.
     python: what Python value each parameter, or part of one, had that is no tensor. stack: that of the first call,
-    outermost first. trace_ms: milliseconds that TensorFlow traced for, None where nobody looked."""
+    outermost first. trace_ms: milliseconds that TensorFlow traced for, None where nobody looked or once `spent`."""
 
     names: Mapping[int, str] = field(default_factory=dict)
     python: Mapping[str, str] = field(default_factory=dict)
@@ -48,6 +48,15 @@ _traced: weakref.WeakKeyDictionary[Any, float] = weakref.WeakKeyDictionary()  # 
 def of(function: str) -> Origin:
     """Of a registered function; UNKNOWN for one that was not called yet, or not by Python."""
     return _known.get(function, UNKNOWN)
+
+
+def spent(function: str) -> float | None:
+    """Milliseconds that tracing took, as long as nobody asked: each trace is paid once."""
+    known = _known.get(function)
+    if known is None or known.trace_ms is None:
+        return None
+    _known[function] = replace(known, trace_ms=None)
+    return known.trace_ms
 
 
 def forget(function: str) -> None:
