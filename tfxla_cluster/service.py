@@ -47,6 +47,7 @@ from .locks import ForkSafeLock
 from .options import CompileOptions
 from .recompile_limit import RecompileLimit
 from .runtime import cache, persist, random_state
+from .runtime.kept_sections import KeptSections
 from .runtime.plan import KernelCount, SizeSource, count_kernels
 from .runtime.store import opened
 from .tuning import session, tables
@@ -97,6 +98,7 @@ class Service:
         self._tuned_keys = TunedKeys()
         self._policy = DynamicPolicy()
         self._history, self._limit = History(), RecompileLimit()
+        self._lowered = KeptSections("lowered")
 
     def compile_hlo(self, proto: bytes, request: CompileRequest) -> Served:
         """The executable of HloModuleProto bytes, for many sizes where there is one that is proven right at these;
@@ -269,6 +271,14 @@ class Service:
             **{"costs": dict(request.costs), **fields},
         )
 
+    def recall(self, key: cache.Key, device: str) -> Mapping[str, bytes] | None:
+        """As the port says."""
+        return self._lowered.get(key, flag_options.store_options(device.partition(":")[0]))
+
+    def keep(self, key: cache.Key, device: str, sections: Mapping[str, bytes]) -> None:
+        """As the port says."""
+        self._lowered.put(key, flag_options.store_options(device.partition(":")[0]), sections)
+
     def usable(self, device_type: str) -> Decision:
         """As the port says."""
         return registry.usable(device_type)
@@ -311,6 +321,7 @@ class Service:
     def clear(self) -> int:
         """Forget the executables in memory; how many there were. Those in use stay until their last call."""
         self._policy.forget()
+        self._lowered.clear()
         self._limit.forget()
         return self.memory.clear()
 

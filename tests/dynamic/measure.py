@@ -5,6 +5,8 @@ python -m tests.dynamic.measure steps MODE
     graph (plain tf.function), on (one executable for all), off (one a size), stock (TensorFlow's own XLA).
 python -m tests.dynamic.measure kernels
     Functions compiled for their own size and for all: microseconds of a call, best of 300, and their ratio.
+python -m tests.dynamic.measure warm [RUNS]
+    tests.dynamic.warm: the first step of a process that finds a store full, beside one that finds it empty.
 """
 
 from __future__ import annotations
@@ -110,4 +112,9 @@ def kernels() -> None:
 
 if __name__ == "__main__":
     tf.get_logger().setLevel("ERROR")
-    kernels() if sys.argv[1] == "kernels" else steps(sys.argv[2])
+    if sys.argv[1] == "warm":
+        from tests.dynamic import warm
+
+        warm.compare(int(sys.argv[2]) if len(sys.argv) > 2 else 3)
+    else:
+        kernels() if sys.argv[1] == "kernels" else steps(sys.argv[2])

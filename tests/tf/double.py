@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,6 +98,12 @@ class Compiler:
     def execute(self, proto: bytes, args: list[np.ndarray]) -> list[np.ndarray]:
         """What the module gives."""
         return oracle.run(proto, args)
+
+    def recall(self, key: compiler_port.Key, device: str) -> None:
+        """It keeps nothing."""
+
+    def keep(self, key: compiler_port.Key, device: str, sections: Mapping[str, bytes]) -> None:
+        """For nobody."""
 
     def usable(self, device_type: str) -> Decision:
         return no("device", "the double has none")

@@ -84,7 +84,7 @@ def test_sizes_beyond_it_are_stock_xlas(name: str, capfd: Any) -> None:
     after = tfxla_cluster.stats()
     assert after["executions"] - before["executions"] == 2 * LIMIT, "the executables there are serve"
     assert after["lowerings"] == before["lowerings"], "what is refused is not looked at again"
-    (line,) = said(capfd)
+    found = said(capfd); assert len(found) == 1, "\n".join(found); (line,) = found
     assert f"function step_{name} has 3 executables, all that --tfxla_recompile_limit={LIMIT} allows" in line
     assert "(the last one: argument 'x': dim 0 was 4, is 5)" in line
     assert "For fewer: --tfxla_dynamic=on: one executable for many sizes; or raise the limit (0: none)" in line
@@ -112,7 +112,7 @@ def test_clusters_run_their_ops(spec: Any, capfd: Any) -> None:
     before = tfxla_cluster.stats()["executions"]
     assert compiled(function, [*SIZES, *SIZES]) == [0] * 12
     assert tfxla_cluster.stats()["executions"] - before == 2 * LIMIT
-    (line,) = said(capfd)
+    found = said(capfd); assert len(found) == 1, "\n".join(found); (line,) = found
     assert "runs TensorFlow's ops" in line
     assert "a cluster of function step has 3 executables" in line
     assert "or raise the limit (0: none)" in line
@@ -163,7 +163,7 @@ def test_what_python_reads_is_named(capfd: Any) -> None:
 
     with flags.patch(tfxla_dynamic="auto"):
         assert compiled(tfxla_cluster.jit(unrolled), same=unrolled) == [1, 1, 1, 0, 0, 0]
-    (line,) = said(capfd)
+    found = said(capfd); assert len(found) == 1, "\n".join(found); (line,) = found
     assert "for these alone" in line
     assert "pad what varies to fewer sizes" in line
 

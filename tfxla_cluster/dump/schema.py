@@ -298,7 +298,7 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
     "cache": RecordKind(
         "A look into a cache.",
         {
-            "cache": "'memory', 'disk', or 'cubin' (one kernel's, on disk).",
+            "cache": "'memory', 'disk', 'lowered (memory)', 'lowered (disk)' (of functions), or 'cubin' (of a kernel).",
             "hit": "Boolean.",
             "reason": "Why not.",
             "key": "Key text.",

@@ -10,6 +10,9 @@ from ..decision import Decision
 from ..ir.guard import Guard, Names
 from ..ir.shape import Shape
 
+Key = tuple[Guard, ...]
+"""Facts by name: all that what is kept under it depends on."""
+
 
 @dataclass(frozen=True)
 class CompileRequest:
@@ -98,6 +101,14 @@ class Compiler(Protocol):
 
     def compile_hlo(self, proto: bytes, request: CompileRequest) -> Served:
         """The executable of HloModuleProto bytes; UnsupportedError for what the compiler does not do yet."""
+        ...
+
+    def recall(self, key: Key, device: str) -> Mapping[str, bytes] | None:
+        """What `keep` kept under a key, in this process or an earlier one; None for nothing. device: what it is for."""
+        ...
+
+    def keep(self, key: Key, device: str, sections: Mapping[str, bytes]) -> None:
+        """For `recall`. What cannot be kept is lost without harm."""
         ...
 
     def explain(self, status: int) -> str:

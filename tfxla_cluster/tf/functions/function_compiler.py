@@ -23,7 +23,7 @@ from ..native_op import op as native_op
 from ..native_op.op import InputView, Program
 from ..native_op.records import UNREAD, Entry, Output
 from ..rewrites import rewritten_functions
-from . import origins, shape_check
+from . import kept_lowering, origins, shape_check
 from .variables import Interface
 
 JIT_PREFIX = "tfxla_jit_"
@@ -149,7 +149,7 @@ def compile_function(
         for i, kind in enumerate(interface.args)
     ]
     with trace.phase("lowering", function=name) as timed:
-        lowered = _lower(interface.function, args)
+        lowered = _lower(compiler, interface.function, args, device)
     if lines is None:
         lines = sources.all_lines(interface.function) if sources.are_told() else {}
     known = origins.of(origin)
@@ -168,7 +168,7 @@ def compile_function(
         frozenset(k for k, arg in enumerate(lowered.parameters) if arg in interface.resources),
         _dynamic(name),
         _open(interface, lowered),
-        lambda sizes: _relowered(interface, args, lowered, name, sizes),
+        lambda sizes: _relowered(compiler, interface, args, lowered, name, device, sizes),
         user_name(origin),
         functools.partial(sources.first_line, origin),
         known.python,
@@ -195,10 +195,12 @@ def _open(interface: Interface, lowered: bridge.Lowered) -> frozenset[tuple[int,
 
 
 def _relowered(
+    compiler: Compiler,
     interface: Interface,
     args: Sequence[bridge.Arg],
     lowered: bridge.Lowered,
     name: str,
+    device: str,
     sizes: Mapping[tuple[int, int], int],
 ) -> bytes | None:
     """The module at other sizes of some (HLO parameter, axis); None where the function is another one there."""
@@ -209,7 +211,7 @@ def _relowered(
         changed[arg] = replace(changed[arg], dims=(*dims[:axis], size, *dims[axis + 1 :]))
     try:
         with trace.phase("lowering", function=name):
-            found = _lower(interface.function, changed)
+            found = _lower(compiler, interface.function, changed, device)
     except LoweringError:
         return None
     same = (found.parameters, found.constants) == (lowered.parameters, lowered.constants)
@@ -225,10 +227,15 @@ def unknown_sizes(definition: Any) -> set[tuple[int, int]]:
     return found
 
 
-def _lower(function: str, args: Sequence[bridge.Arg]) -> bridge.Lowered:
-    lowered = _lowered(function, args)
-    count("lowerings")
-    return lowered
+def _lower(compiler: Compiler, function: str, args: Sequence[bridge.Arg], device: str) -> bridge.Lowered:
+    """Now, or what it lowered to before."""
+
+    def make(args: Sequence[bridge.Arg]) -> bridge.Lowered:
+        lowered = _lowered(function, args)
+        count("lowerings")
+        return lowered
+
+    return kept_lowering.lower(compiler, function, args, device, make)
 
 
 def _lowered(function: str, args: Sequence[bridge.Arg]) -> bridge.Lowered:
