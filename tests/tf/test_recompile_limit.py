@@ -84,7 +84,7 @@ def test_sizes_beyond_it_are_stock_xlas(name: str, capfd: Any) -> None:
     after = tfxla_cluster.stats()
     assert after["executions"] - before["executions"] == 2 * LIMIT, "the executables there are serve"
     assert after["lowerings"] == before["lowerings"], "what is refused is not looked at again"
-    found = said(capfd); assert len(found) == 1, "\n".join(found); (line,) = found
+    (line,) = said(capfd)
     assert f"function step_{name} has 3 executables, all that --tfxla_recompile_limit={LIMIT} allows" in line
     assert "(the last one: argument 'x': dim 0 was 4, is 5)" in line
     assert "For fewer: --tfxla_dynamic=on: one executable for many sizes; or raise the limit (0: none)" in line
@@ -112,7 +112,9 @@ def test_clusters_run_their_ops(spec: Any, capfd: Any) -> None:
     before = tfxla_cluster.stats()["executions"]
     assert compiled(function, [*SIZES, *SIZES]) == [0] * 12
     assert tfxla_cluster.stats()["executions"] - before == 2 * LIMIT
-    found = said(capfd); assert len(found) == 1, "\n".join(found); (line,) = found
+    found = said(capfd)
+    assert len(found) == 1, "\n".join(found)
+    (line,) = found
     assert "runs TensorFlow's ops" in line
     assert "a cluster of function step has 3 executables" in line
     assert "or raise the limit (0: none)" in line
@@ -163,7 +165,9 @@ def test_what_python_reads_is_named(capfd: Any) -> None:
 
     with flags.patch(tfxla_dynamic="auto"):
         assert compiled(tfxla_cluster.jit(unrolled), same=unrolled) == [1, 1, 1, 0, 0, 0]
-    found = said(capfd); assert len(found) == 1, "\n".join(found); (line,) = found
+    found = said(capfd)
+    assert len(found) == 1, "\n".join(found)
+    (line,) = found
     assert "for these alone" in line
     assert "pad what varies to fewer sizes" in line
 
@@ -194,19 +198,26 @@ def test_what_left_memory_is_compiled_again() -> None:
         assert compiled(function, [3, 4, 5, 3, 6]) == [1, 1, 1, 1, 0]
 
 
-def test_layers_that_compute_the_same_count_once() -> None:
+@pytest.mark.parametrize(("named_apart", "compilations"), [(True, [1] * 6), (False, [1, 0, 0, 0, 0, 0])])
+def test_layers_that_compute_the_same_count_once(named_apart: bool, compilations: list[int]) -> None:
+    """Those of one name lower to one module; with names of their own each is compiled, as one towards the limit."""
+
     class Layer(tf.Module):
-        def __init__(self, seed: int) -> None:
+        def __init__(self, seed: int, name: str) -> None:
+            super().__init__(name)
             self.scale = tf.Variable(values(seed))
 
         @tf.function(jit_compile=True)
         def layer(self, x: Any) -> Any:
-            return step(x) * self.scale
+            with self.name_scope:
+                return step(x) * self.scale
 
-    found = [Layer(5) for _ in range(6)]
+    found = [Layer(5, f"layer{number if named_apart else ''}") for number in range(6)]
+    counted = []
     for number, layer in enumerate(found):
         layer.scale.assign_add(tf.fill([5, 6], float(number)))
-        assert compiled(layer.layer, [5], lambda x, s=layer.scale: step(x) * s) == [1]
+        counted += compiled(layer.layer, [5], lambda x, s=layer.scale: step(x) * s)
+    assert counted == compilations
 
 
 def test_trace_and_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
