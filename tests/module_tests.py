@@ -224,7 +224,7 @@ TESTS: dict[str, str] = {
     "tfxla_cluster.runtime.gpu.prepared": "runtime/test_gpu_execute.py backends/test_gpu.py",
     "tfxla_cluster.runtime.gpu.record_layout": "runtime/test_gpu_execute.py backends/test_gpu.py",
     "tfxla_cluster.runtime.kept_modules": "tf/test_dynamic_policy.py",
-    "tfxla_cluster.runtime.kept_sections": "test_persistent.py tf/test_kept_lowering.py",
+    "tfxla_cluster.runtime.kept_sections": "runtime/test_store.py",
     "tfxla_cluster.runtime.launcher": "ir/test_size_operators.py test_threads.py",
     "tfxla_cluster.runtime.launcher.encode": "ir/test_size_operators.py runtime/test_execute.py",
     "tfxla_cluster.runtime.launcher.jit": "runtime/test_execute.py",

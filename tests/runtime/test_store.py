@@ -16,10 +16,12 @@ from tfxla_cluster.errors import InputFileError
 from tfxla_cluster.ir import dim as dims
 from tfxla_cluster.ir.guard import Guard, divisible, facts, in_range
 from tfxla_cluster.ir.text import parse
+from tfxla_cluster.options import StoreOptions
 from tfxla_cluster.runtime import persist, plan_json
 from tfxla_cluster.runtime.cache import Cache, Key
 from tfxla_cluster.runtime.cpu import host
 from tfxla_cluster.runtime.cpu.executable import Executable
+from tfxla_cluster.runtime.kept_sections import KeptSections
 from tfxla_cluster.runtime.plan import (
     BranchStep,
     CopyStep,
@@ -107,6 +109,31 @@ def test_cache_explains_a_miss() -> None:
     cache.put(guards(), 2)
     assert cache.explain_miss(guards(shape="f32[4]")) == ["shape: was f32[3], is f32[4]"]
     assert cache.explain_miss(guards()[:2]) == ["target: was znver3, is absent"]
+
+
+# --- sections in memory and in the store ---
+def test_sections_in_memory_and_in_the_store(tmp_path: Path) -> None:
+    options = StoreOptions(str(tmp_path))
+    first, other = KeptSections("lowered"), KeptSections("lowered")
+    assert first.get(guards(), options) is None
+    first.put(guards(), options, SECTIONS)
+    assert first.get(guards(), None) == SECTIONS  # in memory
+    assert other.get(guards(), None) is None
+    assert other.get(guards(), options) == SECTIONS
+    assert KeptSections("executable").get(guards(), options) is None
+    for entry in tmp_path.iterdir():
+        entry.write_bytes(entry.read_bytes()[:-1])
+    assert other.get(guards(), options) == SECTIONS
+    other.clear()
+    assert other.get(guards(), options) is None
+
+
+def test_large_sections_are_in_the_store_alone(tmp_path: Path) -> None:
+    kept, large = KeptSections("lowered"), {"proto": bytes(5 << 20)}
+    kept.put(guards(), None, large)
+    assert kept.get(guards(), None) is None
+    kept.put(guards(), StoreOptions(str(tmp_path)), large)
+    assert kept.get(guards(), StoreOptions(str(tmp_path))) == large
 
 
 # --- the store on disk ---
