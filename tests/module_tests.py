@@ -267,7 +267,7 @@ TESTS: dict[str, str] = {
     "tfxla_cluster.tf.frontend": "tf/test_clustering.py tf/test_compare_clusters.py",
     "tfxla_cluster.tf.functions": "tf/test_function_compiler.py tf/test_shape_check.py",
     "tfxla_cluster.tf.functions.function_compiler": "tf/test_function_compiler.py tf/test_clustering.py",
-    "tfxla_cluster.tf.functions.kept_lowering": "tf/test_kept_lowering.py test_persistent.py",
+    "tfxla_cluster.tf.functions.kept_lowering": "tf/test_kept_lowering.py",
     "tfxla_cluster.tf.functions.origins": "tf/test_origins.py tf/test_clustering.py",
     "tfxla_cluster.tf.functions.shape_check": "tf/test_shape_check.py tf/test_clustering.py",
     "tfxla_cluster.tf.functions.uninitialised": "tf/test_function_compiler.py tf/test_clustering.py",
