@@ -65,6 +65,7 @@ TESTS: dict[str, str] = {
     "tfxla_cluster.dynamic.prove": "dynamic/test_unify.py dynamic/test_families.py",
     "tfxla_cluster.dynamic.rows": "dynamic/test_unify.py dynamic/test_families.py",
     "tfxla_cluster.dynamic.sources": "dynamic/test_sources.py",
+    "tfxla_cluster.dynamic.unifier": "dynamic/test_unify.py dynamic/test_windows.py",
     "tfxla_cluster.dynamic.unify": "dynamic/test_unify.py dynamic/test_families.py",
     "tfxla_cluster.dynamic_records": "test_history.py tf/test_diagnosis.py",
     "tfxla_cluster.dynamic_policy": "tf/test_dynamic_policy.py tf/test_dynamic.py",

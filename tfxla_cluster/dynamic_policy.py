@@ -11,7 +11,8 @@ from .dynamic import families, rows, sources
 from .dynamic.families import Choice, Families
 from .dynamic.rows import Rows
 from .dynamic.sources import Asked, Lists, Place, Rule, When
-from .dynamic.unify import Generic, Limits
+from .dynamic.unifier import Generic
+from .dynamic.unify import Limits
 from .ir import proto as hlo_proto
 from .ir.node import Module
 from .locks import ForkSafeLock

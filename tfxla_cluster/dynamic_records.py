@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from . import compile_records, trace
 from .dynamic.families import Choice
 from .dynamic.misfit import Misfit
-from .dynamic.unify import Generic
+from .dynamic.unifier import Generic
 from .ir import guard
 from .ir.dim import DimExpr
 from .ir.node import Module
@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # not at run time: `enable` may run within the import of tens
     from .tf.compiler_port import CompileRequest
 
 KIND = "dynamic"
-_ASKED = frozenset({"range", "divisible", "same"})  # kinds of guards that a module for all sizes may add
+_ASKED = frozenset({"range", "divisible", "residue", "same"})  # kinds of guards that a module for all sizes may add
 
 
 def chosen(choice: Choice, module: Module, request: CompileRequest, refused: Iterable[str]) -> None:

@@ -27,6 +27,7 @@ _CAUSES = {
     "equal": "size",
     "range": "size",
     "divisible": "size",
+    "residue": "size",
     "same": "size",
     "flag": "flags",
     "python": "Python value",

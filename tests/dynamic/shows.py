@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -274,15 +275,17 @@ def _strided_net(quick: bool) -> Program:
     return Program(function)
 
 
-def _conv_training(quick: bool) -> Program:
-    """A training step of the net that keeps the size."""
+def _conv_training(quick: bool, stride: int = 1) -> Program:
+    """A training step of such a net, which keeps the size or has a stride and pooling."""
     width = 4 if quick else 32
     variables = [weights(3, 3, 3, width), weights(3, 3, width, width), weights(width, 10)]
 
     def step(x: Any) -> Any:
         with tf.GradientTape() as tape:
-            y = tf.nn.relu(tf.nn.conv2d(x, variables[0], 1, "SAME"))
+            y = tf.nn.relu(tf.nn.conv2d(x, variables[0], stride, "SAME"))
             y = tf.nn.relu(tf.nn.conv2d(y, variables[1], 1, "SAME"))
+            if stride > 1:
+                y = tf.nn.avg_pool2d(tf.nn.max_pool2d(y, 3, 1, "SAME"), 2, 1, "SAME")
             logits = tf.reduce_mean(y, [1, 2]) @ variables[2]
             loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits([1, 7], logits))
         return loss, _descend(tape, loss, variables)
@@ -364,7 +367,8 @@ SHOWS: dict[str, Show] = {
     "resnet": Show(_resnet, _images, BATCHES, quick=4, small=(1,)),  # eager convolutions of none are wrong
     "conv net": Show(_conv_net, _image, IMAGES, small=()),
     "strided net": Show(_strided_net, _image, IMAGES, most=4, small=()),  # even and odd ones
-    "conv training": Show(_conv_training, _image, IMAGES, most=len(IMAGES), small=(1,)),
+    "conv training": Show(_conv_training, _image, IMAGES, quick=4, small=(1,)),
+    "strided training": Show(partial(_conv_training, stride=2), _image, IMAGES, most=4, quick=4, small=(1,)),
     "batch norm": Show(_batch_norm, lambda n: (normal(n, 3, n + 2, 5),), BATCHES),
     "embedding": Show(_embedding, lambda n: (integers(WORDS, n, 4),), BATCHES),
     "dropout": Show(_dropout, lambda n: (normal(n, 7), tf.constant([n, 5])), BATCHES),

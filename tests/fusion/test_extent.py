@@ -9,6 +9,7 @@ from tfxla_cluster.ir.dim import Dim, make, sym
 from tfxla_cluster.ir.polynomial import same
 
 B, S = sym("B", 4), sym("S", 7)
+ODD, EVEN = sym("odd", 7, 1, None, 2, 1), sym("even", 8, 2, None, 2)
 
 
 @pytest.mark.parametrize(
@@ -36,6 +37,15 @@ def test_not_same(a: Dim, b: Dim) -> None:
         (B * S + B, B, S + 1),
         (0, 5, 0),
         (5, 0, None),
+        (B, S * 0, None),
+        (B * ODD, ODD, B),
+        (B * ODD * EVEN, B * ODD, EVEN),
+        (EVEN, EVEN // 2, 2),
+        (EVEN, 2, EVEN // 2),
+        (ODD, 2, None),
+        (ODD + 1, 2, (ODD + 1) // 2),
+        (B * B + B * S * 2 + S * S, B + S, B + S),
+        (B * B + S, B + S, None),
     ],
 )
 def test_divide(a: Dim, b: Dim, quotient: Dim | None) -> None:

@@ -45,6 +45,8 @@ ROWS: list[tuple[Guard, Sequence[View], str]] = [
     (in_range((0, 0), 1, 100), [View((101,))], "argument 'x': dim 0 has to be 1 to 100, is 101"),
     (in_range((0, 0), 2, guards.LARGEST), [View((1,))], "argument 'x': dim 0 has to be at least 2, is 1"),
     (divisible((0, 0), 8), [View((12,))], "argument 'x': dim 0 has to be a multiple of 8, is 12"),
+    (guards.residue((0, 0), 4, 3), [View((12,))], "argument 'x': dim 0 has to be 3 more than a multiple of 4, is 12"),
+    (guards.residue((0, 0), 8, 0), [View((12,))], "argument 'x': dim 0 has to be a multiple of 8, is 12"),
     (
         Guard("same", (1, 0), (0, 1)),
         [View((2, 3)), View((4,))],
@@ -96,6 +98,8 @@ def test_empty_conditions_are_errors() -> None:
         in_range("n", 3, 2)
     with pytest.raises(ValueError, match="multiple of 0"):
         divisible("n", 0)
+    with pytest.raises(ValueError, match="leaves 2 when divided by 2"):
+        guards.residue("n", 2, 2)
 
 
 def test_shapes_say_ranks_static_dims_ranges_and_equal_sizes() -> None:

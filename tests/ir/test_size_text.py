@@ -21,7 +21,7 @@ from tfxla_cluster.ir.text.sizes import parse_size
 
 def sized_module() -> Module:
     """A module with sizes in shapes and in every attribute that holds them."""
-    n, m, k = dim.sym("n", 101, 1, 4096), dim.sym("m.1", 7), dim.bounded("k-2", 8)
+    n, m, k = dim.sym("n", 101, 1, 4096, 4, 1), dim.sym("m.1", 7), dim.bounded("k-2", 8)
     b = Builder("m")
     x, table = b.parameter(array(F32, (n, 4, m))), b.parameter(array(F32, (n, m + 2)))
     found, count = b.parameter(array(F32, (8,))), b.parameter(array(S32))
@@ -55,10 +55,10 @@ def test_sizes_survive() -> None:
     for again in (text.parse(written), proto.read(proto.write(module))):
         assert text.render(again) == written
         sizes = named_sizes(again)
-        assert {name: (s.op, s.number, s.low, s.high) for name, s in sizes.items()} == {
-            "n": ("sym", 101, 1, 4096),
-            "m.1": ("sym", 7, 0, None),
-            "k-2": ("bounded", 8, 0, 8),
+        assert {name: (s.op, s.number, s.low, s.high, s.every, s.rest) for name, s in sizes.items()} == {
+            "n": ("sym", 101, 1, 4096, 4, 1),
+            "m.1": ("sym", 7, 0, None, 1, 0),
+            "k-2": ("bounded", 8, 0, 8, 1, 0),
         }
         assert [i.shape for i in again.entry.instrs] == [i.shape for i in module.entry.instrs]
         assert list(map(plain_attributes, again.entry.instrs)) == list(map(plain_attributes, module.entry.instrs))
@@ -99,7 +99,7 @@ def test_a_comment_that_is_no_size_is_refused(line: str) -> None:
         text.parse(f'HloModule m, frontend_attributes={{tfxla_sizes="n=4"}}\nENTRY e {{\n  ROOT x = {line}\n}}')
 
 
-@pytest.mark.parametrize("declared", ["n", "n=4;", "n>=3", "=4"])
+@pytest.mark.parametrize("declared", ["n", "n=4;", "n>=3", "=4", "n=4%2", "n=4%2=2", "n=4%0=0", "n=5%2=0"])
 def test_a_declaration_that_is_none_is_refused(declared: str) -> None:
     with pytest.raises(ParseError, match="declares no size"):
         text.parse(

@@ -9,7 +9,7 @@ from tfxla_cluster.codegen.kernel.unit import UnitKernel
 from tfxla_cluster.ir.builder import Builder
 from tfxla_cluster.ir.dim import sym
 from tfxla_cluster.ir.dtype import DTYPES
-from tfxla_cluster.ir.guard import Guard, divisible, in_range
+from tfxla_cluster.ir.guard import Guard, divisible, in_range, residue
 from tfxla_cluster.ir.shape import array
 from tfxla_cluster.ir.text import parse
 from tfxla_cluster.runtime import plan_builder, plan_json
@@ -59,7 +59,7 @@ def test_every_launch_of_a_shared_kernel_counts() -> None:
 
 def test_guards_of_shapes_passes_and_kernels_are_one_list() -> None:
     """Sizes that passes and kernels name are looked up in the inputs; each guard is there once, and survives JSON."""
-    n, f32 = sym("n", 8), DTYPES["f32"]
+    n, f32 = sym("n", 8, 0, None, 16, 8), DTYPES["f32"]
     b = Builder("m")
     x, y = b.parameter(array(f32, (n, 3))), b.parameter(array(f32, (3, n)))
     module = b.module(b.sine(x), b.cosine(y)).replace(guards=(in_range("n", 1, 64),))
@@ -74,6 +74,7 @@ def test_guards_of_shapes_passes_and_kernels_are_one_list() -> None:
         Guard("equal", (1, 0), 3),
         in_range((0, 0), 1, 64),
         divisible((0, 0), 8),
+        residue((0, 0), 16, 8),
         Guard("same", (1, 1), (0, 0)),
     )
     assert plan_json.loads(plan_json.dumps(plan)) == plan

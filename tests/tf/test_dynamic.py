@@ -89,6 +89,14 @@ def layer_norm(x: Any) -> Any:
     return (x - mean) * tf.math.rsqrt(variance + 1e-5)
 
 
+def cumulative(x: Any) -> Any:
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = tf.cumsum(x, 0, exclusive=True), tf.cumsum(x, 1, reverse=True), tf.math.cumprod(tf.tanh(x), 0)
+        total = tf.add_n([tf.reduce_sum(part**2) for part in y])
+    return *y, tf.math.cumulative_logsumexp(x, 1), tape.gradient(total, x)
+
+
 def recurrent(x: Any) -> Any:
     """A loop over time with a TensorArray, and its gradient."""
     weights = tf.reshape(tf.linspace(-0.5, 0.5, 6 * 3), [6, 3])
@@ -132,6 +140,7 @@ FUNCTIONS: dict[str, tuple[Shapes, Callable[..., Any]]] = {
     "convolution": (lambda n, m: [(n, 12, 12, 2)], convolution),
     "cross_entropy": (lambda n, m: [(n, m)], cross_entropy),
     "layer_norm": (lambda n, m: [(n, m)], layer_norm),
+    "cumulative": (lambda n, m: [(n, m)], cumulative),
     "recurrent": (lambda n, m: [(n, m, 3)], tf.function(recurrent)),
     "moves": (lambda n, m: [(n, m)], moves),
     "random": (lambda n, m: [(n, m)], random),
@@ -158,14 +167,24 @@ def test_two_compilations_do_for_all_sizes(name: str) -> None:
 
 
 def test_images_of_each_parity_have_one() -> None:
-    """SAME padding of a strided convolution is one on each side for odd sizes, on one side for even ones."""
-    window = values((3, 3, 2, 4))
-    function = lambda x: tf.nn.conv2d(x, window, 2, "SAME")  # noqa: E731
-    jitted, before = tf.function(function, jit_compile=True), compiled()
-    for size in (8, 9, 12, 13, 20, 17, 31, 30, 64):
+    """SAME padding of a strided convolution is one on each side for odd sizes, on one side for even ones. With the
+    gradients of two convolutions and of pooling."""
+    windows = [values((3, 3, 2, 4)), values((2, 2, 4, 3), 1)]
+
+    def step(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch([x, *windows])
+            y = tf.nn.conv2d(tf.nn.relu(tf.nn.conv2d(x, windows[0], 2, "SAME")), windows[1], 1, "SAME")
+            loss = tf.reduce_mean(tf.nn.avg_pool2d(tf.nn.max_pool2d(y, 3, 1, "SAME"), 2, 1, "SAME") ** 2)
+        return loss, tape.gradient(loss, [x, *windows])
+
+    jitted, before = tf.function(step, jit_compile=True), compiled()
+    for size in (8, 9, 12, 13, 2, 3, 7, 31, 30):
         x = values((2, size, 10, 2), size)
-        check(jitted(x), function(x), f"{size}")
+        check(jitted(x), step(x), f"{size}", 1e-5)
     assert compiled() - before == 4
+    x = values((2, 1, 10, 2))
+    check(jitted(x), step(x), "1", 1e-5)
 
 
 def test_python_that_reads_a_size_is_never_wrong() -> None:

@@ -67,6 +67,7 @@ def drawn_guards(rng: random.Random, arrays: Sequence[np.ndarray]) -> tuple[Guar
         "equal": lambda: Guard(kind, place, size + rng.randrange(2)),
         "range": lambda: guards.in_range(place, least, least + rng.randrange(3)),
         "divisible": lambda: guards.divisible(place, rng.randrange(1, 4)),
+        "residue": lambda: guards.Guard(kind, place, (3, rng.randrange(3))),
         "same": lambda: Guard(kind, place, rng.choice(places)),
         "value": lambda: (
             Guard(kind, number, rng.choice([array, array + array.dtype.type(1), array[:0]]).tobytes())

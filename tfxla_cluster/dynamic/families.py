@@ -20,7 +20,8 @@ from ..ir.node import Module
 from . import prove, rows, unify
 from .misfit import Misfit, difference
 from .rows import Rows
-from .unify import Generic, Limits
+from .unifier import Generic
+from .unify import Limits
 
 _MOST_FAMILIES = 256  # the least recently used goes first
 _MOST_MODULES = 4  # of each structure that are kept to be unified with the next

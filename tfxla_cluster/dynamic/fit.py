@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations, combinations_with_replacement
+from math import gcd
 from types import MappingProxyType
 
 from ..ir.dim import LEAST_GENERIC, Dim, DimExpr, evaluate, has_produced, make, product, sym
@@ -24,23 +26,35 @@ _DEGREE = 3  # of products of sizes
 _MODEST = 8  # of factors and shifts that programs write
 _STEEP = 64  # of a factor of one size beside another
 _FEW = (1, 2, 3, -1, -2)  # factors of the other, or of a product of sizes
+_LOWS = (3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32)  # from which modules may hold
 _DIVISORS = (2, 3, 4, 5, 6, 7, 8, 16, 32)
+
+
+@dataclass(frozen=True, slots=True)
+class Assumed:
+    """Of a size: what it is at least, and by what it always leaves the same."""
+
+    least: int = LEAST_GENERIC
+    every: int = 1
 
 
 class Sizes:
     """The sizes of some modules: vectors and the expressions that stand for them."""
 
     def __init__(
-        self, vectors: Sequence[Vector], least: Sequence[int] = (), said: Mapping[Vector, Size] = MappingProxyType({})
+        self,
+        vectors: Sequence[Vector],
+        assumed: Sequence[Assumed] = (),
+        said: Mapping[Vector, Size] = MappingProxyType({}),
     ) -> None:
-        """A size for each of the vectors, which differ. `least`: of each size, LEAST_GENERIC where nothing is said.
-        `said`: by vector, what the user says about the size."""
+        """A size for each of the vectors, which differ, and what is assumed of each. `said`: by vector, what the user
+        says about the size."""
         self.count = len(vectors[0])
         self.symbols: list[tuple[DimExpr, Vector]] = []
         self.known: dict[Vector, list[Dim]] = {}
         self.shapes: dict[tuple[Dim, ...], None] = {}
-        for number, (vector, low) in enumerate(zip(vectors, least or [LEAST_GENERIC] * len(vectors))):
-            size = _symbol(number, vector, low, said.get(vector, ANY), {s.name for s, _ in self.symbols})
+        for number, (vector, of) in enumerate(zip(vectors, assumed or [Assumed()] * len(vectors))):
+            size = _symbol(number, vector, of, said.get(vector, ANY), {s.name for s, _ in self.symbols})
             self.symbols.append((size, vector))
             self.learn(size, vector)
 
@@ -110,9 +124,10 @@ class Sizes:
                     if found is not None and abs(found[0]) <= _STEEP and abs(found[1]) <= _MODEST:
                         yield make("add", make("mul", dim, factor), _sum(size, found))
 
-    def has_multiple(self, vector: Vector) -> bool:
-        """Is it a number of times a size, or a product of some?"""
-        return any(_multiple(dim, values, vector) is not None for dim, values in [*self.symbols, *self.products()])
+    def follows(self, vector: Vector, shifted: bool) -> bool:
+        """Is it a number of times a size, or a product of some; `shifted`: or a modest number more or less?"""
+        bases, ways = [*self.symbols, *self.products()], (_multiple, _near_multiple)[: 1 + shifted]
+        return any(way(dim, values, vector) is not None for way in ways for dim, values in bases)
 
     def products(self, most: int = _DEGREE) -> Iterator[tuple[Dim, Vector]]:
         """Products of two sizes, to `most` of them."""
@@ -124,11 +139,34 @@ class Sizes:
                 yield product(size for size, _ in chosen), tuple(values)
 
 
-def _symbol(number: int, vector: Vector, low: int, said: Size, taken: Container[str]) -> DimExpr:
+def _symbol(number: int, vector: Vector, of: Assumed, said: Size, taken: Container[str]) -> DimExpr:
     """The size called as the user does; else, and where that may be a name that is given here, by its number."""
     own = said.name and said.name not in taken and not _GIVEN.fullmatch(said.name)
     high = said.max if said.max is not None else SMALL if max(vector) <= SMALL // 4 else MOST
-    return sym(said.name if own else f"s{number}", max(vector), max(low, said.min or 0), min(high, MOST))
+    name, low = said.name if own else f"s{number}", max(of.least, said.min or 0)
+    return sym(name, max(vector), low, min(high, MOST), of.every, vector[0] % of.every)
+
+
+def assumptions(vectors: Sequence[Vector]) -> Iterator[list[Assumed]]:
+    """What may have to be assumed of sizes for one module to hold, the least first: nothing, that they are no smaller
+    than they were; then for each divisor that they are of the residue class that they were of, where it is one."""
+    spans = [gcd(*(n - vector[0] for n in vector)) for vector in vectors]
+    for divisor in (1, *_DIVISORS):
+        every = [divisor if span % divisor == 0 else 1 for span in spans]
+        if max(every) == divisor:
+            yield [Assumed(every=e) for e in every]
+            yield [Assumed(min(vector), e) for vector, e in zip(vectors, every)]
+
+
+def weaker_assumptions(kept: Sequence[Assumed]) -> Iterator[list[Assumed]]:
+    """Less than `kept`, which is read anew for each: sizes from a smaller one on until some hold, then one after
+    another of no residue class."""
+    for low in _LOWS:
+        if low < max(of.least for of in kept):
+            yield [replace(of, least=min(of.least, low)) for of in kept]
+    for number in range(len(kept)) if len(kept) > 1 else ():
+        if kept[number].every > 1:
+            yield [*kept[:number], replace(kept[number], every=1), *kept[number + 1 :]]
 
 
 def _multiple(dim: Dim, values: Vector, wanted: Vector) -> Dim | None:

@@ -19,7 +19,7 @@ from ..ir.dim import Dim, DimExpr, evaluate
 from ..ir.dtype import DTYPES, PRED, DType
 from ..ir.literal import freeze
 from ..ir.node import Instr
-from ..ir.polynomial import polynomial
+from ..ir.polynomial import is_free, polynomial
 from ..ir.shape import Shape, array
 
 _F64, _F32, _S64, _S32 = (DTYPES[name] for name in ("f64", "f32", "s64", "s32"))
@@ -243,8 +243,9 @@ def integer(write: Write, dim: Dim) -> Instr:
 
 
 def _atom(write: Write, atom: DimExpr) -> Instr:
-    """A size, from a shape that has it; a quotient or a maximum in s64, for it may be more than any shape can have."""
-    if atom.op == "max" or (atom.op == "floordiv" and isinstance(atom.operands[1], int)):
+    """A size, or the quotient of one of a residue class, from a shape that has it; another quotient or a maximum in
+    s64, for it may be more than any shape can have."""
+    if atom.op == "max" or (atom.op == "floordiv" and isinstance(atom.operands[1], int) and not is_free(atom)):
         opcode = "maximum" if atom.op == "max" else "divide"  # of what is not negative (`literals`)
         return write(opcode, array(_S64), tuple(integer(write, operand) for operand in atom.operands))
     none = write("constant", array(PRED), literal=freeze(False, PRED))

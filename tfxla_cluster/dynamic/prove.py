@@ -18,7 +18,7 @@ from ..ir.literal import equal_bits
 from ..ir.node import Module
 from ..ir.size_values import SIZED, replaced
 from .rows import Row, Rows, fixed_attributes
-from .unify import Generic, at
+from .unifier import Generic, at
 
 RULE = "dynamic-proof"
 
@@ -51,8 +51,8 @@ def sizes_of(generic: Generic, module: Rows) -> dict[str, int] | Decision:
             if isinstance(dim, DimExpr) and dim.is_size and isinstance(number, int):
                 if env.setdefault(dim.name, number) != number:
                     return no(RULE, f"{dim.name} is {env[dim.name]} and {number}")
-                if number < dim.low or (dim.high is not None and number > dim.high):
-                    return no(RULE, f"the size {dim.name} is {number}, but must be {dim.low} to {dim.high}")
+                if not dim.admits(number):
+                    return no(RULE, f"the size {dim.name} is {number}, but must be {dim.values}")
     missing = {size.name for param, _ in pairs for d in param.shape.dims for size in leaves(d)} - env.keys()
     return no(RULE, f"nothing tells {', '.join(sorted(missing))}") if missing else env
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ..ir.dim import Dim, make
+from ..ir.dim import make
 from ..ir.literal import Literal
 from ..ir.node import CALLED_ATTRS, Computation, Instr, Module, WindowDim
 from ..ir.rewrite import keeps
@@ -129,19 +129,19 @@ def structural_attributes(instr: Instr) -> Mapping[str, Any]:
     return {**fixed, "window": _window_form(instr)}
 
 
-def _window_form(instr: Instr) -> tuple[WindowDim, ...]:
-    """The window with 0 for each of its numbers that may follow a size: how many taps it has, and of one over a whole
-    dimension padding that adds all others to it, as cumulative ops have. Other padding of strided windows takes turns,
-    0 and 1 for even and odd sizes: each has modules of its own."""
+def _window_form(instr: Instr) -> tuple[tuple[Any, ...], ...]:
+    """The window without its numbers that may follow a size: how many taps it has, and of one over a whole dimension
+    padding as long as that or one less, as cumulative ops have. Other padding, of strided windows, takes turns, 0 and 1
+    for even and odd sizes: each has modules of its own."""
     window, dims = instr.attrs["window"], instr.operands[0].shape.dims
-    if instr.opcode == "convolution":
-        return tuple(replace(w, size=0) for w in window)
-    return tuple(_followed(w, w.size if w.size == dim else 0) for w, dim in zip(window, dims))
+    own = [w.size != dim for w, dim in zip(window, dims)] if instr.opcode != "convolution" else [True] * len(window)
+    return tuple(_dim_form(w, is_own) for w, is_own in zip(window, own))
 
 
-def _followed(w: WindowDim, whole: Dim) -> WindowDim:
-    low, high = (0 if whole and pad == make("add", whole, -1) else pad for pad in (w.pad_low, w.pad_high))
-    return replace(w, size=0, pad_low=low, pad_high=high)
+def _dim_form(w: WindowDim, is_own: bool) -> tuple[Any, ...]:
+    marks = {} if is_own else {w.size: "whole", make("add", w.size, -1): "others"}
+    pads = tuple(marks.get(pad, pad) for pad in (w.pad_low, w.pad_high))
+    return w.stride, *pads, w.base_dilation, w.window_dilation, w.reversal
 
 
 def fixed_attributes(instr: Instr) -> Mapping[str, Any]:

@@ -3,63 +3,26 @@
     f32[31,7] slice(x), slice={[1:32], [0:7]}
     f32[47,7] slice(x), slice={[1:48], [0:7]}     -->     f32[s0-1,7] slice(x), slice={[1:s0], [0:7]}
 
-The modules are walked side by side. A number that is the same in all of them stays; any other is an expression over the
-sizes that fits it (`fit`), the first with which shape inference gives what the modules have. Literals that follow a
-size become instructions that compute it (`literals`). Whether the result is right at one more size is proven there
-(`prove`).
+Which dimensions of the arguments are sizes, and what has to be assumed of these, is found here; the modules are walked
+by `unifier`. Whether the result is right at one more size is proven there (`prove`).
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
 
 from ..errors import VerifierError
 from ..ir import verifier
-from ..ir.dim import LEAST_GENERIC, Dim, DimExpr, evaluate, has_produced, product
-from ..ir.infer import infer
-from ..ir.literal import equal_bits
-from ..ir.node import Computation, Instr, Module, WindowDim
-from ..ir.polynomial import as_dim, polynomial
-from ..ir.rewrite import Names, relinked
-from ..ir.shape import Shape
-from ..ir.size_values import SIZED, replaced, window_sizes, with_window_sizes
+from ..ir.dim import LEAST_GENERIC, Dim
 from ..size_spec import Size
-from . import forms, literals
-from .fit import Sizes, Vector
-from .forms import Form
-from .misfit import Misfit, difference, short
-from .rows import Body, Row, Rows, structure
+from .fit import Assumed, Sizes, Vector, assumptions, weaker_assumptions
+from .misfit import Misfit, difference
+from .rows import Rows, structure
+from .unifier import Generic, Parted, Unifier
 
-_MOST_CHOICES = 64  # of expressions that are tried for the numbers of one instruction
-_MOST_OPTIONS = 4  # of expressions for one number of several
-# Opcodes whose result's dimensions do not follow from their operands.
-_CLAIMS = frozenset(("bitcast", "broadcast", "custom-call", "dynamic-reshape", "iota", "reshape")) | frozenset(
-    ("rng", "rng-bit-generator", "set-dimension-size")
-)
-
-
-@dataclass(frozen=True)
-class Generic:
-    """A module for many sizes.
-
-    module: with named sizes, verified, to be compiled. template: the rows of one of the modules with named sizes, its
-    literals as that one has them; literals: how those that vary follow the sizes, by (body, row). origin: the modules
-    that it was made from, in order.
-    """
-
-    module: Module
-    template: Rows
-    literals: Mapping[tuple[int, int], Form]
-    origin: tuple[Module, ...]
-
-    @property
-    def is_guarded(self) -> bool:
-        """Guards on dimensions say all that the arguments' sizes have to fulfil: none of them is an expression."""
-        dims = (d for p in self.module.entry.params for d in p.shape.dims)
-        return all(isinstance(d, int) or d.is_size for d in dims)
+_LEAST_ATTEMPTS, _MOST_ROWS = 6, 100_000  # at modules, and of all attempts
 
 
 @dataclass(frozen=True)
@@ -75,19 +38,11 @@ NONE = Limits()
 """Nothing is said."""
 
 
-class _Parted(Exception):
-    """Modules part at an instruction; `for_some_sizes`: a rule is broken that may hold for fewer sizes."""
-
-    def __init__(self, misfit: Misfit, for_some_sizes: bool = False) -> None:
-        super().__init__(str(misfit))
-        self.misfit, self.for_some_sizes = misfit, for_some_sizes
-
-
 def unify(modules: Sequence[Rows], limits: Limits = NONE) -> Generic | Misfit:
     """One module for two or more that were lowered at different sizes; the last gives the samples.
 
     A dimension of a parameter that varies, and may, is a size of its own, with the name and range that `limits` says;
-    where that does not hold together, one that is a multiple of others' product is that multiple.
+    where that does not hold together, one that follows smaller ones is an expression over them.
     """
     if any(structure(rows) != structure(modules[0]) for rows in modules[1:]):
         return difference(modules)
@@ -101,12 +56,14 @@ def unify(modules: Sequence[Rows], limits: Limits = NONE) -> Generic | Misfit:
     if any(min(vector) < LEAST_GENERIC for vector in varying):
         return Misfit(None, f"sizes below {LEAST_GENERIC} have modules of their own")
     said = _said(modules, limits)
-    found = _unified(modules, varying, said)
-    fewer = _independent(varying)
-    if isinstance(found, Misfit) and len(fewer) < len(varying):
-        tied = _unified(modules, fewer, said)
-        return found if isinstance(tied, Misfit) else tied
-    return found
+    refusal: Misfit | None = None
+    for free in _fewer_and_fewer(varying):
+        found = _unified(modules, free, said)
+        if isinstance(found, Generic):
+            return found
+        refusal = refusal or found
+    assert refusal is not None
+    return refusal
 
 
 def _at_place(modules: Sequence[Rows], place: tuple[int, int]) -> tuple[Dim, ...]:
@@ -145,269 +102,58 @@ def _parameter_vectors(modules: Sequence[Rows]) -> list[list[Vector]]:
     return [[dims for dims in row if all(isinstance(d, int) for d in dims)] for row in found]
 
 
-def _independent(vectors: Sequence[Vector]) -> list[Vector]:
-    """Without those that are a multiple of smaller ones, or of a product of these."""
-    kept: list[Vector] = []
-    for vector in sorted(vectors):
-        if not kept or not Sizes(kept).has_multiple(vector):
-            kept.append(vector)
-    return kept
+def _fewer_and_fewer(vectors: list[Vector]) -> Iterator[list[Vector]]:
+    """All; without those that are a multiple of smaller ones, or of a product of these; or so but for a small shift."""
+    kept = vectors
+    yield kept
+    for shifted in (False, True):
+        fewer: list[Vector] = []
+        for vector in sorted(vectors):
+            if not fewer or not Sizes(fewer).follows(vector, shifted):
+                fewer.append(vector)
+        if len(fewer) < len(kept):
+            kept = fewer
+            yield kept
 
 
 def _unified(modules: Sequence[Rows], vectors: Sequence[Vector], said: Mapping[Vector, Size]) -> Generic | Misfit:
-    """Verified; where that needs it, for no sizes below those that the modules have."""
+    """Verified; where that needs it for no sizes below those that the modules have, or for those of a residue class."""
     refusal: Misfit | None = None
-    for least in ([LEAST_GENERIC] * len(vectors), [min(vector) for vector in vectors]):
-        try:
-            made = _Unifier(modules, Sizes(vectors, least, said)).generic()
-            verifier.verify(made.module)
-        except _Parted as parted:
-            refusal = refusal or parted.misfit
-            if not parted.for_some_sizes:
-                break
-        except VerifierError as error:
-            refusal = refusal or Misfit(None, f"not right at all sizes: {error.message}")
-        else:
-            return made
+    for assumed in itertools.islice(assumptions(vectors), _attempts(modules)):
+        made = _verified(modules, Sizes(vectors, assumed, said))
+        if isinstance(made, Generic):
+            return _loosened(modules, vectors, assumed, said) or made
+        refusal = refusal or made.misfit
+        if not made.for_some_sizes:
+            break
     assert refusal is not None
     return refusal
 
 
-@dataclass
-class _Scope:
-    """A computation that is being made: what became of each instruction in the template and in the generic module,
-    whose instructions are in `order`."""
-
-    template: dict[Instr, Instr] = field(default_factory=dict)
-    made: dict[Instr, Instr] = field(default_factory=dict)
-    order: list[Instr] = field(default_factory=list)
-
-    def keep(self, old: Instr, template: Instr, called: Mapping[Computation, Computation]) -> None:
-        """The template of an instruction, and the same over what was made of its operands and of what it calls."""
-        self.template[old] = template
-        operands, control = (tuple([self.made[i] for i in listed]) for listed in (old.operands, old.control))
-        made = template
-        if operands != template.operands or control != template.control:
-            made = made.replace(operands=operands, control=control)
-        if old.called:
-            linked = relinked(old, called)
-            made = made.replace(
-                attrs={n: linked[n] if linked[n] is not old.attrs[n] else v for n, v in made.attrs.items()}
-            )
-        self.made[old] = made
-        self.order.append(made)
+def _attempts(modules: Sequence[Rows]) -> int:
+    """How often modules are walked: seldom where that takes long."""
+    return max(_LEAST_ATTEMPTS, _MOST_ROWS // sum(len(body.rows) for body in modules[-1].bodies))
 
 
-class _Unifier:
-    """Of modules of one structure. Bodies are made when something first calls them, for the shapes that it hands over;
-    where another hands over others, the verifier says so."""
-
-    def __init__(self, modules: Sequence[Rows], sizes: Sizes) -> None:
-        self.modules, self.sizes = modules, sizes
-        self.numbers = {body.comp: number for number, body in enumerate(modules[-1].bodies)}
-        self.templates: dict[Computation, Computation] = {}
-        self.made: dict[Computation, Computation] = {}
-        self.scopes: dict[Computation, _Scope] = {}
-        self.forms: dict[tuple[int, int], Form] = {}
-        self.shapes: dict[Shape, Shape] = {}  # one object for equal ones, as where a module is read
-
-    def generic(self) -> Generic:
-        """Raises _Parted."""
-        last = self.modules[-1].module
-        shapes = [tuple(p.shape for p in peers) for peers in zip(*(rows.module.entry.params for rows in self.modules))]
-        params = [self._likeliest(peers, param) for peers, param in zip(shapes, last.entry.params)]
-        for shape in params:
-            self.sizes.learn_shape(shape.dims)
-        self._body(0, params)
-        template = Rows(
-            last.replace(entry=self.templates[last.entry]), tuple(map(self._template_rows, self.modules[-1].bodies))
-        )
-        origin = tuple(rows.module for rows in self.modules)
-        return Generic(last.replace(entry=self.made[last.entry]), template, self.forms, origin)
-
-    def _template_rows(self, body: Body) -> Body:
-        place = self.scopes[body.comp].template
-        rows = tuple(Row(place[row.instr], row.operands, row.control, row.called) for row in body.rows)
-        return Body(self.templates[body.comp], rows, body.root)
-
-    def _body(self, number: int, params: Sequence[Shape] | None) -> None:
-        """Body `number` for parameters of these shapes; of None, for those it has."""
-        bodies = [rows.bodies[number] for rows in self.modules]
-        comp, scope = bodies[-1].comp, _Scope()
-        places = {row.instr: place for place, row in enumerate(bodies[-1].rows)}
-        names = Names(instr.name for instr in comp.instrs)
-        for instr in (i for i in comp.instrs if i in places):
-            peers = tuple(body.rows[places[instr]].instr for body in bodies)
-            if instr.opcode == "parameter":
-                shape = instr.shape if params is None else params[instr.attrs["parameter_number"]]
-                scope.keep(instr, instr if shape is instr.shape else instr.replace(shape=shape), self.made)
-            elif instr.opcode == "constant":
-                self._constant(scope, instr, peers, (number, places[instr]), names)
-            else:
-                scope.keep(instr, self._instruction(scope, instr, peers), self.made)
-        self.scopes[comp] = scope
-        self.templates[comp] = Computation(comp.name, tuple(scope.template.values()), scope.template[comp.root])
-        self.made[comp] = Computation(comp.name, tuple(scope.order), scope.made[comp.root])
-
-    def _constant(
-        self, scope: _Scope, instr: Instr, peers: tuple[Instr, ...], place: tuple[int, int], names: Names
-    ) -> None:
-        values = [peer.attrs["literal"] for peer in peers]
-        if all(equal_bits(values[0], value) for value in values[1:]):
-            scope.keep(instr, instr, self.made)
-            return
-        shape = self._likeliest(tuple(peer.shape for peer in peers), instr)
-        form = literals.fit(values, shape.dims, self.sizes)
-        if form is None:
-            raise _Parted(Misfit(instr, "a literal varies that follows no size", tuple(map(short, values))))
-
-        def add(opcode: str, shape: Shape, operands: tuple[Instr, ...], attrs: dict[str, Any]) -> Instr:
-            name = names.unique(f"{instr.name}.{opcode}")
-            made = Instr(name, opcode, shape, operands, attrs, instr.sources, instr.metadata)
-            scope.order.append(made)
-            return made
-
-        self.forms[place] = form
-        scope.template[instr] = instr.replace(shape=shape)
-        scope.made[instr] = form.write(forms.writer(add))
-
-    def _instruction(self, scope: _Scope, instr: Instr, peers: tuple[Instr, ...]) -> Instr:
-        """The template of an instruction that is no parameter and no literal."""
-        operands, control = (tuple([scope.template[i] for i in listed]) for listed in (instr.operands, instr.control))
-        for number, comp in enumerate(instr.called):
-            if comp not in self.made:
-                self._body(self.numbers[comp], _handed_over(instr, operands, number))
-        made = instr
-        if operands != instr.operands or control != instr.control:
-            made = made.replace(operands=operands, control=control)
-        if instr.called:
-            made = made.replace(attrs=relinked(instr, self.templates))
-        varies = any(peer.shape != instr.shape or _sized(peer) != _sized(instr) for peer in peers)
-        return self._fitted(made, peers) if varies else made
-
-    def _fitted(self, instr: Instr, peers: tuple[Instr, ...]) -> Instr:
-        """With the first choice of its numbers that inference takes and that gives the shapes that there are."""
-        refusal, breaks_rule = "no expression fits", False
-        # Not itertools.product, which finds all claims before it gives the first: nearly always that is right.
-        choices = ((a, c) for a in self._attributes(instr, peers) for c in self._claims(instr, peers))
-        for attrs, claimed in itertools.islice(choices, _MOST_CHOICES):
-            try:
-                shape = infer(instr.opcode, [o.shape for o in instr.operands], attrs, claimed)
-            except VerifierError as error:
-                refusal, breaks_rule = error.message, True
-                continue
-            if self._gives(shape, peers):
-                shape = replaced(shape, lambda dim: dim if has_produced(dim) else as_dim(polynomial(dim)))
-                self._learn(shape, peers)
-                shape = _laid_out(shape, instr.shape)
-                return instr.replace(attrs=attrs, shape=self.shapes.setdefault(shape, shape))
-            refusal = f"it would be {shape}"
-        shapes = tuple(str(peer.shape) for peer in peers)
-        misfit = Misfit(instr, f"its sizes follow from those of the arguments in no way ({refusal})", shapes)
-        raise _Parted(misfit, breaks_rule)
-
-    def _attributes(self, instr: Instr, peers: tuple[Instr, ...]) -> Iterator[Mapping[str, Any]]:
-        """The attributes with each choice of the sizes among them."""
-        values = [_sized(peer) for peer in peers]
-        if all(value == values[0] for value in values):
-            yield instr.attrs
-            return
-        for value in self._values(values, instr, _dims(instr.operands)):
-            yield {**instr.attrs, SIZED[instr.opcode]: value}
-
-    def _claims(self, instr: Instr, peers: tuple[Instr, ...]) -> Iterator[Shape]:
-        """The shapes that the instruction may say it has; where they follow from the operands any is asked about."""
-        shapes, near = tuple(peer.shape for peer in peers), _dims(instr.operands)
-        if instr.opcode not in _CLAIMS:
-            yield instr.shape
-        elif instr.opcode == "broadcast":
-            at = dict(zip(instr.attrs["dimensions"], instr.operands[0].shape.dims))
-            for shape in self._shapes(shapes, instr, near):
-                yield replace(shape, dims=tuple(at.get(n, d) for n, d in enumerate(shape.dims)))
-        elif instr.opcode in ("reshape", "bitcast"):
-            merged = [product(near[a:b]) for a in range(len(near)) for b in range(a + 2, len(near) + 1)]
-            yield from self._shapes(shapes, instr, near + merged)
-        else:
-            yield from self._shapes(shapes, instr, near)
-
-    def _shapes(self, shapes: tuple[Shape, ...], instr: Instr, near: Sequence[Dim]) -> Iterator[Shape]:
-        """What stands for these shapes, the likeliest first."""
-        parts = [(shape.dims, shape.elements) for shape in shapes]
-        for dims, elements in self._values(parts, instr, near):
-            yield replace(shapes[-1], dims=dims, elements=elements)
-
-    def _likeliest(self, shapes: tuple[Shape, ...], instr: Instr) -> Shape:
-        found = next(self._shapes(shapes, instr, ()), None)
-        if found is None:
-            raise _Parted(
-                Misfit(instr, "its sizes follow from those of the arguments in no way", tuple(map(str, shapes)))
-            )
-        return found
-
-    def _values(self, values: Sequence[Any], instr: Instr, near: Sequence[Dim]) -> Iterator[Any]:
-        """What stands for nested tuples of numbers, shapes and windows, the likeliest first."""
-        last = values[-1]
-        if all(value == last for value in values):
-            yield last
-        elif isinstance(last, tuple):
-            parts = list(zip(*values))
-            likeliest = tuple(next(self._values(part, instr, near), None) for part in parts)
-            yield from [likeliest] if None not in likeliest else []
-            options = (itertools.islice(self._values(part, instr, near), _MOST_OPTIONS) for part in parts)
-            yield from (chosen for chosen in itertools.product(*options) if chosen != likeliest)
-        elif isinstance(last, Shape):
-            yield from self._shapes(tuple(values), instr, near)
-        elif isinstance(last, WindowDim):
-            taps, *pads = zip(*map(window_sizes, values))
-            for size in self._values(taps, instr, near):
-                for low, high in self._values(list(zip(*pads)), instr, [size]):
-                    yield with_window_sizes(last, (size, low, high))
-        elif all(isinstance(value, int) for value in values):
-            yield from self.sizes.candidates(tuple(values), near)
-        else:
-            bounds = tuple(map(str, values))
-            raise _Parted(Misfit(instr, "the bound of a size that an instruction produces varies", bounds))
-
-    def _gives(self, shape: Shape, peers: tuple[Instr, ...]) -> bool:
-        """It is the shape that each module has."""
-        for env, peer in zip(self.sizes.environments(), peers):
-            if not replaced(shape, lambda dim, env=env: at(dim, env)).same_as(peer.shape):  # type: ignore[misc]
-                return False
-        return True
-
-    def _learn(self, shape: Shape, peers: tuple[Instr, ...]) -> None:
-        self.sizes.learn_shape(shape.dims)
-        for dim, vector in zip(shape.dims, zip(*(peer.shape.dims for peer in peers))):
-            if isinstance(dim, DimExpr) and not has_produced(dim):
-                self.sizes.learn(dim, vector)
+def _verified(modules: Sequence[Rows], sizes: Sizes) -> Generic | Parted:
+    """Or where they part."""
+    try:
+        made = Unifier(modules, sizes).generic()
+        verifier.verify(made.module)
+    except Parted as parted:
+        return parted
+    except VerifierError as error:
+        return Parted(Misfit(None, f"not right at all sizes: {error.message}"), True)
+    return made
 
 
-def at(dim: DimExpr, env: Mapping[str, int]) -> Dim:
-    """The number that an expression is at these sizes; itself where an instruction produces a size in it."""
-    return dim if has_produced(dim) else evaluate(dim, env)
-
-
-def _dims(operands: Sequence[Instr]) -> list[Dim]:
-    return [dim for operand in operands for dim in operand.shape.dims]
-
-
-def _sized(instr: Instr) -> Any:
-    """The attribute that may hold sizes."""
-    return instr.attrs.get(SIZED.get(instr.opcode, ""))
-
-
-def _laid_out(shape: Shape, like: Shape) -> Shape:
-    """A shape in the layout of another."""
-    return replace(shape, layout=like.layout, elements=tuple(map(_laid_out, shape.elements, like.elements)))
-
-
-def _handed_over(instr: Instr, operands: tuple[Instr, ...], number: int) -> list[Shape] | None:
-    """The shapes of the parameters of the computation that an instruction calls as its `number`th; None where they are
-    scalars."""
-    if instr.opcode in ("call", "fusion", "async-start"):
-        return [operand.shape for operand in operands]
-    if instr.opcode == "while":
-        return [operands[0].shape]
-    if instr.opcode == "conditional":
-        return [operands[1 + number].shape]
-    return None
+def _loosened(
+    modules: Sequence[Rows], vectors: Sequence[Vector], assumed: Sequence[Assumed], said: Mapping[Vector, Size]
+) -> Generic | None:
+    """With less assumed: from smaller sizes on, each size of no residue class. None where all has to be."""
+    found, kept = None, list(assumed)
+    for weaker in itertools.islice(weaker_assumptions(kept), _attempts(modules)):  # follows what becomes of `kept`
+        made = _verified(modules, Sizes(vectors, weaker, said))
+        if isinstance(made, Generic):
+            found, kept[:] = made, weaker
+    return found

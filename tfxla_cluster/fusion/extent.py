@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..ir.dim import Dim
-from ..ir.polynomial import Monomial, Polynomial, as_dim, polynomial, same
+from ..ir.polynomial import Monomial, Polynomial, as_dim, plus, polynomial, same, times
 
 
 def same_all(a: Iterable[Dim], b: Iterable[Dim]) -> bool:
@@ -19,17 +19,24 @@ def divide(a: Dim, b: Dim) -> Dim | None:
         return 1
     if isinstance(a, int) and isinstance(b, int):
         return a // b if b and a % b == 0 else None
-    divisor = polynomial(b)
-    if len(divisor) != 1:
-        return 1 if same(a, b) else None
-    ((factors, scale),) = divisor.items()
+    left, divisor = polynomial(a), polynomial(b)
+    if not divisor:
+        return None
     quotient: Polynomial = {}
-    for monomial, coefficient in polynomial(a).items():
-        rest = _without(monomial, factors)
-        if rest is None or coefficient % scale:
+    first = max(divisor, key=_rank)
+    while left:  # the highest term goes with each turn
+        monomial = max(left, key=_rank)
+        rest, coefficient = _without(monomial, first), left[monomial]
+        if rest is None or coefficient % divisor[first]:
             return None
-        quotient[rest] = coefficient // scale
+        quotient[rest] = coefficient // divisor[first]
+        left = plus(left, times({rest: quotient[rest]}, divisor), -1)
     return as_dim(quotient)
+
+
+def _rank(monomial: Monomial) -> tuple[int, list[str]]:
+    """An order that products keep: by degree, then by the atoms, which are in their order."""
+    return len(monomial), [str(atom) for atom in monomial]
 
 
 def _without(monomial: Monomial, factors: Monomial) -> Monomial | None:

@@ -22,7 +22,8 @@ LEAST_GENERIC = 2
 class DimExpr:
     """An integer expression.
 
-    op 'sym': args (name, sample, low, high): a size read from an input's shape, from low to high (None: any).
+    op 'sym': args (name, sample, low, high, every, rest): a size read from an input's shape, from low to high (None:
+    any), of those that leave `rest` when divided by `every` (1: of all).
     op 'bounded': args (name, bound): a size that an instruction produces, at most `bound`.
     op one of `size_operators.OPERATORS`: args are two Dims.
 
@@ -69,6 +70,26 @@ class DimExpr:
         return cast("int | None", self.args[3]) if self.op == "sym" else self.number
 
     @property
+    def every(self) -> int:
+        """What a size is divided by to tell its residue class; 1 where it is in none."""
+        return cast("int", self.args[4]) if self.op == "sym" else 1
+
+    @property
+    def rest(self) -> int:
+        """What a size leaves when divided by `every`."""
+        return cast("int", self.args[5]) if self.op == "sym" else 0
+
+    @property
+    def values(self) -> str:
+        """What a size may be, in words."""
+        most = "" if self.high is None else f" and at most {self.high}"
+        return f"at least {self.low}{most}{f' and {multiple_text(self.every, self.rest)}' if self.every > 1 else ''}"
+
+    def admits(self, value: int) -> bool:
+        """A size may be this number."""
+        return self.low <= value <= (value if self.high is None else self.high) and value % self.every == self.rest
+
+    @property
     def operands(self) -> tuple[Dim, Dim]:
         """Of an operation."""
         return cast("tuple[Dim, Dim]", self.args)
@@ -105,10 +126,15 @@ class DimExpr:
     __repr__ = __str__
 
 
-def sym(name: str, sample: int, low: int = 0, high: int | None = None) -> DimExpr:
+def sym(name: str, sample: int, low: int = 0, high: int | None = None, every: int = 1, rest: int = 0) -> DimExpr:
     """The size called `name`; `sample` is the value it had in the trace that was lowered. What holds it is proven
-    for `low` <= size <= `high` and must be guarded by that."""
-    return DimExpr("sym", (name, sample, low, high))
+    for `low` <= size <= `high` where size % every == rest, and must be guarded by that."""
+    return DimExpr("sym", (name, sample, low, high, every, rest))
+
+
+def multiple_text(every: int, rest: int) -> str:
+    """What numbers that leave `rest` when divided by `every` are, in words."""
+    return f"a multiple of {every}" if rest == 0 else f"{rest} more than a multiple of {every}"
 
 
 def bounded(name: str, bound: int) -> DimExpr:
@@ -199,9 +225,8 @@ def instantiate(dim: Dim, env: Mapping[str, int]) -> Dim:
 
 def check_range(size: DimExpr, value: int) -> None:
     """UsageError where a size has a value that nothing was proven for."""
-    if value < size.low or (size.high is not None and value > size.high):
-        most = "" if size.high is None else f" and at most {size.high}"
-        raise UsageError(f"the size {size.name} is {value}, but must be at least {size.low}{most}")
+    if not size.admits(value):
+        raise UsageError(f"the size {size.name} is {value}, but must be {size.values}")
 
 
 def _replaced(dim: Dim, size: Callable[[DimExpr], Dim]) -> Dim:

@@ -1,7 +1,8 @@
 """Guards: named conditions that an executable holds for, one language from the passes to the machine-code check.
 
     about an input      dtype, rank, value (its bytes)
-    about a size        equal to a number, in a range (both ends in it), divisible by a number, the same as another
+    about a size        equal to a number, in a range (both ends in it), divisible by a number, of a residue class, the
+                        same as another
     about the process   flag, constexpr (of a kernel of the user's), fact (a digest of the module, the target, a
                         version): what a cache key is made of; python: a Python value that a trace is for
 
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Union, cast
 
-from .dim import DimExpr
+from .dim import DimExpr, multiple_text
 from .shape import Shape
 
 LARGEST = 2**63 - 1
@@ -50,7 +51,7 @@ class Names(Protocol):
 @dataclass(frozen=True, slots=True)
 class Guard:
     """`kind` is one of KINDS; `subject`: an input's number, a size, or what is so of the process; `wanted`: a number,
-    (least, most), another size, bytes or a text."""
+    (least, most), (divisor, rest), another size, bytes or a text."""
 
     kind: str
     subject: int | Size
@@ -104,7 +105,8 @@ KINDS: Mapping[str, Kind] = {
     "rank": Kind("input", _is),
     "equal": Kind("size", _is),
     "range": Kind("size", lambda n, ends: ends[0] <= n <= ends[1], _range_text),
-    "divisible": Kind("size", lambda n, divisor: n % divisor == 0, lambda divisor: f"a multiple of {divisor}"),
+    "divisible": Kind("size", lambda n, divisor: n % divisor == 0, lambda divisor: multiple_text(divisor, 0)),
+    "residue": Kind("size", lambda n, of: n % of[0] == of[1], lambda of: multiple_text(*of)),
     "same": Kind("size", _is),
     "value": Kind("input", _is),
     "flag": Kind("process", _is),
@@ -139,13 +141,21 @@ def divisible(size: Size, divisor: int) -> Guard:
     return Guard("divisible", size, divisor)
 
 
+def residue(size: Size, divisor: int, rest: int) -> Guard:
+    """Divided by `divisor` the size leaves `rest`. ValueError where nothing does."""
+    if not 0 <= rest < divisor:
+        raise ValueError(f"nothing leaves {rest} when divided by {divisor}")
+    return Guard("residue", size, (divisor, rest)) if rest else divisible(size, divisor)
+
+
 def of_shape(number: int, shape: Sequence[int]) -> list[Guard]:
     """Rank and dims of one input are these."""
     return [Guard("rank", number, len(shape)), *(Guard("equal", (number, a), d) for a, d in enumerate(shape))]
 
 
 def of_shapes(shapes: Sequence[Shape]) -> tuple[Guard, ...]:
-    """What the shapes of a module's inputs say: ranks, static dims, ranges of sizes, and sizes that come twice.
+    """What the shapes of a module's inputs say: ranks, static dims, ranges and residue classes of sizes, and sizes that
+    come twice.
 
     A size is read where it comes first. A dim that is an expression over sizes is not checked.
     """
@@ -159,8 +169,11 @@ def of_shapes(shapes: Sequence[Shape]) -> tuple[Guard, ...]:
                 found.append(Guard("equal", place, dim))
             elif dim.op == "sym" and first.setdefault(dim.name, place) != place:
                 found.append(Guard("same", place, first[dim.name]))
-            elif dim.op == "sym" and (dim.low > 0 or dim.high is not None):
-                found.append(in_range(place, dim.low, LARGEST if dim.high is None else dim.high))
+            elif dim.op == "sym":
+                if dim.low > 0 or dim.high is not None:
+                    found.append(in_range(place, dim.low, LARGEST if dim.high is None else dim.high))
+                if dim.every > 1:
+                    found.append(residue(place, dim.every, dim.rest))
     return ordered(found)
 
 
@@ -283,7 +296,7 @@ def _subject(guard: Guard, names: Names) -> str:
 
 
 def _was(guard: Guard) -> str:
-    return "has to be" if guard.kind in ("range", "divisible", "same") else "was"
+    return "has to be" if guard.kind in ("range", "divisible", "residue", "same") else "was"
 
 
 def _wanted(guard: Guard, names: Names | None) -> str:

@@ -1,7 +1,8 @@
 """Dims as polynomials, so that `B*S` from a shape and the product of `S` and `B` are one: the algebra of sizes.
 
 What is not a sum or a product of sizes is an atom in one form: `max(p, 0)`, `p // c` with nothing in p that c divides,
-or a `//` or `%` by what is not a number. Two dims of one polynomial are equal at all sizes.
+or a `//` or `%` by what is not a number. Of a size of one residue class, n with n % c == r, the atom is its quotient:
+n is c * (n // c) + r, so that 2 * (n // 2) is n where n is even. Two dims of one polynomial are equal at all sizes.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from math import gcd, inf
+from typing import cast
 
 from .dim import Dim, DimExpr, make, product
 
@@ -33,9 +35,38 @@ def common_factor(dims: Iterable[Dim]) -> int:
     return gcd(*(c for dim in dims for c in polynomial(dim).values()))
 
 
+def is_free(atom: DimExpr) -> bool:
+    """A size, or the quotient of one of a residue class: any number between its ends."""
+    return atom.is_size or _is_quotient(atom)
+
+
+def _quotient(size: DimExpr) -> DimExpr:
+    return DimExpr("floordiv", (size, size.every))
+
+
+def _is_quotient(atom: DimExpr) -> bool:
+    whole = atom.args[0]
+    return atom.op == "floordiv" and isinstance(whole, DimExpr) and whole.every > 1 and whole.every == atom.args[1]
+
+
+def _with_sizes(poly: Polynomial) -> Polynomial:
+    """With sizes of residue classes in place of multiples of their quotients: to be read, no normal form."""
+    for monomial, coefficient in poly.items():
+        for atom in filter(_is_quotient, monomial):
+            size, others = atom.args[0], list(monomial)
+            assert isinstance(size, DimExpr)
+            if coefficient % size.every == 0:
+                others.remove(atom)
+                each = {tuple(others): coefficient // size.every}
+                whole = plus(times(each, {(size,): 1}), each, -size.rest)
+                return _with_sizes(plus(plus(poly, {monomial: coefficient}, -1), whole))
+    return poly
+
+
 def as_dim(poly: Polynomial) -> Dim:
     """The expression of a polynomial, its terms in a fixed order."""
     total: Dim = 0
+    poly = _with_sizes(poly)
     for monomial in sorted(poly, key=lambda m: (-len(m), str(m))):
         total = make("add", total, make("mul", product(monomial), poly[monomial]))
     return total
@@ -70,7 +101,7 @@ def bounds(poly: Polynomial) -> Range:
     for monomial, coefficient in poly.items():
         ends: Range = (coefficient, coefficient)
         for atom in monomial:
-            ends = _interval_product(ends, _atom_bounds(atom))
+            ends = _interval_product(ends, atom_bounds(atom))
         low, high = low + ends[0], high + ends[1]
     return low, high
 
@@ -80,7 +111,7 @@ def _numbers(dim: Dim) -> Iterator[int | None]:
     if isinstance(dim, int):
         return
     if dim.is_size:
-        yield from (dim.number, dim.low, dim.high)
+        yield from (dim.number, dim.low, dim.high, dim.every, dim.rest)
         return
     for operand in dim.operands:
         yield from _numbers(operand)
@@ -90,6 +121,8 @@ def _numbers(dim: Dim) -> Iterator[int | None]:
 def _terms(dim: Dim, _: tuple[int | None, ...]) -> tuple[tuple[Monomial, int], ...]:
     if isinstance(dim, int):
         return (((), dim),) if dim else ()
+    if dim.is_size and dim.every > 1:
+        return tuple(plus({(_quotient(dim),): dim.every}, {(): dim.rest}).items())
     if dim.is_size:
         return (((dim,), 1),)
     left, right = map(polynomial, dim.operands)
@@ -120,14 +153,18 @@ def _fraction(a: Polynomial, divisor: int) -> Polynomial:
         return {}
     for monomial, coefficient in a.items():
         inner = monomial[0] if len(monomial) == 1 else None
-        if coefficient == 1 and inner is not None and inner.op == "floordiv" and isinstance(inner.operands[1], int):
-            by = inner.operands[1]  # (x // by + y) // divisor = (x + y * by) // (by * divisor)
+        if coefficient == 1 and inner is not None and _is_fraction(inner):
+            by = cast("int", inner.operands[1])  # (x // by + y) // divisor = (x + y * by) // (by * divisor)
             outer = plus(a, {monomial: 1}, -1)
             return _floordiv(plus(polynomial(inner.operands[0]), outer, by), {(): by * divisor})
     shared = gcd(divisor, *(c for m, c in a.items() if m))
     if shared > 1:
         return _floordiv({m: c // shared for m, c in a.items() if c // shared}, {(): divisor // shared})
     return _atom("floordiv", a, {(): divisor})
+
+
+def _is_fraction(atom: DimExpr) -> bool:
+    return atom.op == "floordiv" and isinstance(atom.operands[1], int) and not _is_quotient(atom)
 
 
 def _mod(a: Polynomial, b: Polynomial) -> Polynomial:
@@ -164,9 +201,13 @@ def _interval_product(a: Range, b: Range) -> Range:
     return min(ends), max(ends)
 
 
-def _atom_bounds(atom: DimExpr) -> Range:
+def atom_bounds(atom: DimExpr) -> Range:
+    """The ends of an atom of a polynomial."""
     if atom.is_size:
         return atom.low, inf if atom.high is None else atom.high
+    if _is_quotient(atom):
+        size, every = cast("tuple[DimExpr, int]", atom.operands)
+        return -(-(size.low - size.rest) // every), inf if size.high is None else (size.high - size.rest) // every
     (low, high), (least, most) = (bounds(polynomial(d)) for d in atom.operands)
     if atom.op == "max":
         return max(low, 0), max(high, 0)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
+from math import inf
 from typing import cast
 
 from .dim import Dim, DimExpr, sym
-from .polynomial import Monomial, Polynomial, bounds, plus, polynomial, times
+from .polynomial import Monomial, Polynomial, atom_bounds, bounds, is_free, plus, polynomial, times
 
 _MOST_ATOMS = 6  # taken apart in one proof
 _MOST_BOUNDED = 4  # sizes that are counted from both ends
@@ -38,11 +39,15 @@ def not_negative(poly: Polynomial, steps: int = _MOST_ATOMS) -> bool:
         return True
     if bounds(poly)[1] < 0:
         return False
-    atoms = {a.op: a for m in poly for a in m if a.op in _CASES and isinstance(a.operands[1], int)}
+    atoms = {a.op: a for m in poly for a in m if _is_case(a)}
     if not atoms:
         return any(_covered(shifted) for shifted in _shifted(poly))
     op = next(op for op in _CASES if op in atoms)
     return steps > 0 and _CASES[op](poly, atoms[op], steps - 1)
+
+
+def _is_case(atom: DimExpr) -> bool:
+    return atom.op in _CASES and not is_free(atom) and isinstance(atom.operands[1], int)
 
 
 def _max_cases(poly: Polynomial, atom: DimExpr, steps: int) -> bool:
@@ -82,17 +87,17 @@ def _substituted(poly: Polynomial, atom: DimExpr, value: Polynomial) -> Polynomi
 
 def _shifted(poly: Polynomial) -> Iterator[Polynomial]:
     """The polynomial in how far each size is above its least, or below its most."""
-    sizes = list(dict.fromkeys(a for m in poly for a in m if a.is_size))
-    bounded = [a for a in sizes if a.high is not None][:_MOST_BOUNDED]
+    sizes = {a: atom_bounds(a) for m in poly for a in m if is_free(a)}
+    bounded = [a for a, (_, high) in sizes.items() if high != inf][:_MOST_BOUNDED]
     for from_top in product((False, True), repeat=len(bounded)):
         ends = dict(zip(bounded, from_top))
         shifted = poly
-        for atom in sizes:
-            far = sym(f"{atom.name} from its end", 0, 0, None if atom.high is None else atom.high - atom.low)
+        for atom, (low, high) in sizes.items():
+            far = sym(f"{atom} from its end", 0, 0, None if high == inf else int(high - low))
             if ends.get(atom):
-                shifted = _substituted(shifted, atom, {(): atom.high or 0, (far,): -1})
+                shifted = _substituted(shifted, atom, {(): int(high), (far,): -1})
             else:
-                shifted = _substituted(shifted, atom, {(): atom.low, (far,): 1})
+                shifted = _substituted(shifted, atom, {(): int(low), (far,): 1})
         yield shifted
 
 

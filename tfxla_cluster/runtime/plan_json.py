@@ -2,7 +2,7 @@
 
 step: {"step": "kernel", "symbol": ..., "inputs": [["temp", 0, 64], ...], ...}
 place: [kind, index, offset]      shape: ["f32", [dims]]      guard: ["range", [input, axis], [least, most]]
-dim: 5 | ["sym", "n", 100, low, high] | ["bounded", "k", 64] | ["mul", dim, dim]
+dim: 5 | ["sym", "n", 100, low, high, every, rest] | ["bounded", "k", 64] | ["mul", dim, dim]
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ def _read_dim(data: Any) -> Dim:
         return data
     op, a, b, *ends = data
     if op == "sym":
-        low, high = ends
-        return sym(str(a), int(b), int(low), None if high is None else int(high))
+        low, high, every, rest = ends
+        return sym(str(a), int(b), int(low), None if high is None else int(high), int(every), int(rest))
     if op == "bounded":
         return bounded(str(a), int(b))
     if op not in OPERATORS:

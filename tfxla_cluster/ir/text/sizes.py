@@ -3,7 +3,8 @@
     HloModule m, frontend_attributes={tfxla_sizes="n=101>=1, k<=8"}
     ... f32[101/*n*/,<=8/*k*/] ... slice={[0:100/*(n+-1)*/]} ... padding=0_101/*0;n;0*/ ... window={size=101}/*n;0;0*/
 
-The module's attribute says each size's sample and range; `k<=8` is one that an instruction produces.
+The module's attribute says each size's sample, range and residue class (`n=101>=1<=4096%2=1`: odd ones); `k<=8` is one
+that an instruction produces.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from .scanner import Scanner
 
 SIZES_KEY = "tfxla_sizes"
 _NAME = r"[A-Za-z_][\w.\-]*"
-_DECLARED = re.compile(rf"({_NAME})(?:=(\d+))?(?:>=(\d+))?(?:<=(\d+))?")
+_DECLARED = re.compile(rf"({_NAME})(?:=(\d+))?(?:>=(\d+))?(?:<=(\d+))?(?:%(\d+)=(\d+))?")
 _TOKEN = re.compile(rf"\s*(<=\d+|-?\d+|{_NAME}|//|[()+*%,])")
 _INFIX = {row.infix: name for name, row in OPERATORS.items() if row.infix}
 _COMMENT = re.compile(r"/\*(.*?)\*/", re.S)
@@ -38,7 +39,8 @@ def _declared(size: DimExpr) -> str:
     if dims_.is_produced(size):
         return f"{size.name}<={size.number}"
     low, high = f">={size.low}" if size.low else "", "" if size.high is None else f"<={size.high}"
-    return f"{size.name}={size.number}{low}{high}"
+    residue = f"%{size.every}={size.rest}" if size.every > 1 else ""
+    return f"{size.name}={size.number}{low}{high}{residue}"
 
 
 def read_declared(text: str) -> dict[str, DimExpr]:
@@ -49,7 +51,11 @@ def read_declared(text: str) -> dict[str, DimExpr]:
         if row is None or not (row[2] or row[4]):
             raise ValueError(f"'{part}' declares no size")
         low, high = int(row[3] or 0), None if row[4] is None else int(row[4])
-        found[row[1]] = dims_.sym(row[1], int(row[2]), low, high) if row[2] else dims_.bounded(row[1], high or 0)
+        every, rest = int(row[5] or 1), int(row[6] or 0)
+        if every == 0 or (row[2] and int(row[2]) % every != rest):
+            raise ValueError(f"'{part}' declares no size: its sample is of another residue class")
+        size = dims_.sym(row[1], int(row[2]), low, high, every, rest) if row[2] else dims_.bounded(row[1], high or 0)
+        found[row[1]] = size
     return found
 
 

@@ -105,6 +105,10 @@ def _divisible(row: _Row) -> ll.Value:
     return row.c.b.icmp_signed("==", row.c.b.srem(row.size, row.first), I64(0))
 
 
+def _residue(row: _Row) -> ll.Value:
+    return row.c.b.icmp_signed("==", row.c.b.srem(row.size, row.first), row.second)
+
+
 def _same(row: _Row) -> ll.Value:
     c = row.c
     other = c.api("TF_Dim", c.load(row.tensors, row.first), c.b.trunc(row.second, I32))
@@ -122,6 +126,7 @@ _CHECKS: Mapping[str, Callable[[_Row], ll.Value]] = {
     "equal": _equal,
     "range": _range,
     "divisible": _divisible,
+    "residue": _residue,
     "same": _same,
     "value": _value,
 }
