@@ -3,6 +3,8 @@
 python -m tests.dynamic.measure steps MODE
     A training step of a small transformer at 20 batch sizes, from nothing: seconds, and executables compiled. MODE:
     graph (plain tf.function), on (one executable for all), off (one a size), stock (TensorFlow's own XLA).
+python -m tests.dynamic.measure shows [NAME...]
+    The programs of `tests.dynamic.shows` in their full form: executables, and what a new size costs.
 python -m tests.dynamic.measure kernels
     Functions compiled for their own size and for all: microseconds of a call, best of 300, and their ratio.
 python -m tests.dynamic.measure warm [RUNS]
@@ -20,6 +22,7 @@ import numpy as np
 import tensorflow as tf
 
 import tfxla_cluster
+from tests.dynamic import show_times
 
 BATCHES = (32, 16, 8, 64, 7, 13, 24, 40, 48, 56, 11, 19, 23, 29, 31, 37, 41, 43, 47, 53)
 WIDTH, HEADS, LAYERS, LENGTH, WORDS = 64, 4, 2, 16, 100
@@ -116,5 +119,7 @@ if __name__ == "__main__":
         from tests.dynamic import warm
 
         warm.compare(int(sys.argv[2]) if len(sys.argv) > 2 else 3)
+    elif sys.argv[1] == "shows":
+        show_times.main(sys.argv[2:])
     else:
         kernels() if sys.argv[1] == "kernels" else steps(sys.argv[2])
