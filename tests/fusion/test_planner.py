@@ -16,6 +16,7 @@ from tests.codegen.lower import programs
 from tests.fusion import run_module
 from tfxla_cluster.backends.cpu import Cpu
 from tfxla_cluster.fusion.planner import fuse
+from tfxla_cluster.fusion.program import analyse_parts
 from tfxla_cluster.ir import text, verifier
 from tfxla_cluster.ir.evaluator import evaluate
 from tfxla_cluster.target import Target
@@ -158,6 +159,65 @@ def test_every_decision_has_a_reason() -> None:
     fused(module_of(ROWS["two products"][0]), record)
     assert {r["rule"] for r in record if not r["ok"]} == {"two-heroes"}
     assert all(r["reason"] and r["a"] and r["b"] for r in record)
+
+
+def places(count: int, levels: int) -> str:
+    """Where the elements that are not 0 of `count` go, else `count`, as TensorFlow's bridge computes it for tf.where:
+    sums of each four of 4**levels, of these each four, and so on; then back, each four sums taken apart again."""
+    lines = [f"given = s32[{count}] parameter(0)", "zero = s32[] constant(0)", "one = s32[] constant(1)"]
+    lines.append(f"most = s32[] constant({count})")
+
+    def add(name: str, n: int, opcode: str, *operands: str, rest: str = "", dtype: str = "s32") -> str:
+        lines.append(f"{name} = {dtype}[{n}] {opcode}({', '.join(operands)}){rest}")
+        return name
+
+    n, parts = 4**levels, []
+    x = add("x", n, "pad", "given", "zero", rest=f", padding=0_{n - count}")
+    for level in range(levels):
+        n //= 4
+        cut = [add(f"cut_{level}_{k}", n, "slice", x, rest=f", slice={{[{k}:{4 * n}:4]}}") for k in range(4)]
+        parts.append(cut)
+        x = cut[0]
+        for k in range(1, 4):
+            x = add(f"sum_{level}_{k}", n, "add", x, cut[k])
+    for level, cut in reversed(list(enumerate(parts))):
+        sums = [x]
+        for k in (3, 2, 1):
+            sums.append(add(f"rest_{level}_{k}", n, "subtract", sums[-1], cut[k]))
+        n *= 4
+        pads = [f", padding={k}_{3 - k}_3" for k in range(4)]
+        wide = [add(f"wide_{level}_{k}", n, "pad", sums[3 - k], "zero", rest=pads[k]) for k in range(4)]
+        x = wide[0]
+        for k in range(1, 4):
+            x = add(f"all_{level}_{k}", n, "add", x, wide[k])
+    first = f", slice={{[0:{count}]}}"
+    running = add("running", count, "slice", x, rest=first)
+    shifted = add("shifted", count + 1, "pad", running, "zero", rest=", padding=1_0")
+    before = add("before", count, "slice", shifted, rest=first)
+    counted = add("counted", count, "compare", running, before, rest=", direction=NE", dtype="pred")
+    ones, mosts = (add(f"{of}s", count, "broadcast", of, rest=", dimensions={}") for of in ("one", "most"))
+    place = add("place", count, "subtract", running, ones)
+    add("ROOT r", count, "select", counted, place, mosts)
+    return "\n".join(["", *lines])
+
+
+def test_kernels_of_values_at_several_indices_stay_small() -> None:
+    record: list[dict[str, Any]] = []
+    module = fused(module_of(places(10_001, 7)), record)
+    assert "too-often" in {r["rule"] for r in record}
+    for fusion in (i for i in module.entry.instrs if i.opcode == "fusion"):
+        comp = fusion.called[0]
+        outputs = comp.root.operands if comp.root.opcode == "tuple" else [comp.root]
+        inside = [i for i in comp.instrs if i.opcode not in ("parameter", "tuple")]
+        program = analyse_parts(outputs, inside)
+        assert len(program.accesses) <= MACHINE.costs.max_repeats + len(comp.instrs)
+
+
+def test_values_at_several_indices_are_right() -> None:
+    for count, levels in ((61, 3), (1023, 5)):
+        x = (np.arange(count) % 3 == 1).astype(np.int32)
+        (got,) = run_module.run(fused(module_of(places(count, levels))), [x])
+        np.testing.assert_array_equal(got, np.where(x > 0, np.cumsum(x) - 1, count))
 
 
 def test_nothing_to_fuse_is_the_same_module() -> None:

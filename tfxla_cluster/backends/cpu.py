@@ -23,6 +23,7 @@ from ..target import Target
 
 COSTS = Costs(
     max_instrs=120,  # beyond, registers spill and compile time grows
+    max_repeats=60,  # beyond, code grows without end: `tf.where` of 40,001 took 30 s to compile and 88 ms to run
     plain_instrs=30,
     max_buffers=40,
     max_prologue=4,

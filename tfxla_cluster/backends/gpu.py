@@ -35,6 +35,7 @@ from .gpu_support import triton_form
 
 COSTS = Costs(
     max_instrs=120,
+    max_repeats=120,
     plain_instrs=30,
     max_buffers=40,
     max_prologue=4,

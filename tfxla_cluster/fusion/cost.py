@@ -30,7 +30,17 @@ def elements_of(instr: Instr) -> int:
 
 def pays(program: Program, outputs: Sequence[Instr], machine: Machine) -> Decision:
     """Whether one kernel of all this runs as well as its parts."""
-    return _parallel(program, machine) & _repeated(program) & _buffers(program, outputs, machine.costs)
+    costs = machine.costs
+    return _parallel(program, machine) & _repeated(program) & _again(program, costs) & _buffers(program, outputs, costs)
+
+
+def _again(program: Program, costs: Costs) -> Decision:
+    """A value that is read at several indices is computed at each: sums of every fourth element, of such sums, of such
+    sums are thousands of operations in one kernel, from a few instructions."""
+    repeats = len(program.accesses) - len({access.instr for access in program.accesses})
+    if repeats > costs.max_repeats:
+        return no("too-often", f"{repeats} elements of values that are computed at other indices too")
+    return YES
 
 
 def _buffers(program: Program, outputs: Sequence[Instr], costs: Costs) -> Decision:
