@@ -64,11 +64,7 @@ def noted(
 ) -> dict[str, Any]:
     """The fields of `then` after `first`, under these keys."""
     history = History()
-    assert history.note(first, one or key(), ALONE, 0) == {
-        "family": "f of 1",
-        "where": "",
-        "reason": "first compilation of this function",
-    }
+    assert history.note(first, one or key(), ALONE, 0) == {"reason": "first compilation of this function"}
     return history.note(then, two or key(hlo="b"), choice, 1)
 
 
@@ -150,7 +146,7 @@ def test_functions_of_one_name_are_told_apart_by_their_line() -> None:
     one, two = (dataclasses.replace(request(8), place=lambda line=line: line) for line in ("a.py:1", "b.py:1"))
     assert [history.note(r, key(), ALONE, n)["reason"][:5] for n, r in enumerate((one, two))] == ["first", "first"]
     found = history.note(dataclasses.replace(one, guards=request(9).guards), key(hlo="b"), ALONE, 2)
-    assert (found["closest"], found["where"]) == (0, "a.py:1")
+    assert found["closest"] == 0
 
 
 def test_the_closest_is_the_latest_of_those_with_most_in_common() -> None:

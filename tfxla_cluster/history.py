@@ -52,17 +52,16 @@ class History:
     def note(
         self, request: CompileRequest, key: tuple[guard.Guard, ...], choice: Choice, number: int | None
     ) -> dict[str, Any]:
-        """The fields of record `compile` that tell why this one is made: `family`, `where`, `reason` and, where it is
-        not the function's first, `closest`, `changed`, `apart`, `remedies`.
+        """The fields of record `compile` that tell why this one is made: `reason` and, where it is not the function's
+        first, `closest`, `changed`, `apart`, `remedies`.
 
         A function is what has one name and begins at one line."""
         family = request.family or request.name
         python = tuple(guard.Guard("python", name, value) for name, value in request.python.items())
-        where = request.place() or ""
-        made = Compilation(number, where, (*request.guards, *python), key, choice.generic is not None)
+        made = Compilation(number, request.place() or "", (*request.guards, *python), key, choice.generic is not None)
         closest = self._closest(family, made)
         if closest is None:
-            return {"family": family, "where": where, "reason": "first compilation of this function"}
+            return {"reason": "first compilation of this function"}
         changed = [
             *guard.changes(closest.guards, made.guards, request.names),
             *(c for c in guard.changes(closest.key, key) if c.of != _PROGRAM),
@@ -70,8 +69,6 @@ class History:
         known = not changed and closest.key == key
         apart = None if choice.misfit is None else _apart(choice.misfit, request)
         return {
-            "family": family,
-            "where": where,
             "reason": "; ".join(_words(changed, known, choice, apart)),
             "closest": closest.id,
             "changed": [asdict(c) for c in changed],
@@ -146,9 +143,10 @@ def _for_sizes(
         return
     if choice.generic is not None:
         if not closest.generic and (listed := _unlisted(request, closest, changed)):
+            also = " or jit(fn, dynamic=True)" if request.kind == "must" else ""
             yield (
-                f"--tfxla_dynamic_sources={','.join(listed)} or jit(fn, dynamic=True): the first executable is for all "
-                "sizes, unless its trace holds for its own alone"
+                f"--tfxla_dynamic_sources={','.join(listed)}{also}: the first executable is for all sizes, unless its "
+                "trace holds for its own alone"
             )
     elif choice.misfit is None:
         if not flag_options.is_dynamic(request.device):

@@ -218,6 +218,7 @@ class Service:
             trace.record(
                 "limit",
                 function=request.name,
+                what=request.kind,
                 family=request.family or request.name,
                 limit=flag_options.recompile_limit(),
                 where=error.where,
@@ -258,6 +259,8 @@ class Service:
         return None
 
     def _record(self, request: CompileRequest, key: cache.Key, choice: Choice, fields: dict[str, Any]) -> None:
+        if not trace.wants("compile"):
+            return
         trace.record(
             "compile",
             module=request.name,
@@ -268,6 +271,8 @@ class Service:
             inputs=list(request.inputs),
             key=cache_key_text(key),
             generic=choice.generic is not None,
+            family=request.family or request.name,
+            where=request.place() or "",
             **{"costs": dict(request.costs), **fields},
         )
 

@@ -12,7 +12,7 @@ from typing import Any
 from tfxla_cluster import output_file
 from tfxla_cluster.errors import TfxlaError
 
-from . import __version__, pack, report
+from . import __version__, diff, pack, report
 
 _EPILOG = """\
 exit codes: 0 written; 2 wrong command line; 3 DIR is missing, empty, unreadable or no dump;
@@ -27,6 +27,11 @@ no results, or DIR no kernels; 6 OUT cannot be written."""
 _PROFILES_EPILOG = """\
 exit codes: 0 done; 1 --diff found differences; 2 wrong command line; 3 a FILE is missing or no profile;
 6 a file cannot be written."""
+
+
+_DIFF_EPILOG = """\
+exit codes: 0 they hold for the same; 1 they differ; 2 wrong command line; 3 DIR is missing or no dump, or has no such
+compilation."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -77,6 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     one.set_defaults(run=_report)
     _add_autotune(commands)
     _add_profiles(commands)
+    _add_diff(commands)
     return parser
 
 
@@ -112,6 +118,20 @@ def _add_profiles(commands: Any) -> None:
         "--clear", metavar="START", nargs="?", const="", help="forget functions whose names start so (default: all)"
     )
     three.set_defaults(run=_profiles)
+
+
+def _add_diff(commands: Any) -> None:
+    four = commands.add_parser(
+        "diff",
+        help="compare what two executables hold for",
+        epilog=_DIFF_EPILOG,
+        description="Compares the guard sets of two compilations: inputs (None: a size that may be any), Python "
+        "values, flags.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    four.add_argument("one", metavar="DIR:ID", help="a dump and the number of a module in it: dump:3")
+    four.add_argument("other", metavar="[DIR:]ID", help="another; without DIR one of the same dump")
+    four.set_defaults(run=lambda arguments: diff.run(arguments.one, arguments.other, print))
 
 
 def _profiles(arguments: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 from tfxla_cluster import output_file
 from tfxla_cluster.errors import InputFileError
 
-from . import graph_page, recompiles, start_page
+from . import graph_page, recompile_page, recompiles, start_page
 from .graphs import PLUMBING
 from .markup import plural
 from .model import Dump, Record, amount, load, word
@@ -49,7 +49,7 @@ def build(directory: Path, limit: int = LIMIT, progress: Progress = lambda what:
     trace = _trace(dump, packer)
     pages += [trace] if trace else []
     problems = reader.problems + [(f.name, "of no known kind") for f in found.files if f.kind == "unknown"]
-    again = recompiles.overview(compiled)
+    again = recompile_page.overview(compiled)
     start = start_page.build(dump, graph_rows, module_rows, problems, packer.left_out, again, "trace" if trace else "")
     packer.limit = packer.used + 2**40  # the list of pages always goes in
     site = packer.json([page.site() for page in pages], "pages")
@@ -133,8 +133,8 @@ def _recompilations(dump: Dump, compiled: list[recompiles.Function], packer: Pac
         return []
     count = len(recompiles.again(compiled))
     note = f"{plural(count, 'function')} compiled again" if count else "nothing compiled again"
-    page = Page(packer, recompiles.PAGE, "Trace", "Recompilations", note)
-    recompiles.build(page, dump, compiled)
+    page = Page(packer, recompile_page.PAGE, "Trace", "Recompilations", note)
+    recompile_page.build(page, dump, compiled)
     return [page]
 
 

@@ -149,6 +149,7 @@ def _records(left: str) -> None:
         function="__inference_step_7",
     )
     size = {"kind": "equal", "of": "argument 'x'", "axis": 0, "was": "8", "now": "9"}
+    frame = {"file": "/home/me/train.py", "line": 30, "text": "step(batch)", "function": "main", "user": True}
     for number, reason, changed in ((0, "first call", []), (1, "argument 'x': dim 0 was 8, is 9", [size])):
         trace.record(
             "compile",
@@ -162,6 +163,10 @@ def _records(left: str) -> None:
             reason=reason,
             changed=changed,
             closest=0,
+            structure="e3b0c442",
+            serves={"inputs": [{"of": "argument 'x'", "dtype": "float32", "dims": [8 + number, 32], "guards": []}]},
+            called=[frame, {**frame, "file": "/lib/tensorflow/f.py", "user": False}],
+            costs={"compile": 31.5},
             ms=31.5,
             kernels=1,
             native=1,

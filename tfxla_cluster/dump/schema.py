@@ -187,6 +187,7 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
         "A function is compiled no more (--tfxla_recompile_limit).",
         {
             "function": "Function or cluster.",
+            "what": "'cluster' or 'must'.",
             "family": "What all traces of one function of the program share.",
             "limit": "The flag.",
             "where": "file:line at which the function begins.",
