@@ -82,6 +82,7 @@ DRIVERS = {
     "dynamic_policy",
     "dynamic_records",
     "history",
+    "kept_marks",
     "kernel_source",
     "recompile_limit",
     "service",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tfxla_cluster import flags
@@ -60,6 +60,7 @@ SIZES = st.builds(
 )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
 @given(st.lists(st.tuples(NAMES, st.one_of(st.none(), st.integers(0, 12)), SIZES), max_size=3))
 def test_any_name_can_be_written(drawn: list[tuple[str, int | None, Size]]) -> None:
     sources = tuple(Source(pattern(name), axis, one) for name, axis, one in drawn)

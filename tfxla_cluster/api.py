@@ -20,6 +20,7 @@ from .tuning import tables
 if TYPE_CHECKING:  # they import tensorflow, which this module does not
     from .service import Service
     from .tf.frontend import Frontend
+    from .tf.must_compile.jit import Dynamic
 
 TENSORFLOW = ("2.21",)
 _lock = threading.RLock()
@@ -118,7 +119,7 @@ def disable() -> None:
 
 
 def jit(
-    fn: Callable[..., Any] | None = None, input_signature: Sequence[Any] | None = None, dynamic: bool | None = None
+    fn: Callable[..., Any] | None = None, input_signature: Sequence[Any] | None = None, dynamic: Dynamic = None
 ) -> Any:
     """`fn` compiled whole and called directly (must-compile, lowest overhead); needs no `enable`.
 

@@ -13,8 +13,10 @@ from .dynamic.rows import Rows
 from .dynamic.sources import Asked, Lists, Place, Rule, When
 from .dynamic.unifier import Generic
 from .dynamic.unify import Limits
+from .errors import ConstraintError, LoweringError
 from .ir import proto as hlo_proto
 from .ir.node import Module
+from .kept_marks import keep_marks, keep_ties, must_vary, not_at, special
 from .locks import ForkSafeLock
 from .options import ProfileOptions
 from .profiles.profile import RECOMPILE_LIMIT
@@ -37,23 +39,29 @@ class DynamicPolicy:
     def choose(self, module: Module, request: CompileRequest) -> Choice:
         """The module itself, or a generic one that is proven to be it."""
         if not (request.family and flag_options.is_dynamic(request.device)):
+            if request.marks:
+                what = f"on {request.device} each size has an executable of its own"
+                trace.once(f"marks:{request.device}", f"marks of sizes have no effect: {what} (--tfxla_dynamic)")
             return families.alone(module)
         try:
             with trace.phase("generic", cluster=request.name):
                 read = rows.of_module(module)
                 choice = self._choose(read, request)
+        except ConstraintError:
+            raise
         except Exception as error:  # noqa: BLE001 - the module itself may compile
             return families.alone(module, bugs.failed(f"making {request.name} one for all sizes", error))
         if trace.wants(dynamic_records.KIND):
-            refused = [] if choice.generic is not None else self._families.refusals(_family(request), read)
+            refused = [] if choice.generic is not None else self._families.refusals(_family(request, module), read)
             dynamic_records.chosen(choice, module, request, refused)
         return choice
 
     def _choose(self, read: Rows, request: CompileRequest) -> Choice:
-        name, module = _family(request), read.module
-        rules = self._rules(module, request)
+        module = read.module
+        keep_ties(module, request)
+        name, rules = _family(request, module), self._rules(module, request)
         limits = _limits(rules)
-        served = self._families.serving(name, read)
+        served = self._families.serving(name, read, limits)
         if served is not None:
             return served
         structure = rows.structure(read)
@@ -65,15 +73,21 @@ class DynamicPolicy:
                 dynamic_records.named(restored, request, "an earlier process made the modules of these sizes one")
         # A trace that leaves no size open may hold for its own alone: it is lowered at others once, not at each.
         first = {place for place, rule in rules.items() if rule.when is When.FIRST}
-        places = first & request.open if known else first
-        choice = self._families.choose(name, read, limits, lambda: _sample(module, places, limits.sizes, request))
+        strict = must_vary(module, request)
+        places = first & (request.open | strict) if known else first
+        samples = [
+            lambda of=of: _sample(module, of, limits.sizes, request)
+            for of in dict.fromkeys((frozenset(places), frozenset(strict)))
+        ]
+        choice = self._families.choose(name, read, limits, samples)
+        keep_marks(strict, request, choice)
         if choice.generic is not None and not choice.proofs:  # it was made now
             kept.save(choice.generic.origin)
         return choice
 
     def refuse(self, request: CompileRequest, generic: Generic, reason: str) -> None:
         """It cannot be compiled: modules of this structure are compiled as they are."""
-        self._families.refuse(_family(request), generic, reason)
+        self._families.refuse(_family(request, generic.origin[-1]), generic, reason)
 
     def note_limit(self, request: CompileRequest) -> None:
         """--tfxla_recompile_limit ended compilations of the function: its profile says so."""
@@ -98,7 +112,7 @@ class DynamicPolicy:
             profile = recorder.dynamic(function)
             named = enumerate(zip(request.named, dims))
             recorder.note(function, {name: of for k, (name, of) in named if k not in request.variables})
-        asked = Asked(request.dynamic, request.open, profile, request.variables)
+        asked = Asked(request.dynamic, request.open, profile, request.variables, request.marks)
         return lists().rules(request.named, dims, asked)
 
     def _recorder(self) -> Recorder | None:
@@ -118,8 +132,10 @@ def lists() -> Lists:
     )
 
 
-def _family(request: CompileRequest) -> str:
-    return f"{request.family} on {request.device}"
+def _family(request: CompileRequest, module: Module) -> str:
+    """Modules that may be one: of a function, and of sizes for which the same predicates of marks are true."""
+    true = special(module, request)
+    return f"{request.family} on {request.device}{f' where {true} of marks hold' if true else ''}"
 
 
 def _profiled(request: CompileRequest) -> str:
@@ -141,8 +157,15 @@ def _limits(rules: Mapping[Place, Rule]) -> Limits:
 def _sample(
     module: Module, places: Collection[Place], sizes: Mapping[Place, Size], request: CompileRequest
 ) -> Module | None:
-    """The same program lowered at other sizes of these dimensions; None where it cannot be, or none of them varies."""
+    """The same program lowered at other sizes of these dimensions; None where it cannot be, or none of them varies.
+    ConstraintError where the trace leaves sizes open that are marked dynamic, and does not lower at others."""
     dims = {(number, axis): module.entry.params[number].shape.dims[axis] for number, axis in places}
     others = sources.samples({place: dim for place, dim in dims.items() if isinstance(dim, int)}, sizes)
-    proto = request.relower(others) if others else None
-    return None if proto is None else hlo_proto.read(proto)
+    if not others:
+        return None
+    try:
+        return hlo_proto.read(request.relower(others))
+    except LoweringError as error:
+        if others.keys() <= must_vary(module, request) & request.open:
+            raise not_at(others, request, error) from error
+        return None

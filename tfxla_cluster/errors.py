@@ -98,6 +98,10 @@ class UserKernelError(LoweringError):
     """A user's own Triton kernel cannot be compiled or called so; nothing else can stand in for it."""
 
 
+class ConstraintError(LoweringError):
+    """What the program says about its sizes (mark_dynamic, jit's `dynamic`) does not hold for it."""
+
+
 class UninitializedError(TfxlaError):
     """A variable that a compiled function takes has no value yet."""
 

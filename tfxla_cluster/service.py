@@ -119,7 +119,7 @@ class Service:
             else:
                 if fits := prove.holds(loaded.guards, module):
                     trusted = generic.is_guarded and flag_options.is_trusted(choice.proofs)
-                    return Served(loaded, compiled, exact=not trusted)
+                    return Served(loaded, compiled, exact=not trusted or request.has_predicates)
                 reason = fits.reason
             choice = families.alone(module, reason)
             if choice.misfit is not None:

@@ -52,6 +52,11 @@ class Size:
         if not all(map(callable, self.specialize_on)):
             raise UsageError("specialize_on has what cannot be called", "Give functions of one size")
 
+    @property
+    def is_one(self) -> bool:
+        """Its range has one size."""
+        return self.min is not None and self.min == self.max
+
     def case(self, size: int) -> tuple[int, ...]:
         """The numbers of the predicates that are true of a size; UsageError where one fails."""
         return tuple(number for number, predicate in enumerate(self.specialize_on) if _true(predicate, size))

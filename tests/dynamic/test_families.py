@@ -63,10 +63,10 @@ def test_a_sample_makes_the_first_generic() -> None:
         return module(size)
 
     for size in (4, 6, 9):
-        assert found.choose("f", read(size), sample=lambda: sample(20)).generic is not None
+        assert found.choose("f", read(size), samples=[lambda: sample(20)]).generic is not None
     assert asked == [20]
-    assert found.choose("g", read(1), sample=lambda: sample(20)).generic is None
-    assert found.choose("h", read(4), sample=lambda: module(20, "abs")).generic is None
+    assert found.choose("g", read(1), samples=[lambda: sample(20)]).generic is None
+    assert found.choose("h", read(4), samples=[lambda: module(20, "abs")]).generic is None
 
 
 def test_what_serves_is_told_without_making_more() -> None:

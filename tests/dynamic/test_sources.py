@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tfxla_cluster.dynamic.sources import Asked, Lists, When, samples
@@ -96,6 +96,7 @@ SIZES = st.builds(
 )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
 @given(st.lists(st.tuples(st.integers(0, 60), SIZES), min_size=1, max_size=4))
 def test_samples_are_such_sizes(drawn: list[tuple[int, Any]]) -> None:
     dims = {(k, 0): size for k, (size, _) in enumerate(drawn)}

@@ -12,10 +12,10 @@ import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..ir import proto
-from ..ir.dim import LEAST_GENERIC
+from ..ir.dim import LEAST_GENERIC, DimExpr
 from ..ir.node import Module
 from . import prove, rows, unify
 from .misfit import Misfit, difference
@@ -23,6 +23,7 @@ from .rows import Rows
 from .unifier import Generic
 from .unify import Limits
 
+Sample = Callable[[], Module | None]
 _MOST_FAMILIES = 256  # the least recently used goes first
 _MOST_MODULES = 4  # of each structure that are kept to be unified with the next
 _MOST_STRUCTURES = 16
@@ -33,13 +34,14 @@ _MOST_GENERIC = 8  # modules of a family that are tried
 class Choice:
     """The module to compile, or to find compiled. generic: that it is one for many sizes; proofs: at how many it was
     proven besides those that it was made from. digest: of its proto. misfit: why it is none, where an earlier module
-    might have made it one."""
+    might have made it one. apart: why the same trace at other sizes makes none with it, where that was tried."""
 
     module: Module
     generic: Generic | None = None
     proofs: int = 0
     digest: str = ""
     misfit: Misfit | None = None
+    apart: Misfit | None = None
 
 
 @dataclass
@@ -85,20 +87,19 @@ class Families:
             return found
         return None
 
-    def choose(
-        self, name: str, module: Rows, limits: Limits = unify.NONE, sample: Callable[[], Module | None] = lambda: None
-    ) -> Choice:
+    def choose(self, name: str, module: Rows, limits: Limits = unify.NONE, samples: Sequence[Sample] = ()) -> Choice:
         """For a module that was lowered at some sizes; `limits`: what is said about sizes.
-        `sample()`: the module of the same trace at other sizes, or None; asked for where no generic one serves."""
+        Each of `samples`: the module of the same trace at other sizes, or None; asked for one after the other where no
+        generic one serves."""
         family = self._family(name)
         with family.lock:
-            return _serving(family, module) or _new(family, module, limits, sample)
+            return _serving(family, module, limits) or _new(family, module, limits, samples)
 
-    def serving(self, name: str, module: Rows) -> Choice | None:
+    def serving(self, name: str, module: Rows, limits: Limits = unify.NONE) -> Choice | None:
         """The generic module there is that is proven to be this one."""
         family = self._family(name)
         with family.lock:
-            return _serving(family, module)
+            return _serving(family, module, limits)
 
     def refusals(self, name: str, module: Rows) -> list[str]:
         """Why each generic module there is is not this one; what is proven to be it has none."""
@@ -123,20 +124,28 @@ class Families:
             return family
 
 
-def _serving(family: _Family, module: Rows) -> Choice | None:
+def _serving(family: _Family, module: Rows, limits: Limits) -> Choice | None:
     for made in family.made:
-        if prove.prove(made.generic, module):
+        if _may_serve(made.generic, limits) and prove.prove(made.generic, module):
             made.proofs += 1
             return made.choice()
     return None
 
 
-def _new(family: _Family, module: Rows, limits: Limits, sample: Callable[[], Module | None]) -> Choice:
+def _may_serve(generic: Generic, limits: Limits) -> bool:
+    """Nothing that may not vary is a size of it."""
+    dims = (param.shape.dims for param in generic.module.entry.params)
+    varying = {(k, axis) for k, of in enumerate(dims) for axis, dim in enumerate(of) if isinstance(dim, DimExpr)}
+    return varying.isdisjoint(limits.static)
+
+
+def _new(family: _Family, module: Rows, limits: Limits, samples: Sequence[Sample]) -> Choice:
     """For a module that no generic one serves."""
     structure = rows.structure(module)
-    found = _with_sample(family, structure, module, limits, sample)
+    found = sampled = _with_samples(family, structure, module, limits, samples)
     if not isinstance(found, Generic):
         found = _with_earlier(family, structure, module, limits)
+    apart = sampled if isinstance(sampled, Misfit) else None
     earlier = family.seen.setdefault(structure, [])
     family.seen.move_to_end(structure)
     earlier.append(module)
@@ -145,8 +154,8 @@ def _new(family: _Family, module: Rows, limits: Limits, sample: Callable[[], Mod
         family.seen.popitem(last=False)
     if isinstance(found, Generic):
         family.made = [_Made(found, digest(found.module)), *family.made[: _MOST_GENERIC - 1]]
-        return family.made[0].choice()
-    return Choice(module.module, digest=digest(module.module), misfit=found)
+        return replace(family.made[0].choice(), apart=apart)
+    return Choice(module.module, digest=digest(module.module), misfit=found, apart=apart)
 
 
 def alone(module: Module, reason: str = "") -> Choice:
@@ -159,15 +168,21 @@ def digest(module: Module) -> str:
     return hashlib.sha256(proto.write(module)).hexdigest()
 
 
-def _with_sample(
-    family: _Family, structure: str, module: Rows, limits: Limits, sample: Callable[[], Module | None]
+def _with_samples(
+    family: _Family, structure: str, module: Rows, limits: Limits, samples: Sequence[Sample]
 ) -> Generic | Misfit | None:
-    """What it makes with itself at other sizes; None where there is no such module."""
-    other = None if structure in family.refused else sample()
-    if other is None:
-        return None
-    read = rows.of_module(other)
-    return unify.unify([read, module], limits) if _may_vary(read, module) else None
+    """What it makes with the first of itself at other sizes that makes one; None where there is no such module."""
+    found: Generic | Misfit | None = None
+    for sample in () if structure in family.refused else samples:
+        other = sample()
+        if other is None:
+            continue
+        read = rows.of_module(other)
+        if _may_vary(read, module):
+            found = unify.unify([read, module], limits)
+        if isinstance(found, Generic):
+            break
+    return found
 
 
 def _with_earlier(family: _Family, structure: str, module: Rows, limits: Limits) -> Generic | Misfit | None:

@@ -7,8 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ..decision import Decision
+from ..errors import LoweringError
 from ..ir.guard import Guard, Names
 from ..ir.shape import Shape
+from ..size_spec import Mark
+
+
+def _alone(sizes: Mapping[tuple[int, int], int]) -> bytes:
+    raise LoweringError("it is known at its own sizes alone")
+
 
 Key = tuple[Guard, ...]
 """Facts by name: all that what is kept under it depends on."""
@@ -25,7 +32,8 @@ class CompileRequest:
     same for the traces of one function of the program. named: the user's name of each HLO parameter; variables: those
     that are. dynamic: whether one executable may serve several sizes, None as soon as one changes. open:
     (HLO parameter, axis) that the trace leaves open. relower: the proto of the same function at other sizes of some
-    (HLO parameter, axis), None where it does not lower so. title: the user's name of the function, that of which a
+    (HLO parameter, axis); LoweringError where it does not lower so. marks: what the program says about sizes of
+    (HLO parameter, axis). title: the user's name of the function, that of which a
     cluster is a part. place(): the user's `file:line` at which it begins ('' unknown), None once TensorFlow removed it.
     python: the Python values that it was traced for, by name. costs: milliseconds of 'trace' and 'lowering', as far as
     known. called: the stack of its first call. stack(node): that of a TF node; both outermost frame first, each
@@ -44,13 +52,19 @@ class CompileRequest:
     variables: frozenset[int] = frozenset()
     dynamic: bool | None = None
     open: frozenset[tuple[int, int]] = frozenset()
-    relower: Callable[[Mapping[tuple[int, int], int]], bytes | None] = lambda sizes: None
+    relower: Callable[[Mapping[tuple[int, int], int]], bytes] = _alone
+    marks: Mapping[tuple[int, int], Mark] = field(default_factory=dict)
     title: str = ""
     place: Callable[[], str | None] = lambda: ""
     python: Mapping[str, str] = field(default_factory=dict)
     costs: Mapping[str, float] = field(default_factory=dict)
     called: Sequence[Mapping[str, Any]] = ()
     stack: Callable[[str], Sequence[Mapping[str, Any]]] = lambda node: ()
+
+    @property
+    def has_predicates(self) -> bool:
+        """Some sizes have an executable of their own, by what a mark says of them."""
+        return any(mark.size.specialize_on for mark in self.marks.values())
 
 
 class Loaded(Protocol):

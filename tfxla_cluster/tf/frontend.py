@@ -11,7 +11,7 @@ from .compiler_port import Compiler
 from .graph_pass import GraphPass
 from .must_compile.fast_path import FastPath
 from .must_compile.hook import Hook
-from .must_compile.jit import Jitted, jit
+from .must_compile.jit import Dynamic, Jitted, jit
 from .must_compile.nested import NestedCalls
 from .native_op import op as native_op
 
@@ -54,7 +54,7 @@ class Frontend:
         self.hook.remove()
 
     def jit(
-        self, fn: Callable[..., Any], input_signature: Sequence[Any] | None = None, dynamic: bool | None = None
+        self, fn: Callable[..., Any], input_signature: Sequence[Any] | None = None, dynamic: Dynamic = None
     ) -> Jitted:
         """must_compile.jit.jit with this compiler."""
         return jit(self.fast_path, fn, input_signature, dynamic)

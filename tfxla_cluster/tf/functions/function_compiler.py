@@ -6,6 +6,7 @@ import functools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from ...counters import add as count
 from ...errors import LoweringError, UnsupportedError
 from ...ir import guard as guards
 from ...ir.dim import symbols
+from ...size_spec import stronger
 from ...tf2xla import bridge, must_be_constant, sources
 from .. import devices
 from ..compiler_port import Compiler, CompileRequest, Loaded, Served
@@ -23,7 +25,8 @@ from ..native_op import op as native_op
 from ..native_op.op import InputView, Program
 from ..native_op.records import UNREAD, Entry, Output
 from ..rewrites import rewritten_functions
-from . import kept_lowering, origins, shape_check
+from . import kept_lowering, marks, origins, shape_check
+from .marks import Marks, Noted
 from .variables import Interface
 
 JIT_PREFIX = "tfxla_jit_"
@@ -43,6 +46,7 @@ def program(
     on_refusal: Callable[[UnsupportedError], None] | None = None,
     check: Callable[[Sequence[InputView]], None] | None = None,
     tells_failures: bool = False,
+    noted: Noted | None = None,
 ) -> Program:
     """A Program that runs `interface.function`: op inputs are `interface.inputs` (of a variable its value), op
     outputs its data outputs, then the new values of `interface.updated`.
@@ -50,6 +54,7 @@ def program(
     The function and its callees have to be registered in the eager context whenever the program misses.
     A refusal of the bridge raises LoweringError, one of the compiler UnsupportedError; `check` is called before,
     and may raise too. `on_refusal`, `tells_failures`: as Program has them.
+    `noted`: the marks on what it is called with.
     """
 
     title = name or interface.function
@@ -59,7 +64,15 @@ def program(
         if check is not None:
             check(inputs)
         return compile_function(
-            compiler, interface, inputs, kind, title, family, device=device, earlier=made.entries_on(device)
+            compiler,
+            interface,
+            inputs,
+            kind,
+            title,
+            family,
+            device=device,
+            earlier=made.entries_on(device),
+            noted={} if noted is None else noted.marks,
         )
 
     made = Program(
@@ -132,6 +145,7 @@ def compile_function(
     device: str = devices.HOST,
     earlier: Sequence[Entry] = (),
     origin: str | None = None,
+    noted: Marks = MappingProxyType({}),
 ) -> Entry:
     """Lower and compile at the sizes of `inputs`; the entry's guards are these sizes, or those that the executable is
     trusted with, and the values used.
@@ -139,6 +153,7 @@ def compile_function(
     `family`: the same for all traces of one function of the program. `lines`: TF node -> the user's `file:line`, where
     the function's own traces do not tell. `device`: what to compile for, as devices.device_of names it. `earlier`: the
     executables there are. `origin`: the traced function that the user wrote ('' unknown), by default this one.
+    `noted`: marks by (argument, axis), besides those of the function itself.
     """
     origin = interface.function if origin is None else origin
     seen = dict(zip(interface.inputs, inputs))
@@ -150,8 +165,9 @@ def compile_function(
     ]
     with trace.phase("lowering", function=name) as timed:
         lowered = _lower(compiler, interface.function, args, device)
+    marked = _marked(interface, lowered, noted)
     if lines is None:
-        lines = sources.all_lines(interface.function) if sources.are_told() else {}
+        lines = sources.all_lines(interface.function) if sources.are_told() or marked else {}
     known = origins.of(origin)
     tracing = origins.spent(origin)
     traced = {} if tracing is None else {"trace": tracing}
@@ -169,6 +185,7 @@ def compile_function(
         _dynamic(name),
         _open(interface, lowered),
         lambda sizes: _relowered(compiler, interface, args, lowered, name, device, sizes),
+        marked,
         user_name(origin),
         functools.partial(sources.first_line, origin),
         known.python,
@@ -194,6 +211,15 @@ def _open(interface: Interface, lowered: bridge.Lowered) -> frozenset[tuple[int,
     return frozenset((position[arg], axis) for arg, axis in unknown if arg in position)
 
 
+def _marked(interface: Interface, lowered: bridge.Lowered, noted: Marks) -> Marks:
+    """The marks on the dimensions of the HLO parameters."""
+    marked = marks.of_definition(bridge.function_def(interface.function))
+    for place, mark in noted.items():
+        marked[place] = stronger(marked.get(place), mark)
+    position = {arg: k for k, arg in enumerate(lowered.parameters)}
+    return {(position[arg], axis): mark for (arg, axis), mark in marked.items() if arg in position}
+
+
 def _relowered(
     compiler: Compiler,
     interface: Interface,
@@ -202,20 +228,18 @@ def _relowered(
     name: str,
     device: str,
     sizes: Mapping[tuple[int, int], int],
-) -> bytes | None:
-    """The module at other sizes of some (HLO parameter, axis); None where the function is another one there."""
+) -> bytes:
+    """The module at other sizes of some (HLO parameter, axis); LoweringError where the function is another one."""
     changed = list(args)
     for (parameter, axis), size in sizes.items():
         arg = lowered.parameters[parameter]
         dims = changed[arg].dims
         changed[arg] = replace(changed[arg], dims=(*dims[:axis], size, *dims[axis + 1 :]))
-    try:
-        with trace.phase("lowering", function=name):
-            found = _lower(compiler, interface.function, changed, device)
-    except LoweringError:
-        return None
-    same = (found.parameters, found.constants) == (lowered.parameters, lowered.constants)
-    return found.proto if same else None
+    with trace.phase("lowering", function=name):
+        found = _lower(compiler, interface.function, changed, device)
+    if (found.parameters, found.constants) != (lowered.parameters, lowered.constants):
+        raise LoweringError(f"{name} takes other values while compiling at other sizes")
+    return found.proto
 
 
 def unknown_sizes(definition: Any) -> set[tuple[int, int]]:

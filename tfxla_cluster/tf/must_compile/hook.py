@@ -26,6 +26,7 @@ from ...tf2xla.function_def import fresh_name
 from .. import devices
 from ..compiler_port import Compiler
 from ..functions import function_compiler, origins, shape_check, uninitialised, variables
+from ..functions.marks import Noted
 from ..native_op import op as native_op
 from . import uncompiled
 from .fallbacks import leave_where_placed, refusal_text, say_fallback
@@ -97,6 +98,7 @@ class Route(Fallback):
         super().__init__(name)
         dtypes = {i: _value_dtype(t) for i, t in enumerate(inputs) if t.dtype == tf.resource}
         self.interface = variables.interface(definition, bridge.library, {i: d for i, d in dtypes.items() if d})
+        self.noted = Noted()
         self.program = function_compiler.program(
             compiler,
             self.interface,
@@ -104,6 +106,7 @@ class Route(Fallback):
             name.decode(),
             check=uninitialised.checked(self.interface),
             tells_failures=True,
+            noted=self.noted,
         )
         self.wrapper = b""
         self.op = native_op.RUN
@@ -329,6 +332,7 @@ class Hook:
     def _run(self, route: Route, original: Any, ctx: Any, name: bytes, inputs: list[Any], outputs: int) -> Any:
         if route.distinct and route.is_aliased(inputs):
             return original(ctx, name, inputs, outputs)
+        route.noted.note(inputs)
         if route.is_misfit(inputs):
             return route.call(original, ctx, name, inputs, outputs)
         try:

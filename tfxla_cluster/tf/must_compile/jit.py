@@ -7,13 +7,19 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Union
 
 import tensorflow as tf
 
+from ... import size_spec
+from ...size_spec import Size, Source
+from ..functions import marks
 from ..functions.function_compiler import DYNAMIC_MARK, JIT_PREFIX, STATIC_MARK
 from .fast_path import FastPath, Function, Plans
+
+Dynamic = Union[bool, str, Mapping[str, Mapping[int, Union[Size, str]]], None]
+"""What `jit` may be told about sizes."""
 
 
 class Jitted:
@@ -45,31 +51,49 @@ class Jitted:
 
 
 def jit(
-    fast_path: FastPath,
-    fn: Callable[..., Any],
-    input_signature: Sequence[Any] | None = None,
-    dynamic: bool | None = None,
+    fast_path: FastPath, fn: Callable[..., Any], input_signature: Sequence[Any] | None = None, dynamic: Dynamic = None
 ) -> Jitted:
     """Compile `fn` whole, natively; calls go directly to machine code where the guards hold.
 
     input_signature: as tf.function's. dynamic: None compiles once more, for all sizes of a dimension, when it has a
     second one, and traces each size; True compiles for all sizes from the first call on (where the trace reads a size
-    from the second); False compiles each size for itself. Raises ValueError for any other `dynamic`, and
-    tf.errors.InvalidArgumentError at the first call when the function cannot be compiled.
+    from the second); False compiles each size for itself. A specification of sizes, as text
+    ("x:0=batch[2..512],y:0=batch") or by argument and dimension ({"x": {0: Size("batch", 2, 512)}, "y": {0: "batch"}}),
+    marks these as `mark_dynamic` does. Raises ValueError for any other `dynamic`, UsageError for a specification that
+    does not parse, and at the first call tf.errors.InvalidArgumentError when the function cannot be compiled; tracing
+    fails for a specification that names no argument.
     """
-    if dynamic not in (None, True, False):
-        raise ValueError(f"jit: dynamic is {dynamic!r}, which has to be True, False or None")
-    traced = tf.function(_named(fn, dynamic), input_signature=input_signature, jit_compile=True)
+    traced = tf.function(_named(fn, dynamic, _specified(dynamic)), input_signature=input_signature, jit_compile=True)
     return Jitted(traced, fn, fast_path)
 
 
-def _named(fn: Callable[..., Any], dynamic: bool | None) -> Callable[..., Any]:
-    """`fn` under a name that tells its FunctionDefs (forward and backward too) apart."""
+def _specified(dynamic: Dynamic) -> tuple[Source, ...]:
+    """The entries of a specification of sizes; none of True, False and None."""
+    if dynamic is None or isinstance(dynamic, bool):
+        return ()
+    if isinstance(dynamic, str):
+        return size_spec.parse(dynamic)
+    if not isinstance(dynamic, Mapping) or not all(isinstance(axes, Mapping) for axes in dynamic.values()):
+        raise ValueError(
+            f"jit: dynamic is {dynamic!r}, which has to be True, False, None, 'x:0=batch' or {{'x': {{0: 'batch'}}}}"
+        )
+    return tuple(
+        Source(name, axis, size_spec.size(size) if isinstance(size, str) else size)
+        for name, axes in dynamic.items()
+        for axis, size in axes.items()
+    )
+
+
+def _named(fn: Callable[..., Any], dynamic: Dynamic, sizes: Sequence[Source]) -> Callable[..., Any]:
+    """`fn` under a name that tells its FunctionDefs (forward and backward too) apart; its arguments are marked as
+    `sizes` says."""
 
     @functools.wraps(fn)
     def named(*args: Any, **kwargs: Any) -> Any:
+        if sizes:
+            marks.mark_arguments((args, kwargs), sizes, named.__name__.removeprefix(JIT_PREFIX))
         return fn(*args, **kwargs)
 
-    mark = {False: STATIC_MARK, True: DYNAMIC_MARK, None: ""}[dynamic]
+    mark = STATIC_MARK if dynamic is False else DYNAMIC_MARK if dynamic is True else ""
     named.__name__ = JIT_PREFIX + mark + re.sub(r"\W", "_", getattr(fn, "__name__", "function"))
     return named
