@@ -75,6 +75,18 @@ def test_a_record_is_one_line(
     assert capsys.readouterr().err == "[tfxla autotune] event=tuned fusion={ ROOT a = f32[] add(x, y) }\n"
 
 
+def test_a_compilation_is_told_in_short(
+    logged: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for logs, has_key in (("recompiles", False), ("guards", False), ("guards,+recompiles", True)):
+        monkeypatch.setenv(trace.LOGS_ENV, logs)
+        trace.record("compile", cluster="f", reason="why", key="long")
+        line = capsys.readouterr().err
+        assert line.startswith("[tfxla compile] cluster=f reason=why")
+        assert ("key=long" in line) == has_key
+    assert trace._BRIEF["compile"] <= schema.RECORD_KINDS["compile"].fields.keys()
+
+
 def test_refusals_need_a_plus(
     logged: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

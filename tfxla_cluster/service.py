@@ -200,7 +200,7 @@ class Service:
                 "structure": rows.structure(read if choice.generic is None else choice.generic.template),
                 "serves": compile_records.serves(request, loaded.guards, untuned),
                 "called": list(request.called),
-                "costs": {**request.costs, "compile": spent},
+                "costs": _rounded({**request.costs, "compile": spent}),
                 "phases": made.phases,
                 "ms": spent,
                 **asdict(loaded.count),
@@ -273,7 +273,7 @@ class Service:
             generic=choice.generic is not None,
             family=request.family or request.name,
             where=request.place() or "",
-            **{"costs": dict(request.costs), **fields},
+            **{"costs": _rounded(request.costs), **fields},
         )
 
     def recall(self, key: cache.Key, device: str) -> Mapping[str, bytes] | None:
@@ -383,6 +383,10 @@ def _constexprs(module: Module) -> tuple[guard.Guard, ...]:
                 key = f"{call.name}.{name}"
                 found[key] = f"{found[key]}, {value}" if key in found else value
     return tuple(guard.Guard("constexpr", name, value) for name, value in found.items())
+
+
+def _rounded(costs: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(spent, 3) for name, spent in costs.items()}
 
 
 def _on_device(key: cache.Key, request: CompileRequest) -> cache.Key:

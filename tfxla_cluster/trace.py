@@ -36,6 +36,12 @@ TOPICS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "cache": (("cache",), ("store",)),
     "autotune": (("autotune",), ()),
 }
+# Kind -> the fields that a line has without a '+': the rest is long, and for programs.
+_BRIEF = {
+    "compile": frozenset(
+        ("cluster", "what", "id", "hit", "generic", "where", "guards", "reason", "remedies", "ms", "costs", "native")
+    )
+}
 ALL = "all"
 # Kinds of which a topic without '+' prints only the records with this field true: what was done, not what was refused.
 _DONE = {"fusion": "ok", "dynamic": "ok"}
@@ -179,7 +185,8 @@ def record(kind: str, **fields: Any) -> None:
         _writer.write(where, json.dumps(entry, default=_plain) + "\n")
     logged = logged_kinds()
     if kind in logged and (logged[kind] or fields.get(_DONE.get(kind, ""), True)):
-        shown = " ".join(f"{k}={_short(v)}" for k, v in fields.items())
+        brief = None if logged[kind] else _BRIEF.get(kind)
+        shown = " ".join(f"{k}={_short(v)}" for k, v in fields.items() if brief is None or k in brief)
         print(f"[tfxla {kind}] {shown}", file=sys.stderr, flush=True)  # noqa: T201
 
 

@@ -40,7 +40,7 @@ def groups(functions: Sequence[Function]) -> list[Group]:
         for made in function.compilations:
             record = made.record
             key = word(record, "pid"), word(record, "device"), word(record, "structure")
-            if key[2]:
+            if key[2] and guard_sets.inputs(record):  # without inputs there is nothing to vary
                 found.setdefault(key, []).append(Member(function, made))
     return sorted((_group(members) for members in found.values() if len(members) > 1), key=lambda g: -g.saved)
 
@@ -60,7 +60,12 @@ def _remedies(members: Sequence[Member]) -> Iterator[str]:
             yield from words(member.made.record, "remedies")
     if len(functions) > 1:
         named = [f"{f.title} ({at})" if (at := begins(f)) else f.title for f in functions.values()]
-        yield f"{', '.join(named[:-1])} and {named[-1]} are one program: call one tf.function{_with_sizes(members)}"
+        one = "tf.function(jit_compile=True)" if any(_is_cluster(m) for m in members) else "tf.function"
+        yield f"{', '.join(named[:-1])} and {named[-1]} are one program: call one {one}{_with_sizes(members)}"
+
+
+def _is_cluster(member: Member) -> bool:
+    return word(member.made.record, "what") == "cluster"
 
 
 def _with_sizes(members: Sequence[Member]) -> str:

@@ -214,7 +214,8 @@ WHY_NOT = {
         "the value of argument 'x' is compiled in",
     ),
     "apart": ([serves(3), serves(8)], APART, "train.py:9: %add.4 (add): the programs part here"),
-    "unknown": ([{}, {"inputs": 7}], None, "nothing that is known"),
+    "unknown": ([serves(3), serves(3)], None, "nothing that is known"),
+    "no inputs": ([{}, {"inputs": 7}], None, "No two executables"),
 }
 
 
@@ -225,8 +226,15 @@ def test_why_modules_are_not_one(name: str, tmp_path: Path) -> None:
     assert want in shown(built(tmp_path, compiled(0, structure="s", serves=first), again), "similar")
 
 
+def test_clusters_that_could_be_one_function(tmp_path: Path) -> None:
+    named = {"what": "cluster", "structure": "s", "serves": serves(8)}
+    records = [compiled(n, "tfxla_cluster_0", **named, family=f"__inference_{f}/12ab") for n, f in enumerate("fg")]
+    text = shown(built(tmp_path, *records), "similar")
+    assert "cluster_0 in f and cluster_0 in g are one program: call one tf.function(jit_compile=True)" in text
+
+
 def test_other_processes_and_devices_are_others(tmp_path: Path) -> None:
-    records = [compiled(n, structure="s", device=device) for n, device in enumerate(("CPU", "GPU:0"))]
+    records = [compiled(n, structure="s", serves=serves(8), device=device) for n, device in enumerate(("CPU", "GPU:0"))]
     assert "No two executables" in shown(built(tmp_path, *records), "similar")
     (tmp_path / "trace.2.jsonl").write_text(json.dumps(records[0]) + "\n")
     assert "No two executables" in shown(report.build(tmp_path), "similar")

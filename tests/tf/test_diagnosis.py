@@ -230,7 +230,7 @@ def test_costs_and_calls(records: Records) -> None:
     first, second = records("compile")
     assert first["costs"].keys() == {"trace", "lowering", "generic", "compile"}
     assert second["costs"].keys() == {"lowering", "generic", "compile"}
-    assert first["costs"]["compile"] == first["ms"] > 0
+    assert first["costs"]["compile"] == pytest.approx(first["ms"], abs=1e-3)
     assert [f"{f['file']}:{f['line']}" for f in first["called"] if f["user"]][-1] == line_of("where it is called")
     tfxla_cluster.clear_cache()
     plain = must(lambda x: tf.exp(x) * 2.0)
