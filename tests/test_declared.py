@@ -29,6 +29,7 @@ ON_FAILURE = {
     "error": set(RECORD_KINDS["error"].fields),  # tests/test_internal_errors.py
     "limit": set(RECORD_KINDS["limit"].fields),  # tests/tf/test_diagnosis.py
     "graph": set(RECORD_KINDS["graph"].fields),  # tests/runtime/test_gpu_graphs.py
+    "ranks": set(RECORD_KINDS["ranks"].fields),  # tests/ranks/test_workers.py
     "store": set(RECORD_KINDS["store"].fields),  # tests/runtime/test_store.py
 }
 PROGRAM = """

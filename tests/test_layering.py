@@ -30,7 +30,7 @@ from tests.packages import (
 ONLY = {
     "llvmlite": {"codegen.llvm", "runtime.cpu", "runtime.gpu", "runtime.launcher", "tf.native_op"},
     "triton": {"codegen.triton"},
-    "tensorflow": {"api", "bench", "demo", "service", "tf2xla", "triton_calls"}
+    "tensorflow": {"api", "bench", "demo", "executable_key", "tf2xla", "triton_calls"}
     | {room for room in ALLOWED if room.split(".")[0] == "tf"},
 }
 # Parameters that hold these are typed: where the type may not be imported, it stands in the wrong place.

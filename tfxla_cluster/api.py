@@ -64,10 +64,11 @@ def connect() -> Frontend:
     with _lock:
         if not _connected:
             from .service import Service
+            from .tf import coordination
             from .tf.frontend import Frontend
             from .tf.native_op import op as native_op
 
-            service = Service(native_op.release, native_op.usage)
+            service = Service(native_op.release, native_op.usage, coordination.board)
             _connected.append((service, Frontend(service)))
             counters.provide(_native_counts)
             atexit.register(_at_exit)

@@ -7,10 +7,20 @@ import os
 import traceback
 
 from . import counters, trace
-from .errors import LoweringError, OutputError, TuningError, UnsupportedError, UsageError, VersionError
+from .errors import LoweringError, OutputError, RankError, TuningError, UnsupportedError, UsageError, VersionError
 
 # What may fail without a mistake of ours: what is asked for, or what the machine has, does not allow more.
-_NO_BUG = (UnsupportedError, LoweringError, TuningError, UsageError, OutputError, VersionError, MemoryError, OSError)
+_NO_BUG = (
+    UnsupportedError,
+    LoweringError,
+    TuningError,
+    RankError,
+    UsageError,
+    OutputError,
+    VersionError,
+    MemoryError,
+    OSError,
+)
 
 
 def is_bug(error: BaseException) -> bool:

@@ -13,7 +13,7 @@ from .dynamic.rows import Rows
 from .dynamic.sources import Asked, Lists, Place, Rule, When
 from .dynamic.unifier import Generic
 from .dynamic.unify import Limits
-from .errors import ConstraintError, LoweringError
+from .errors import ConstraintError, LoweringError, RankError
 from .ir import proto as hlo_proto
 from .ir.node import Module
 from .kept_marks import keep_marks, keep_ties, must_vary, not_at, special
@@ -21,6 +21,7 @@ from .locks import ForkSafeLock
 from .options import ProfileOptions
 from .profiles.profile import RECOMPILE_LIMIT
 from .profiles.recorder import Recorder
+from .rank_policy import RankPolicy, Wanted
 from .runtime.kept_modules import KeptModules
 from .size_spec import ANY, Size
 
@@ -29,15 +30,16 @@ if TYPE_CHECKING:  # not at run time: `enable` may run within the import of tens
 
 
 class DynamicPolicy:
-    """One a process; thread safe."""
+    """One a process; thread safe. ranks: with whom it comes to terms."""
 
-    def __init__(self) -> None:
-        self._families = Families()
+    def __init__(self, ranks: RankPolicy) -> None:
+        self._families, self._ranks = Families(), ranks
         self._recorders: dict[ProfileOptions, Recorder] = {}
         self._lock = ForkSafeLock()
 
     def choose(self, module: Module, request: CompileRequest) -> Choice:
-        """The module itself, or a generic one that is proven to be it."""
+        """The module itself, or a generic one that is proven to be it. RankError where another worker of the strategy
+        is missing."""
         if not (request.family and flag_options.is_dynamic(request.device)):
             if request.marks:
                 what = f"on {request.device} each size has an executable of its own"
@@ -47,7 +49,7 @@ class DynamicPolicy:
             with trace.phase("generic", cluster=request.name):
                 read = rows.of_module(module)
                 choice = self._choose(read, request)
-        except ConstraintError:
+        except (ConstraintError, RankError):
             raise
         except Exception as error:  # noqa: BLE001 - the module itself may compile
             return families.alone(module, bugs.failed(f"making {request.name} one for all sizes", error))
@@ -66,23 +68,17 @@ class DynamicPolicy:
             return served
         structure = rows.structure(read)
         kept = KeptModules(flag_options.store_options(request.device.partition(":")[0]), name, structure)
-        known = self._families.knows(name, structure)
-        if not known:
-            restored = self._families.restore(name, kept.load(), limits)
-            if restored is not None:
-                dynamic_records.named(restored, request, "an earlier process made the modules of these sizes one")
         # A trace that leaves no size open may hold for its own alone: it is lowered at others once, not at each.
         first = {place for place, rule in rules.items() if rule.when is When.FIRST}
-        strict = must_vary(module, request)
+        strict, known = must_vary(module, request), self._families.knows(name, structure)
         places = first & (request.open | strict) if known else first
         samples = [
             lambda of=of: _sample(module, of, limits.sizes, request)
             for of in dict.fromkeys((frozenset(places), frozenset(strict)))
         ]
-        choice = self._families.choose(name, read, limits, samples)
+        wanted = Wanted(request, name, read, structure, limits, samples, kept)
+        choice = self._ranks.choose(self._families, wanted)
         keep_marks(strict, request, choice)
-        if choice.generic is not None and not choice.proofs:  # it was made now
-            kept.save(choice.generic.origin)
         return choice
 
     def refuse(self, request: CompileRequest, generic: Generic, reason: str) -> None:

@@ -80,6 +80,10 @@ class TuningError(TfxlaError):
     exit_code = 3
 
 
+class RankError(TfxlaError):
+    """Another worker of a strategy has ended, is late or cannot be asked (--tfxla_compiler_collectives)."""
+
+
 class LoweringError(TfxlaError):
     """TensorFlow's own bridge does not lower a function (stock XLA refuses it too); `op` and `node` if known."""
 

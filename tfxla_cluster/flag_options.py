@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from . import flags, trace
-from .options import CompileOptions, DumpOptions, ProfileOptions, StoreOptions, TuningOptions
+from .options import CompileOptions, DumpOptions, ProfileOptions, RankOptions, StoreOptions, TuningOptions
 
 JOB_ENV = "TFXLA_JOB_ID"
 
@@ -49,6 +49,12 @@ def profile_options() -> ProfileOptions | None:
     if not job or where == "off":
         return None
     return ProfileOptions(job, "" if where == "local" else where, bool(flags.get("tfxla_pgo_read_only")))
+
+
+def rank_options() -> RankOptions | None:
+    """None where each worker of a strategy compiles for itself."""
+    timeout = int(flags.get("tfxla_compiler_collectives_timeout"))
+    return RankOptions(timeout) if flags.get("tfxla_compiler_collectives") else None
 
 
 def store_options(device_type: str) -> StoreOptions | None:

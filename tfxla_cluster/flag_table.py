@@ -131,6 +131,20 @@ FLAGS: dict[str, Flag] = {
             "Inputs, by name or pattern, that vary (`:N`: dimension N; `x:0=n[2..512]`: with name and range).",
         ),
         Flag("tfxla_static_sources", "sources", "", "Inputs that each size compiles anew for; outweighs all else."),
+        Flag(
+            "tfxla_compiler_collectives",
+            "bool",
+            False,
+            "Workers of a MultiWorkerMirroredStrategy tell each other the sizes of a function before they compile it, "
+            "so that all have one module; one of them compiles it.",
+        ),
+        Flag(
+            "tfxla_compiler_collectives_timeout",
+            "int",
+            300,
+            "Seconds that a worker waits for the others before it compiles a function; then it says who is missing.",
+            least=1,
+        ),
         # 64, as many as the op of one trace holds. PyTorch ends at 8 a frame, where what Python reads of a size is a
         # guard; here it takes an executable of its own, so that a program may need more before something is amiss.
         Flag("tfxla_recompile_limit", "int", 64, "Executables that a function may have (0: any); then it falls back."),

@@ -76,6 +76,13 @@ class ProfileOptions:
     read_only: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class RankOptions:
+    """Workers of a distribution strategy compile together; each waits so many seconds for the others."""
+
+    timeout_s: int
+
+
 # A module as it is compiled where no flag says otherwise.
 DEFAULT = CompileOptions()
 

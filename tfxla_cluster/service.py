@@ -5,32 +5,16 @@ An executable is looked for in memory, then on disk (--tf_xla_persistent_cache_d
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
-from importlib.metadata import version
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from . import (
-    __version__,
-    bugs,
-    compile_records,
-    compiler,
-    counters,
-    cross_compile,
-    dynamic_records,
-    flag_options,
-    flags,
-    trace,
-    user_kernels,
-)
+from . import bugs, compile_records, compiler, counters, cross_compile, dynamic_records, flag_options, flags, trace
 from .backends import registry
 from .backends.backend import Backend, NativeExecutable
-from .code_version import code_version
 from .codegen.kernel.choice import Choices
 from .codegen.kernel.code import Code
-from .codegen.triton import workers
 from .decision import Decision
 from .dump import module_files
 from .dump.sink import Sink
@@ -38,17 +22,19 @@ from .dynamic import families, prove, rows
 from .dynamic.families import Choice
 from .dynamic_policy import DynamicPolicy
 from .errors import RecompileLimitError, TuningError
+from .executable_key import cache_key
+from .handover import Handover
 from .history import History
 from .ir import guard
 from .ir import proto as hlo_proto
-from .ir.node import Module
-from .ir.shape import Shape
+from .loaded import Loaded, Served
 from .locks import ForkSafeLock
 from .options import CompileOptions
+from .rank_policy import RankPolicy
+from .ranks.board import Board
 from .recompile_limit import RecompileLimit
 from .runtime import cache, persist, random_state
 from .runtime.kept_sections import KeptSections
-from .runtime.plan import KernelCount, SizeSource, count_kernels
 from .runtime.store import opened
 from .tuning import session, tables
 from .tuning.keys import TunedKeys
@@ -57,38 +43,19 @@ if TYPE_CHECKING:  # not at run time: `enable` may run within the import of tens
     from .tf.compiler_port import CompileRequest
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """What tf.compiler_port.Loaded asks for; keeps the executable alive. `module` and `id` (None: no files) name its
-    module in records."""
-
-    module: str
-    id: int | None
-    executable: NativeExecutable
-    count: KernelCount
-    record: int
-    entry: int
-    outputs: tuple[Shape, ...]
-    sizes: tuple[SizeSource, ...]
-    guards: tuple[guard.Guard, ...]
-
-
-@dataclass(frozen=True)
-class Served:
-    """What tf.compiler_port.Served asks for."""
-
-    loaded: Loaded
-    compiled: bool
-    exact: bool = False
-
-
 class Service:
     """A tf.compiler_port.Compiler, one a process.
 
-    on_evict: makes those who run an executable forget it. usage(): how often they ran each (by id).
+    on_evict: makes those who run an executable forget it. usage(): how often they ran each (by id). board(): where the
+    workers of a strategy over several write for each other, None where this process is none of them.
     """
 
-    def __init__(self, on_evict: Callable[[Loaded], None], usage: Callable[[], Mapping[int, int]]) -> None:
+    def __init__(
+        self,
+        on_evict: Callable[[Loaded], None],
+        usage: Callable[[], Mapping[int, int]],
+        board: Callable[[], Board | None] = lambda: None,
+    ) -> None:
         self.lock = ForkSafeLock()
         self._on_evict, self._usage = on_evict, usage
         self.memory: cache.Cache[Loaded] = cache.Cache(
@@ -96,7 +63,8 @@ class Service:
         )
         self.compile_seconds = 0.0
         self._tuned_keys = TunedKeys()
-        self._policy = DynamicPolicy()
+        self._ranks = RankPolicy(board)
+        self._policy = DynamicPolicy(self._ranks)
         self._history, self._limit = History(), RecompileLimit()
         self._lowered = KeptSections("lowered")
 
@@ -141,12 +109,16 @@ class Service:
             return found, False
         with trace.phase("executable", cluster=request.name) as timed:
             stored = None if key is None else self._from_disk(key, request, choice, backend, options)
-            compiled = stored is None
+            compiled = False
             if key is None:
                 counters.add("cache_misses", reason="its kernels may still be tuned")
             if key is None or stored is None:
-                key, stored = self._compile(choice, untuned, request, backend, options, choices)
-                tables.PROCESS.dump(tuning)
+                with self._ranks.turn(key, request) as turn:
+                    stored = None if key is None else self._from_rank(turn, key, request, choice, backend, options)
+                    if key is None or stored is None:
+                        key, stored = self._compile(choice, untuned, request, backend, options, choices, turn)
+                        tables.PROCESS.dump(tuning)
+                        compiled = True
         with self.lock:
             self.compile_seconds += timed.seconds
         return self.memory.put(_on_device(key, request), stored), compiled
@@ -159,6 +131,7 @@ class Service:
         backend: Backend[NativeExecutable],
         options: CompileOptions,
         choices: Choices,
+        turn: Handover,
     ) -> tuple[cache.Key, Loaded]:
         """The executable and its key; `untuned`: that of the module. RecompileLimitError where there is to be none."""
         from .tf2xla import bridge  # it imports tensorflow, whose import may import this module
@@ -182,13 +155,13 @@ class Service:
             made = compiler.compile_module(module, backend, options, dump, choices)
         finally:  # also where this machine has no kernel for what the GPU has one for
             cross_compile.dump_for_gpu(module, request.name, sink, options, request.lines)
-        loaded = _loaded(made.executable, request.name, dump.number)
+        loaded = Loaded.of(made.executable, request.name, dump.number)
         store = opened(options.store)
         key = self._tuned_keys.learn(untuned, choices, made.chosen.values(), store)
         counters.add("compilations")
         why = self._history.note(request, untuned, choice, dump.number)
         self._limit.note(request, content, why["reason"], why.get("remedies", []))
-        _count(loaded)
+        loaded.count_kernels()
         if choice.generic is not None:
             dynamic_records.guarded(loaded.guards, request)
         if trace.wants("compile"):
@@ -206,8 +179,11 @@ class Service:
                 **asdict(loaded.count),
             }
             self._record(request, key, choice, fields)
-        if store is not None:
-            store.put(key, persist.KIND, persist.to_sections(made.plan, made.code.objects))
+        if store is not None or turn.is_wanted:
+            sections = persist.to_sections(made.plan, made.code.objects)
+            turn.give(sections)
+            if store is not None:
+                store.put(key, persist.KIND, sections)
         return key, loaded
 
     def _admit(self, request: CompileRequest, content: str) -> None:
@@ -243,20 +219,56 @@ class Service:
         lookup = store.get(key, persist.KIND)
         reason = lookup.reason
         if lookup.sections is not None:
-            try:
-                plan, objects = persist.from_sections(lookup.sections)
-                loaded = _loaded(backend.load(plan, Code(tuple(objects)), options), request.name, None)
-            except (KeyError, ValueError, TypeError) as error:
-                reason = f"the entry does not hold an executable of this version ({error})"
-            else:
-                counters.add("cache_hits", reason="disk")
-                _lookup("disk", True, key)
-                _count(loaded)
-                self._record(request, key, choice, {"hit": "disk", **asdict(loaded.count)})
-                return loaded
+            found = self._restored(lookup.sections, "disk", key, request, choice, backend, options)
+            if isinstance(found, Loaded):
+                return found
+            reason = found
         counters.add("cache_misses", reason=reason)
         _lookup("disk", False, key, "; ".join([reason, *store.explain_miss(key, persist.KIND)]))
         return None
+
+    def _from_rank(
+        self,
+        turn: Handover,
+        key: cache.Key,
+        request: CompileRequest,
+        choice: Choice,
+        backend: Backend[NativeExecutable],
+        options: CompileOptions,
+    ) -> Loaded | None:
+        """What another worker of the strategy compiled, kept as if it had been here."""
+        sections = turn.take()
+        if sections is None:
+            return None
+        found = self._restored(sections, "rank", key, request, choice, backend, options)
+        if not isinstance(found, Loaded):
+            _lookup("rank", False, key, found)
+            return None
+        if (store := opened(options.store)) is not None:
+            store.put(key, persist.KIND, sections)
+        return found
+
+    def _restored(
+        self,
+        sections: Mapping[str, bytes],
+        cache_name: str,
+        key: cache.Key,
+        request: CompileRequest,
+        choice: Choice,
+        backend: Backend[NativeExecutable],
+        options: CompileOptions,
+    ) -> Loaded | str:
+        """The executable in sections that a cache had, or why there is none in them."""
+        try:
+            plan, objects = persist.from_sections(sections)
+            loaded = Loaded.of(backend.load(plan, Code(tuple(objects)), options), request.name, None)
+        except (KeyError, ValueError, TypeError) as error:
+            return f"the entry does not hold an executable of this version ({error})"
+        counters.add("cache_hits", reason=cache_name)
+        _lookup(cache_name, True, key)
+        loaded.count_kernels()
+        self._record(request, key, choice, {"hit": cache_name, **asdict(loaded.count)})
+        return loaded
 
     def _record(self, request: CompileRequest, key: cache.Key, choice: Choice, fields: dict[str, Any]) -> None:
         if not trace.wants("compile"):
@@ -329,60 +341,6 @@ class Service:
         self._lowered.clear()
         self._limit.forget()
         return self.memory.clear()
-
-
-def _loaded(executable: NativeExecutable, module: str, number: int | None) -> Loaded:
-    plan = executable.plan
-    return Loaded(
-        module,
-        number,
-        executable,
-        count_kernels(plan),
-        executable.record,
-        executable.entry,
-        plan.outputs,
-        plan.sizes,
-        plan.guards,
-    )
-
-
-def _count(loaded: Loaded) -> None:
-    counters.add("kernels", loaded.count.kernels)
-    counters.add("native_kernels", loaded.count.native)
-
-
-def cache_key(choice: Choice, backend: Backend[NativeExecutable], options: CompileOptions) -> cache.Key:
-    """Named guards: all that can change the machine code of a module."""
-    import tensorflow
-
-    facts: dict[str, object] = {
-        "hlo": choice.digest,
-        "backend": backend.name,
-        "target": backend.target,
-        "tfxla_cluster": __version__,
-        "code": code_version(),
-        "llvmlite": _version("llvmlite"),
-        "tensorflow": tensorflow.__version__,
-    }
-    if backend.target.backend == "gpu" and workers.usable():
-        facts["triton"] = _version("triton")
-    flagged = (guard.Guard("flag", name, str(value)) for name, value in options.key())
-    return (*guard.facts(facts), *_constexprs(choice.module), *flagged)
-
-
-_version = functools.cache(version)  # which reads files
-
-
-def _constexprs(module: Module) -> tuple[guard.Guard, ...]:
-    """What each constexpr of the module's Triton kernels is, so that a miss names the one that changed."""
-    found: dict[str, str] = {}
-    for instr in (i for comp in module.computations() for i in comp.instrs if i.opcode == "custom-call"):
-        if instr.attrs.get("custom_call_target") == user_kernels.TARGET:
-            call = user_kernels.from_json(instr.attrs.get("backend_config", ""))
-            for name, value in call.constexprs.items():
-                key = f"{call.name}.{name}"
-                found[key] = f"{found[key]}, {value}" if key in found else value
-    return tuple(guard.Guard("constexpr", name, value) for name, value in found.items())
 
 
 def _rounded(costs: Mapping[str, float]) -> dict[str, float]:

@@ -35,6 +35,7 @@ TOPICS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "kernels": (("kernel",), ("execution", "graph")),
     "cache": (("cache",), ("store",)),
     "autotune": (("autotune",), ()),
+    "ranks": (("ranks",), ()),
 }
 # Kind -> the fields that a line has without a '+': the rest is long, and for programs.
 _BRIEF = {

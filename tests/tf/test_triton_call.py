@@ -14,7 +14,7 @@ import tensorflow as tf
 import tfxla_cluster
 from tests.codegen.triton import gpu_module
 from tests.tf import double
-from tfxla_cluster import api, flags, service, triton_calls, user_kernels
+from tfxla_cluster import api, executable_key, flags, triton_calls, user_kernels
 from tfxla_cluster.backends import gpu
 from tfxla_cluster.codegen.triton import workers
 from tfxla_cluster.dynamic import families
@@ -151,7 +151,7 @@ def test_constexprs_make_other_executables(on_gpu: OnGpu) -> None:
         np.testing.assert_allclose(f(x, y, block), want, rtol=1e-6)
     assert len(on_gpu.modules) == 2
     choices = [families.alone(hlo_proto.read(m)) for m in on_gpu.modules]
-    keys = [service.cache_key(choice, gpu.described(), DEFAULT) for choice in choices]
+    keys = [executable_key.cache_key(choice, gpu.described(), DEFAULT) for choice in choices]
     changed = [guard.fact_text(fact) for fact in set(keys[1]) - set(keys[0])]
     assert "axpy.BLOCK=32" in changed
     assert len(changed) == 2  # and the module

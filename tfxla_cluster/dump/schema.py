@@ -140,7 +140,7 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
             "module": "Module name.",
             "cluster": "Cluster or function compiled.",
             "guards": "List of guards in words, or map name -> value.",
-            "hit": "'memory', 'disk' or '' (compiled).",
+            "hit": "'memory', 'disk', 'rank' (another worker made it) or '' (compiled).",
             "reason": "Why there was no hit: the guards that differ.",
             "family": "What all traces of one function of the program share.",
             "where": "file:line of the user at which the function begins, '' unknown.",
@@ -210,6 +210,21 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
             "sizes": "Map input -> dims, or name of a size -> what it is.",
             "where": "file:line of the user.",
             "reason": "A sentence.",
+        },
+    ),
+    "ranks": RecordKind(
+        "Workers of a distribution strategy compile together (--tfxla_compiler_collectives).",
+        {
+            "event": "'met' (each said what it has), 'agreed' (on a module), 'compiled' (here), 'loaded' (what another "
+            "made), 'alone' (for this worker).",
+            "function": "Function or cluster.",
+            "task": "This worker: 'worker 0'.",
+            "sizes": "Of 'met': map worker -> list of [input, its dimensions there].",
+            "missing": "Of 'met': map worker -> why it did not come.",
+            "by": "The worker that compiles, or whose word it was.",
+            "generic": "Of 'agreed': whether the module serves many sizes.",
+            "ms": "Milliseconds that were waited.",
+            "reason": "Why alone, or why nothing was handed over, a sentence.",
         },
     ),
     "store": RecordKind(
@@ -299,7 +314,8 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
     "cache": RecordKind(
         "A look into a cache.",
         {
-            "cache": "'memory', 'disk', 'lowered (memory)', 'lowered (disk)' (of functions), or 'cubin' (of a kernel).",
+            "cache": "'memory', 'disk', 'rank' (another worker's), 'cubin' (a kernel's), or 'lowered (memory)' and "
+            "'lowered (disk)' (of functions).",
             "hit": "Boolean.",
             "reason": "Why not.",
             "key": "Key text.",

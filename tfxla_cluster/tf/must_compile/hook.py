@@ -20,7 +20,7 @@ from tensorflow.python.util import function_utils
 from ... import bugs, flags, trace
 from ...counters import add as count
 from ...decision import Decision
-from ...errors import LoweringError, RecompileLimitError, TuningError, UninitializedError
+from ...errors import LoweringError, RankError, RecompileLimitError, TuningError, UninitializedError
 from ...tf2xla import bridge, sources
 from ...tf2xla.function_def import fresh_name
 from .. import devices
@@ -356,6 +356,8 @@ class Hook:
         if route.is_full and isinstance(failure, RecompileLimitError) and not raises:
             return None
         definition, reason = bridge.function_def(route.name), str(failure)
+        if isinstance(failure, RankError):
+            raise tf.errors.UnavailableError(None, None, reason) from None
         ours = isinstance(failure, TuningError) or uncompiled.has_user_kernels(definition, bridge.library)
         if ours or isinstance(failure, LoweringError):  # what stock XLA cannot do, or was not asked to
             raise tf.errors.InvalidArgumentError(None, None, reason) from None

@@ -16,10 +16,10 @@ import llvmlite.binding as llvm
 import numpy as np
 import tensorflow as tf
 
-from ...errors import InternalError, LoweringError, TuningError, UninitializedError, UnsupportedError
+from ...errors import InternalError, LoweringError, RankError, TuningError, UninitializedError, UnsupportedError
 from ..devices import HOST, device_of
 from . import dispatch_code
-from .builder import C_API, FAILED_PRECONDITION, GPU_API, INTERNAL, INVALID_ARGUMENT, program_word
+from .builder import C_API, FAILED_PRECONDITION, GPU_API, INTERNAL, INVALID_ARGUMENT, UNAVAILABLE, program_word
 from .records import Entry, Words, program_record
 
 RUN, READY = "TfxlaRun", "TfxlaReady"
@@ -338,6 +338,8 @@ def describe(error: BaseException) -> tuple[int, str]:
         return error.error_code, error.message
     if isinstance(error, UninitializedError):
         return FAILED_PRECONDITION, str(error)
+    if isinstance(error, RankError):
+        return UNAVAILABLE, str(error)
     if isinstance(error, (LoweringError, TuningError, UnsupportedError)):
         return INVALID_ARGUMENT, str(error)
     return INTERNAL, f"tfxla_cluster failed while compiling: {type(error).__name__}: {error}"

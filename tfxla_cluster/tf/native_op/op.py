@@ -23,7 +23,7 @@ from tensorflow.python.eager import context
 
 from ... import bugs, trace
 from ...decision import YES, Decision, no
-from ...errors import InternalError, LoweringError, TuningError, UninitializedError, UnsupportedError
+from ...errors import InternalError, LoweringError, RankError, TuningError, UninitializedError, UnsupportedError
 from ...ir import guard as guards
 from .. import devices
 from ..devices import device_of
@@ -170,7 +170,7 @@ class Program:
             if not guards.hold(entry.guards, inputs):
                 raise InternalError(f"guards of {self.name} do not hold for the inputs that it was compiled for")
             return pack(entry)
-        except (tf.errors.OpError, LoweringError, TuningError, UninitializedError):
+        except (tf.errors.OpError, LoweringError, TuningError, RankError, UninitializedError):
             raise
         except UnsupportedError as error:
             refusal = error

@@ -1,0 +1,1 @@
+"""What the workers of a distribution strategy (ranks) tell each other before they compile."""
