@@ -338,6 +338,14 @@ def _batch_norm_and_fft() -> list[Case]:
             finite=True,
         )
     )
+    cases.append(
+        Case(
+            "rfft_of_none",
+            module("x = f32[3,0] parameter(0)\n ROOT r = c64[3,0] fft(x), fft_type=RFFT, fft_length={0}"),
+            512,
+            finite=True,
+        )
+    )
     return cases
 
 

@@ -81,16 +81,22 @@ def _triangular_solve(case: Case) -> Shape:
     return array(case.dtype(0), b.dims)
 
 
+def _half(length: dims_.Dim) -> dims_.Dim:
+    """How many frequencies tell a real signal of this length: none of an empty one."""
+    return 0 if length == 0 else dims_.make("add", dims_.make("floordiv", length, 2), 1)
+
+
 def _fft(case: Case) -> Shape:
     x, kind, lengths = case.array(0), case.attrs["fft_type"], case.attrs["fft_length"]
     name = case.dtype(0).name
     wants = _COMPLEX if kind == "RFFT" else _REAL
     check(1 <= len(lengths) <= 3 and len(lengths) <= x.rank and name in wants, "O3", f"{kind} of {x} by {lengths}")
     sizes = list(lengths)
-    before = [*lengths[:-1], lengths[-1] // 2 + 1] if kind == "IRFFT" else list(lengths)
+    halved = [*lengths[:-1], _half(lengths[-1])]
+    before = halved if kind == "IRFFT" else sizes
     check(same_dims(x.dims[-len(sizes) :], before), "O3", f"{kind} of {x} by {lengths}")
     if kind == "RFFT":
-        sizes[-1] = dims_.make("add", dims_.make("floordiv", sizes[-1], 2), 1)
+        sizes = halved
     dtype = DTYPES[_COMPLEX[name]] if kind == "RFFT" else DTYPES[_REAL[name]] if kind == "IRFFT" else case.dtype(0)
     return array(dtype, (*x.dims[: -len(sizes)], *sizes))
 
