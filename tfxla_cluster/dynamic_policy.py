@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from . import bugs, dynamic_records, flag_options, flags, size_spec, trace
-from .dynamic import families, rows, sources
+from .decision import YES, Decision, no
+from .dynamic import families, prove, rows, sources
 from .dynamic.families import Choice, Families
 from .dynamic.rows import Rows
 from .dynamic.sources import Asked, Lists, Place, Rule, When
@@ -35,6 +36,7 @@ class DynamicPolicy:
     def __init__(self, ranks: RankPolicy) -> None:
         self._families, self._ranks = Families(), ranks
         self._recorders: dict[ProfileOptions, Recorder] = {}
+        self._trusted: dict[tuple[str, str], bool] = {}  # by family and digest of the module
         self._lock = ForkSafeLock()
 
     def choose(self, module: Module, request: CompileRequest) -> Choice:
@@ -62,6 +64,7 @@ class DynamicPolicy:
         module = read.module
         keep_ties(module, request)
         name, rules = _family(request, module), self._rules(module, request)
+        self._note(module, request)
         limits = _limits(rules)
         served = self._families.serving(name, read, limits)
         if served is not None:
@@ -81,6 +84,34 @@ class DynamicPolicy:
         keep_marks(strict, request, choice)
         return choice
 
+    def trusts(self, module: Module, request: CompileRequest, choice: Choice) -> bool:
+        """May the executable of a module for many sizes run where nothing was proven? As --tfxla_dynamic_verify says,
+        and only where the module is also what its trace is at two other sizes, with other rests (`sources.probes`)."""
+        generic = choice.generic
+        if generic is None or not generic.is_guarded or request.has_predicates:
+            return False
+        if not flag_options.is_trusted(choice.proofs):
+            return False
+        key = _family(request, module), choice.digest
+        if key not in self._trusted:
+            decision = self._probed(module, request, generic)
+            dynamic_records.trusted(decision, request)
+            self._trusted[key] = decision.ok
+        return self._trusted[key]
+
+    def _probed(self, module: Module, request: CompileRequest, generic: Generic) -> Decision:
+        dims = {(number, axis): module.entry.params[number].shape.dims[axis] for number, axis in request.open}
+        sizes = _limits(self._rules(module, request)).sizes
+        for probe in sources.probes({place: dim for place, dim in dims.items() if isinstance(dim, int)}, sizes):
+            try:
+                proof = prove.prove(generic, rows.of_module(hlo_proto.read(request.relower(probe))))
+            except LoweringError as error:
+                proof = no(prove.RULE, error.message)
+            if not proof:
+                words = ", ".join(f"{request.inputs[n]} dim {axis} of {size}" for (n, axis), size in probe.items())
+                return no(proof.rule, f"at {words}: {proof.reason}")
+        return YES
+
     def refuse(self, request: CompileRequest, generic: Generic, reason: str) -> None:
         """It cannot be compiled: modules of this structure are compiled as they are."""
         self._families.refuse(_family(request, generic.origin[-1]), generic, reason)
@@ -94,6 +125,7 @@ class DynamicPolicy:
     def forget(self) -> None:
         """All modules that were seen."""
         self._families = Families()
+        self._trusted.clear()
 
     def save_profiles(self) -> None:
         """Write what was seen to where profiles are kept."""
@@ -101,15 +133,18 @@ class DynamicPolicy:
             recorder.save()
 
     def _rules(self, module: Module, request: CompileRequest) -> Mapping[Place, Rule]:
-        dims = [_numbers(p.shape.dims) for p in module.entry.params]
-        recorder, function = self._recorder(), _profiled(request)
-        profile: Mapping[str, tuple[int, ...]] = {}
-        if recorder is not None:
-            profile = recorder.dynamic(function)
-            named = enumerate(zip(request.named, dims))
-            recorder.note(function, {name: of for k, (name, of) in named if k not in request.variables})
+        recorder = self._recorder()
+        profile = {} if recorder is None else recorder.dynamic(_profiled(request))
         asked = Asked(request.dynamic, request.open, profile, request.variables, request.marks)
-        return lists().rules(request.named, dims, asked)
+        return lists().rules(request.named, _shapes(module), asked)
+
+    def _note(self, module: Module, request: CompileRequest) -> None:
+        """Its sizes, for the profile."""
+        recorder = self._recorder()
+        if recorder is not None:
+            named = enumerate(zip(request.named, _shapes(module)))
+            dims = {name: of for k, (name, of) in named if k not in request.variables}
+            recorder.note(_profiled(request), dims)
 
     def _recorder(self) -> Recorder | None:
         options = flag_options.profile_options()
@@ -137,6 +172,11 @@ def _family(request: CompileRequest, module: Module) -> str:
 def _profiled(request: CompileRequest) -> str:
     """The function's name in profiles."""
     return request.family.removeprefix("__inference_")
+
+
+def _shapes(module: Module) -> list[tuple[int, ...]]:
+    """Of the parameters."""
+    return [_numbers(p.shape.dims) for p in module.entry.params]
 
 
 def _numbers(dims: tuple[object, ...]) -> tuple[int, ...]:

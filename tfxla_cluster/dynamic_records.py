@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from . import compile_records, trace
+from . import compile_records, flags, trace
+from .decision import Decision
 from .dynamic.families import Choice
 from .dynamic.misfit import Misfit
 from .dynamic.unifier import Generic
@@ -69,6 +70,13 @@ def guarded(guards: Iterable[guard.Guard], request: CompileRequest) -> None:
     for one in (g for g in guards if g.kind in _ASKED and trace.wants(KIND)):
         words = compile_records.size_guard(one, request.inputs)
         _record("guard", request, of=request.inputs[one.place[0]], axis=one.place[1], reason=words)
+
+
+def trusted(decision: Decision, request: CompileRequest) -> None:
+    """It runs at sizes that were not proven, or does not."""
+    right = "it was right at two other sizes" if decision else f"it is no other size's ({decision.reason})"
+    reason = f"--tfxla_dynamic_verify={flags.get('tfxla_dynamic_verify')}: {right}"
+    _record("trusted" if decision else "untrusted", request, ok=decision.ok, reason=reason)
 
 
 def place(misfit: Misfit, request: CompileRequest) -> str:

@@ -86,8 +86,7 @@ class Service:
                 self._policy.refuse(request, generic, reason)
             else:
                 if fits := prove.holds(loaded.guards, module):
-                    trusted = generic.is_guarded and flag_options.is_trusted(choice.proofs)
-                    return Served(loaded, compiled, exact=not trusted or request.has_predicates)
+                    return Served(loaded, compiled, exact=not self._policy.trusts(module, request, choice))
                 reason = fits.reason
             choice = families.alone(module, reason)
             if choice.misfit is not None:

@@ -199,8 +199,9 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
         "Something about sizes that vary.",
         {
             "event": "'symbol' (a size got a name), 'guard' (an executable asks for it), 'proven' (at one more size), "
-            "'refused' (no: not the program at that size), 'specialised' (compiled for its own sizes).",
-            "ok": "False: 'refused'.",
+            "'refused' (no: not the program at that size), 'specialised' (compiled for its own sizes), 'trusted' (at "
+            "sizes not proven), 'untrusted' (was to, but is another program at another size).",
+            "ok": "False: 'refused', 'untrusted'.",
             "function": "Function or cluster.",
             "family": "What all traces of one function of the program share.",
             "size": "Name of the size.",
