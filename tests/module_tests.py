@@ -257,6 +257,9 @@ TESTS: dict[str, str] = {
     "tfxla_cluster.service": "test_enable_first.py cli/test_output_file.py",
     "tfxla_cluster.size_spec": "test_size_spec.py",
     "tfxla_cluster.shared_file": "tuning/test_persisted.py profiles/test_profile.py",
+    "tfxla_cluster.stored": "runtime/test_store.py inspect/test_stores.py",
+    "tfxla_cluster.stored.entry": "runtime/test_store.py inspect/test_stores.py",
+    "tfxla_cluster.stored.place": "inspect/test_stores.py",
     "tfxla_cluster.target": "backends/test_gpu.py backends/test_seam.py",
     "tfxla_cluster.tf": "device/test_decisions.py ir/test_size_operators.py",
     "tfxla_cluster.tf.clustering": "tf/test_clustering.py tf/test_cluster_checks.py",
@@ -381,6 +384,7 @@ TESTS: dict[str, str] = {
     "tfxla_inspect.site": "cli/test_output_file.py cli/test_wrong_use.py",
     "tfxla_inspect.stacks": "inspect/test_recompiles.py inspect/test_report.py",
     "tfxla_inspect.start_page": "cli/test_output_file.py cli/test_wrong_use.py",
+    "tfxla_inspect.stores": "inspect/test_stores.py",
 }
 
 # Modules that no test imports, and what runs them.

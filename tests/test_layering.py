@@ -50,6 +50,7 @@ NO_TENSORFLOW = [
     "tfxla_cluster.cli.exec",
     "tfxla_cluster.cli.opt",
     "tfxla_inspect.cli",
+    "tfxla_inspect.stores",
 ]
 
 
@@ -108,8 +109,8 @@ def test_inspect_reads_only_ir_and_basics():
         tuned = [n for n in own_imports(path) if n.startswith("tfxla_cluster.tuning")]
         read = ("tuning.devices", "tuning.fingerprint", "tuning.persisted")
         used -= {"tuning"} if all(n.startswith(tuple(f"tfxla_cluster.{r}" for r in read)) for n in tuned) else set()
-        basics = {"decision", "errors", "output_file", "shared_file", "target", "__version__"}
-        assert used <= {"ir", "profiles"} | basics, f"{path} imports {used}"
+        basics = {"code_version", "decision", "errors", "output_file", "shared_file", "target", "__version__"}
+        assert used <= {"ir", "profiles", "stored"} | basics, f"{path} imports {used}"
 
 
 def test_what_compiles_and_dumps_reads_no_flag():

@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.programs_in_child import AUTO, environment, ours, run, start
-from tfxla_cluster.ir.guard import from_data
-from tfxla_cluster.runtime import store
+from tfxla_cluster.stored import entry
 
 PROGRAM = """
 import json, os, tensorflow as tf, tfxla_cluster
@@ -87,14 +86,10 @@ def _rewritten(name: str, value: str) -> Callable[[bytes, int], bytes]:
     """The entry as written where the guard `name` was `value`, under the name of ours."""
 
     def spoil(data: bytes, k: int) -> bytes:
-        header, at = store._header(data[len(store.MAGIC) + 32 :])
-        written = from_data(header["key"])
-        key = tuple(replace(g, wanted=value) if g.subject == name else g for g in written)
-        assert key != written
-        sections, body = {}, data[len(store.MAGIC) + 32 + at :]
-        for section, length in header["sections"]:
-            sections[section], body = body[:length], body[length:]
-        return store.pack(key, sections)
+        written = entry.unpack(data)
+        key = tuple(replace(g, wanted=value) if g.subject == name else g for g in written.key)
+        assert key != written.key
+        return entry.pack(key, written.sections)
 
     return spoil
 

@@ -9,12 +9,13 @@ import os
 
 @functools.cache
 def code_version() -> str:
-    """A digest of the sources (size and time of each): a development tree changes without its version changing."""
-    root = os.path.dirname(__file__)
-    rows = [
-        (os.path.relpath(e.path, root), e.stat().st_size, e.stat().st_mtime_ns)
-        for folder, _, _ in os.walk(root)
-        for e in os.scandir(folder)
-        if e.name.endswith(".py")
-    ]
-    return hashlib.sha256(repr(sorted(rows)).encode()).hexdigest()[:16]
+    """A digest of the sources, the same wherever they are installed: a development tree changes without its version
+    changing, and what one machine keeps another of its kind may load."""
+    root, digest = os.path.dirname(__file__), hashlib.sha256()
+    names = [os.path.join(folder, name) for folder, _, files in os.walk(root) for name in files if name.endswith(".py")]
+    for path in sorted(names):
+        with open(path, "rb") as file:
+            data = file.read()
+        digest.update(f"{os.path.relpath(path, root)} {len(data)} ".encode())
+        digest.update(data)
+    return digest.hexdigest()[:16]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 from . import __version__, user_kernels
 from .backends.backend import Backend, NativeExecutable
@@ -14,6 +15,16 @@ from .ir import guard
 from .ir.node import Module
 from .options import CompileOptions
 from .runtime.cache import Key
+
+if TYPE_CHECKING:  # not at run time: `enable` may run within the import of tensorflow
+    from .tf.compiler_port import CompileRequest
+
+
+def about(request: CompileRequest, module: Module) -> dict[str, str]:
+    """An executable in words, for who lists the store."""
+    names = request.named or tuple(param.name for param in module.entry.params)
+    inputs = (f"{name} {param.shape}" for name, param in zip(names, module.entry.params))
+    return {"function": request.title or request.name, "inputs": ", ".join(inputs)}
 
 
 def cache_key(choice: Choice, backend: Backend[NativeExecutable], options: CompileOptions) -> Key:

@@ -22,7 +22,7 @@ from .dynamic import families, prove, rows
 from .dynamic.families import Choice
 from .dynamic_policy import DynamicPolicy
 from .errors import RecompileLimitError, TuningError
-from .executable_key import cache_key
+from .executable_key import about, cache_key
 from .handover import Handover
 from .history import History
 from .ir import guard
@@ -182,7 +182,7 @@ class Service:
             sections = persist.to_sections(made.plan, made.code.objects)
             turn.give(sections)
             if store is not None:
-                store.put(key, persist.KIND, sections)
+                store.put(key, persist.KIND, sections, about(request, module))
         return key, loaded
 
     def _admit(self, request: CompileRequest, content: str) -> None:
@@ -291,9 +291,9 @@ class Service:
         """As the port says."""
         return self._lowered.get(key, flag_options.store_options(device.partition(":")[0]))
 
-    def keep(self, key: cache.Key, device: str, sections: Mapping[str, bytes]) -> None:
+    def keep(self, key: cache.Key, device: str, sections: Mapping[str, bytes], about: Mapping[str, str]) -> None:
         """As the port says."""
-        self._lowered.put(key, flag_options.store_options(device.partition(":")[0]), sections)
+        self._lowered.put(key, flag_options.store_options(device.partition(":")[0]), sections, about)
 
     def usable(self, device_type: str) -> Decision:
         """As the port says."""

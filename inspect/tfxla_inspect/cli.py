@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tfxla_cluster import output_file
-from tfxla_cluster.errors import TfxlaError
+from tfxla_cluster.errors import TfxlaError, UsageError
 
 from . import __version__, diff, pack, report
 
@@ -32,6 +32,11 @@ exit codes: 0 done; 1 --diff found differences; 2 wrong command line; 3 a FILE i
 _DIFF_EPILOG = """\
 exit codes: 0 they hold for the same; 1 they differ; 2 wrong command line; 3 DIR is missing or no dump, or has no such
 compilation."""
+
+
+_STORES_EPILOG = """\
+exit codes: 0 done; 1 --verify found damaged entries; 2 wrong command line; 3 STORE is missing, unreadable or no store;
+6 a file cannot be written or removed."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -83,6 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_autotune(commands)
     _add_profiles(commands)
     _add_diff(commands)
+    _add_stores(commands)
     return parser
 
 
@@ -139,6 +145,43 @@ def _profiles(arguments: argparse.Namespace) -> int:
 
     wanted = profiles.Wanted(arguments.merge, arguments.diff, arguments.sources, arguments.clear)
     return profiles.run(arguments.files, wanted, print)
+
+
+def _add_stores(commands: Any) -> None:
+    four = commands.add_parser(
+        "cache",
+        help="list, check, prune, pack and unpack a store of executables",
+        epilog=_STORES_EPILOG,
+        description="Lists, prunes and packs what a store of executables holds (--tf_xla_persistent_cache_directory).",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    four.add_argument("store", metavar="STORE", help="a directory, fsspec URL or pack (.zip)")
+    what = four.add_mutually_exclusive_group()
+    what.add_argument("--verify", action="store_true", help="exit 1 where an entry is damaged")
+    what.add_argument("--prune", action="store_true", help="remove what is damaged, left over, or stale by version")
+    what.add_argument("--pack", metavar="OUT.zip", help="write all that is whole and not stale into one file")
+    what.add_argument("--unpack", metavar="FILE.zip", help="take the entries of a pack into STORE")
+    four.add_argument("--older-than", metavar="DAYS", type=float, help="with --prune: also what is older")
+    four.add_argument("--max-mb", metavar="N", type=_megabytes, help="with --prune: the oldest, until no more is left")
+    four.add_argument("--json", action="store_true", help="the list as JSON")
+    four.set_defaults(run=_stores)
+
+
+def _stores(arguments: argparse.Namespace) -> int:
+    from . import stores  # needs fsspec, which reports do without
+
+    if not arguments.prune and (arguments.older_than is not None or arguments.max_mb is not None):
+        raise UsageError("--older-than and --max-mb go with --prune")
+    wanted = stores.Wanted(
+        arguments.verify,
+        arguments.prune,
+        arguments.older_than,
+        arguments.max_mb,
+        arguments.pack,
+        arguments.unpack,
+        arguments.json,
+    )
+    return stores.run(arguments.store, wanted, print)
 
 
 def _autotune(arguments: argparse.Namespace) -> int:

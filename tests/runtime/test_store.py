@@ -8,8 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import fsspec
 import numpy as np
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from tfxla_cluster.codegen.llvm.object_code import compile_kernels, object_files
 from tfxla_cluster.errors import InputFileError
@@ -18,6 +20,7 @@ from tfxla_cluster.ir.guard import Guard, divisible, facts, in_range
 from tfxla_cluster.ir.text import parse
 from tfxla_cluster.options import StoreOptions
 from tfxla_cluster.runtime import persist, plan_json
+from tfxla_cluster.runtime import store as store_module
 from tfxla_cluster.runtime.cache import Cache, Key
 from tfxla_cluster.runtime.cpu import host
 from tfxla_cluster.runtime.cpu.executable import Executable
@@ -33,7 +36,8 @@ from tfxla_cluster.runtime.plan import (
     SizeStep,
     TfOpStep,
 )
-from tfxla_cluster.runtime.store import MAGIC, Store, pack
+from tfxla_cluster.runtime.store import Store
+from tfxla_cluster.stored.entry import MAGIC, pack
 
 from .compile_text import plan_of
 from .hand import HandCode, kernel, sum_plan, vector
@@ -194,6 +198,66 @@ def test_read_only(tmp_path: Path) -> None:
     store = Store(str(tmp_path), read_only=True)
     assert store.get(guards(), "x").sections == SECTIONS
     assert not store.put(guards(shape="new"), "x", SECTIONS)
+
+
+# --- the store at a URL ---
+def test_a_url(capfd: pytest.CaptureFixture[str]) -> None:
+    url = f"memory://test_store/{os.getpid()}/a"
+    store = Store(url, "one")
+    assert store.get(guards(), "x").reason == "not in the store"
+    assert store.put(guards(), "x", SECTIONS)
+    assert Store(url, "one").get(guards(), "x").sections == SECTIONS
+    assert Store(url, "other").get(guards(), "x").sections is None
+    assert store.explain_miss(guards(target="skylake"), "x") == ["target: was znver3, is skylake"]
+    assert not Store(url, "one", read_only=True).put(guards(shape="new"), "x", SECTIONS)
+    assert store.clear() == 1
+    assert store.get(guards(), "x").sections is None
+    assert not capfd.readouterr().err
+
+
+class Broken(MemoryFileSystem):  # type: ignore[misc]
+    """A network that is down."""
+
+    protocol = "broken"
+    asked = 0
+
+    def cat_file(self, path: str, **kwargs: object) -> bytes:
+        Broken.asked += 1
+        raise ConnectionError("no route to host")
+
+    def pipe_file(self, path: str, value: bytes, **kwargs: object) -> None:
+        Broken.asked += 1
+        raise PermissionError("Access Denied")
+
+
+def test_a_store_that_cannot_be_reached_is_said_once_and_left_alone(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    fsspec.register_implementation("broken", Broken, clobber=True)
+    now = [0.0]
+    monkeypatch.setattr(store_module.time, "monotonic", lambda: now[0])
+    store = Store(f"broken://{os.getpid()}/s")
+    assert "no route to host" in store.get(guards(), "x").reason
+    for _ in range(3):
+        assert store.get(guards(), "x").sections is None
+        assert not store.put(guards(), "x", SECTIONS)
+        assert store.explain_miss(guards(), "x") == []
+    assert Broken.asked == 1
+    now[0] += 61
+    assert not store.put(guards(), "x", SECTIONS)
+    assert Broken.asked == 2
+    assert capfd.readouterr().err.count("going on without it") == 1
+    store_module._resting.pop(store.url)
+
+
+@pytest.mark.parametrize("url", ["nosuchprotocol://bucket/x", "/no/such/pack.zip"])
+def test_a_store_that_cannot_be(url: str, capfd: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):
+        assert Store(url).get(guards(), "x").sections is None
+        Store(url).explain_miss(guards(), "x")
+        assert not Store(url).put(guards(), "x", SECTIONS)
+    assert capfd.readouterr().err.count("cannot be read") == 1
+    store_module._resting.pop(url, None)
 
 
 def _write_many(directory: str) -> None:

@@ -13,7 +13,7 @@ from tests import oracle
 from tfxla_cluster.decision import Decision, no
 from tfxla_cluster.errors import UnsupportedError
 from tfxla_cluster.ir import dtype as dtypes
-from tfxla_cluster.ir.guard import Guard, of_shapes
+from tfxla_cluster.ir.guard import Guard, Key, of_shapes
 from tfxla_cluster.ir.shape import Shape, array
 from tfxla_cluster.tf import compiler_port
 from tfxla_cluster.tf.frontend import Frontend
@@ -99,10 +99,10 @@ class Compiler:
         """What the module gives."""
         return oracle.run(proto, args)
 
-    def recall(self, key: compiler_port.Key, device: str) -> None:
+    def recall(self, key: Key, device: str) -> None:
         """It keeps nothing."""
 
-    def keep(self, key: compiler_port.Key, device: str, sections: Mapping[str, bytes]) -> None:
+    def keep(self, key: Key, device: str, sections: Mapping[str, bytes], about: Mapping[str, str]) -> None:
         """For nobody."""
 
     def usable(self, device_type: str) -> Decision:

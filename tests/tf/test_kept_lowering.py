@@ -27,7 +27,7 @@ class Keeping(double.Compiler):
     def recall(self, key: Any, device: str) -> Any:
         return self.kept.get(key)
 
-    def keep(self, key: Any, device: str, sections: Mapping[str, bytes]) -> None:
+    def keep(self, key: Any, device: str, sections: Mapping[str, bytes], about: Mapping[str, str]) -> None:
         self.kept[key] = sections
 
 

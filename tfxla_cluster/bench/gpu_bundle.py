@@ -29,7 +29,7 @@ from ..options import CompileOptions
 from ..runtime import persist
 from ..runtime.cache import Key
 from ..runtime.plan import LaunchPlan
-from ..runtime.store import pack, unpack
+from ..stored import entry
 from .gpu_rows import GpuRow, switched
 
 MODULES = (".pb", ".hlo", ".txt")
@@ -46,7 +46,9 @@ def make(row: GpuRow, directory: Path, arch: str, options: CompileOptions) -> st
     except UnsupportedError as error:
         output_file.write(f"{stem}{REFUSED}", str(error).encode())
         return str(error)
-    output_file.write(f"{stem}{CODE}", pack(_key(module, arch), persist.to_sections(made.plan, made.code.objects)))
+    output_file.write(
+        f"{stem}{CODE}", entry.pack(_key(module, arch), persist.to_sections(made.plan, made.code.objects))
+    )
     return ""
 
 
@@ -99,7 +101,7 @@ def _case(path: Path, arch: str) -> Case:
     if not code.exists():
         return Case(path.stem, module)
     try:
-        plan, objects = persist.from_sections(unpack(code.read_bytes(), _key(path.read_bytes(), arch)))
+        plan, objects = persist.from_sections(entry.unpack(code.read_bytes(), _key(path.read_bytes(), arch)).sections)
     except (ValueError, KeyError, TypeError) as error:
         raise InputFileError(f"{code}: {error}", "Make the bundle anew") from None
     return Case(path.stem, module, (plan, Code(tuple(objects))))

@@ -72,6 +72,10 @@ class Guard:
         return found is not None and wanted is not None and KINDS[self.kind].holds(found, wanted)
 
 
+Key = tuple[Guard, ...]
+"""Guards about the process: all that can change what is kept under it."""
+
+
 def _read(kind: str, place: Place, inputs: Sequence[Input]) -> Any:
     """What a guard of this kind looks at; None for a dim that is not there."""
     number, axis = place

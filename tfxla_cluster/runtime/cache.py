@@ -6,12 +6,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
-from ..ir.guard import Guard, differences
+from ..ir.guard import Key as Key
+from ..ir.guard import differences
 from ..locks import ForkSafeLock
 
 T = TypeVar("T")
-Key = tuple[Guard, ...]
-"""All that can change what is kept under it: flags and facts."""
 
 
 class Cache(Generic[T]):

@@ -23,7 +23,7 @@ class KeptModules:
     """Of the function `family` and modules of one `structure`; nothing is kept where `options` is None."""
 
     def __init__(self, options: StoreOptions | None, family: str, structure: str) -> None:
-        self._store = opened(options)
+        self._store, self._family = opened(options), family
         self._key = guard.facts({"family": family, "structure": structure, "code": code_version()})
 
     def load(self) -> tuple[Module, ...]:
@@ -40,4 +40,6 @@ class KeptModules:
     def save(self, modules: Sequence[Module]) -> None:
         """Instead of what was kept."""
         if self._store is not None:
-            self._store.put(self._key, KIND, {str(n): proto.write(module) for n, module in enumerate(modules)})
+            params = [", ".join(str(param.shape) for param in module.entry.params) for module in modules]
+            sections = {str(n): proto.write(module) for n, module in enumerate(modules)}
+            self._store.put(self._key, KIND, sections, {"function": self._family, "inputs": " and ".join(params)})

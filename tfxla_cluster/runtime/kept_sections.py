@@ -35,12 +35,18 @@ class KeptSections:
         self._record("memory" if lookup is None else "disk", False, key, lookup.reason if lookup else "not in memory")
         return None
 
-    def put(self, key: Key, options: StoreOptions | None, sections: Mapping[str, bytes]) -> None:
-        """Keep them; in the store too where there is one."""
+    def put(
+        self,
+        key: Key,
+        options: StoreOptions | None,
+        sections: Mapping[str, bytes],
+        about: Mapping[str, str] | None = None,
+    ) -> None:
+        """Keep them; in the store too where there is one. `about`: as Store.put has it."""
         self._remember(key, sections)
         store = opened(options)
         if store is not None:
-            store.put(key, self._kind, sections)
+            store.put(key, self._kind, sections, about)
 
     def clear(self) -> None:
         """Forget what is in memory."""

@@ -8,17 +8,13 @@ from typing import Any, Protocol
 
 from ..decision import Decision
 from ..errors import LoweringError
-from ..ir.guard import Guard, Names
+from ..ir.guard import Guard, Key, Names
 from ..ir.shape import Shape
 from ..size_spec import Mark
 
 
 def _alone(sizes: Mapping[tuple[int, int], int]) -> bytes:
     raise LoweringError("it is known at its own sizes alone")
-
-
-Key = tuple[Guard, ...]
-"""Facts by name: all that what is kept under it depends on."""
 
 
 @dataclass(frozen=True)
@@ -121,8 +117,8 @@ class Compiler(Protocol):
         """What `keep` kept under a key, in this process or an earlier one; None for nothing. device: what it is for."""
         ...
 
-    def keep(self, key: Key, device: str, sections: Mapping[str, bytes]) -> None:
-        """For `recall`. What cannot be kept is lost without harm."""
+    def keep(self, key: Key, device: str, sections: Mapping[str, bytes], about: Mapping[str, str]) -> None:
+        """For `recall`. What cannot be kept is lost without harm. about: what it is, in words by name."""
         ...
 
     def explain(self, status: int) -> str:

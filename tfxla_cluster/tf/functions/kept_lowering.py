@@ -12,6 +12,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+import tensorflow as tf
+
 from ... import trace
 from ...code_version import code_version
 from ...decision import Decision
@@ -42,6 +44,7 @@ class _Kept:
     def __init__(self, compiler: Compiler, function: str, args: Sequence[Arg], device: str) -> None:
         self._compiler, self._args, self._device = compiler, args, device
         functions = list(sources.reachable(function))
+        self._about = {"function": function, "inputs": ", ".join(map(_words, args))}
         self._keepable: Decision = function_key.keepable(functions, bridge.library)
         if self._keepable:
             needed = must_be_constant.constant_args(functions[0], bridge.library)
@@ -84,7 +87,7 @@ class _Kept:
         return self._compiler.recall(self._key(values), self._device)
 
     def _keep(self, values: Values, sections: Mapping[str, bytes]) -> None:
-        self._compiler.keep(self._key(values), self._device, sections)
+        self._compiler.keep(self._key(values), self._device, sections, self._about)
 
     def _key(self, values: Values) -> tuple[guard.Guard, ...]:
         text = hashlib.sha256()
@@ -96,6 +99,10 @@ class _Kept:
 
 def _text(arg: Arg) -> str:
     return f"{'variable ' if arg.is_resource else ''}{arg.dtype}{list(arg.dims)}"
+
+
+def _words(arg: Arg) -> str:
+    return f"{'variable ' if arg.is_resource else ''}{tf.dtypes.as_dtype(arg.dtype).name}{list(arg.dims)}"
 
 
 def _sections(lowered: Lowered) -> dict[str, bytes]:
