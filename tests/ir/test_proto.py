@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -36,6 +37,34 @@ def test_modules_of_the_bridge(path: pathlib.Path) -> None:
         return sorted(oracle.normal_text(of).replace(", parameter_replication={false}", "").split("\n\n"))
 
     assert blocks(data) == blocks(proto.write(module)) == blocks(text.render(module))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_without_names_two_writings_of_a_module_are_one(case: Case) -> None:
+    module = proto.read(oracle.proto(case.text))
+    renamed = text.render(module).replace("%", "%other_").replace("HloModule ", "HloModule another_")
+    other = text.parse(re.sub(r", metadata=\{[^}]*\}", "", renamed))
+    assert proto.write(module) != proto.write(other)
+    assert proto.write(module, named=False) == proto.write(other, named=False)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("multiply(x, y)", "multiply(y, x)"), ("{1, 2}", "{1, 3}"), ("add", "divide")]
+)
+def test_without_names_what_a_module_computes_stays(old: str, new: str) -> None:
+    written = """HloModule m
+
+ENTRY e {
+  x = f32[2] parameter(0)
+  y = f32[2] parameter(1)
+  c = f32[2] constant({1, 2})
+  m = f32[2] multiply(x, y)
+  ROOT r = f32[2] add(m, c)
+}
+"""
+    assert old in written
+    one, two = (proto.write(text.parse(t), named=False) for t in (written, written.replace(old, new)))
+    assert one != two
 
 
 def test_wrapped_in_an_hlo_proto() -> None:

@@ -198,26 +198,27 @@ def test_what_left_memory_is_compiled_again() -> None:
         assert compiled(function, [3, 4, 5, 3, 6]) == [1, 1, 1, 1, 0]
 
 
-@pytest.mark.parametrize(("named_apart", "compilations"), [(True, [1] * 6), (False, [1, 0, 0, 0, 0, 0])])
-def test_layers_that_compute_the_same_count_once(named_apart: bool, compilations: list[int]) -> None:
-    """Those of one name lower to one module; with names of their own each is compiled, as one towards the limit."""
+class Layer(tf.Module):
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.scale = tf.Variable(values(5))
 
-    class Layer(tf.Module):
-        def __init__(self, seed: int, name: str) -> None:
-            super().__init__(name)
-            self.scale = tf.Variable(values(seed))
+    @tf.function(jit_compile=True)
+    def layer(self, x: Any) -> Any:
+        with self.name_scope:
+            return step(x) * self.scale
 
-        @tf.function(jit_compile=True)
-        def layer(self, x: Any) -> Any:
-            with self.name_scope:
-                return step(x) * self.scale
 
-    found = [Layer(5, f"layer{number if named_apart else ''}") for number in range(6)]
-    counted = []
-    for number, layer in enumerate(found):
-        layer.scale.assign_add(tf.fill([5, 6], float(number)))
-        counted += compiled(layer.layer, [5], lambda x, s=layer.scale: step(x) * s)
-    assert counted == compilations
+@pytest.mark.parametrize("evicted", [False, True])
+def test_layers_that_compute_the_same_count_once(evicted: bool) -> None:
+    """They are one executable, whatever the names of their operations; made again where it had to go."""
+    found, counted = [Layer(f"layer{number}") for number in range(6)], []
+    with flags.patch(tfxla_cache_capacity=1 if evicted else 100):
+        for number, layer in enumerate(found):
+            layer.scale.assign_add(tf.fill([5, 6], float(number)))
+            counted += compiled(layer.layer, [5], lambda x, s=layer.scale: step(x) * s)
+            compiled(tf.function(named("another"), jit_compile=True), [5])
+    assert counted == ([1] * 6 if evicted else [1, 0, 0, 0, 0, 0])
 
 
 def test_trace_and_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,8 +33,8 @@ _MOST_GENERIC = 8  # modules of a family that are tried
 @dataclass(frozen=True)
 class Choice:
     """The module to compile, or to find compiled. generic: that it is one for many sizes; proofs: at how many it was
-    proven besides those that it was made from. digest: of its proto. misfit: why it is none, where an earlier module
-    might have made it one. apart: why the same trace at other sizes makes none with it, where that was tried."""
+    proven besides those that it was made from. digest: of what it computes. misfit: why it is none, where an earlier
+    module might have made it one. apart: why the same trace at other sizes makes none with it, where that was tried."""
 
     module: Module
     generic: Generic | None = None
@@ -164,8 +164,9 @@ def alone(module: Module, reason: str = "") -> Choice:
 
 
 def digest(module: Module) -> str:
-    """Of the module as we write it: the bridge's bytes differ from process to process in the order of things."""
-    return hashlib.sha256(proto.write(module)).hexdigest()
+    """Of what the module computes, as we write it: the bridge's bytes differ from process to process in the order of
+    things, and names from trace to trace."""
+    return hashlib.sha256(proto.write(module, named=False)).hexdigest()
 
 
 def _with_samples(

@@ -14,14 +14,19 @@ from .schema import MESSAGES
 from .shapes import write_literal, write_shape
 
 
-def write(module: Module) -> bytes:
-    """HloModuleProto bytes; sizes are written as their samples, their names in frontend attributes (`text.sizes`)."""
-    proto = MESSAGES["HloModuleProto"](name=module.name, id=1)
+def write(module: Module, named: bool = True) -> bytes:
+    """HloModuleProto bytes; sizes are written as their samples, their names in frontend attributes (`text.sizes`).
+
+    named: with the names of instructions and computations and the metadata, which say where a module comes from and
+    nothing about what it computes; without them the bytes are for comparison, and are not read again.
+    """
+    proto = MESSAGES["HloModuleProto"](name=module.name if named else "", id=1)
     ids: dict[Computation, int] = {}
     for comp in module.computations():
         ids[comp] = len(ids) + 1
-        _write_computation(comp, ids, proto.computations.add())
-    proto.entry_computation_name, proto.entry_computation_id = module.entry.name, ids[module.entry]
+        _write_computation(comp, ids, proto.computations.add(), named)
+    proto.entry_computation_name = module.entry.name if named else ""
+    proto.entry_computation_id = ids[module.entry]
     proto.host_program_shape.CopyFrom(proto.computations[-1].program_shape)
     sizes = declare(module)
     if sizes:
@@ -40,32 +45,39 @@ def write(module: Module) -> bytes:
     return bytes(proto.SerializeToString())
 
 
-def _write_computation(comp: Computation, ids: dict[Computation, int], proto: Any) -> None:
-    proto.name, proto.id = comp.name, ids[comp]
+def _write_computation(comp: Computation, ids: dict[Computation, int], proto: Any, named: bool) -> None:
+    proto.name, proto.id = comp.name if named else "", ids[comp]
     local = {instr: ids[comp] << 32 | number for number, instr in enumerate(comp.instrs)}
     for instr in comp.instrs:
-        _write_instruction(instr, local, ids, proto.instructions.add())
+        _write_instruction(instr, local, ids, proto.instructions.add(), named)
     proto.root_id = local[comp.root]
     for param in comp.params:
         write_shape(param.shape, proto.program_shape.parameters.add())
-        proto.program_shape.parameter_names.append(param.name)
+        proto.program_shape.parameter_names.append(param.name if named else "")
     write_shape(comp.root.shape, proto.program_shape.result)
 
 
-def _write_instruction(instr: Instr, local: dict[Instr, int], ids: dict[Computation, int], p: Any) -> None:
-    p.name, p.opcode, p.id = instr.name, instr.opcode, local[instr]
+def _write_instruction(instr: Instr, local: dict[Instr, int], ids: dict[Computation, int], p: Any, named: bool) -> None:
+    if named:
+        _write_origin(instr, p)
+    p.opcode, p.id = instr.opcode, local[instr]
     write_shape(instr.shape, p.shape)
     p.operand_ids.extend(local[o] for o in instr.operands)
     p.control_predecessor_ids.extend(local[c] for c in instr.control)
     p.called_computation_ids.extend(ids[c] for c in instr.called)
-    meta = instr.metadata
-    p.metadata.op_type, p.metadata.op_name = meta.op_type, meta.op_name
-    p.metadata.source_file, p.metadata.source_line = meta.source_file, meta.source_line
-    for name, value in sources_attributes(instr).items():
+    for name, value in (sources_attributes(instr) if named else instr.attrs).items():
         _write_attribute(instr, name, value, p)
     sizes = instruction_sizes(instr)
     if sizes:
         p.frontend_attributes.map.add(key=SIZES_KEY, value=sizes)
+
+
+def _write_origin(instr: Instr, p: Any) -> None:
+    """Its name and where it comes from."""
+    meta = instr.metadata
+    p.name = instr.name
+    p.metadata.op_type, p.metadata.op_name = meta.op_type, meta.op_name
+    p.metadata.source_file, p.metadata.source_line = meta.source_file, meta.source_line
 
 
 def _write_attribute(instr: Instr, name: str, value: Any, p: Any) -> None:
