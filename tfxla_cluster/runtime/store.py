@@ -99,11 +99,11 @@ class Store:
 
     def clear(self) -> int:
         """Remove every entry and left-over temporary file of this prefix; how many."""
-        folder = place.opened(self.url)
-        if isinstance(folder, place.Pack):
-            return 0
         count = 0
         try:
+            folder = place.opened(self.url)
+            if isinstance(folder, place.Pack):
+                return 0
             for name in folder.names():
                 if self._is_ours(name) or (entry.is_temporary(name) and name.startswith(f".{self._prefix}_")):
                     folder.remove(name)
