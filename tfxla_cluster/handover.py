@@ -9,8 +9,8 @@ from . import trace
 from .errors import RankError
 from .ranks.exchange import Exchange
 from .ranks.turns import Turn
-from .runtime import store
 from .runtime.cache import Key
+from .stored import entry
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Handover:
         with trace.phase("rank", cluster=handing.name) as timed:
             try:
                 data, reason = handing.turn.take(handing.seconds)
-                sections = None if data is None else store.unpack(data, handing.key)
+                sections = None if data is None else entry.unpack(data, handing.key).sections
             except (RankError, ValueError) as error:
                 sections, reason = None, str(error)
         by = handing.exchange.board.tasks[handing.turn.by]
@@ -61,7 +61,7 @@ class Handover:
             return
         reason = ""
         try:
-            handing.turn.give(store.pack(handing.key, sections))
+            handing.turn.give(entry.pack(handing.key, sections))
         except (RankError, OverflowError) as error:
             reason = str(error)
             trace.once(f"rank: {reason}", f"{handing.name} cannot be handed to the other workers: {reason}")

@@ -28,9 +28,9 @@ from .ranks import board as boards
 from .ranks.board import Board
 from .ranks.exchange import Exchange
 from .ranks.meetings import PATIENCE_S, Met, Topic
-from .runtime import store
 from .runtime.cache import Key
 from .runtime.kept_modules import KeptModules
+from .stored.entry import key_text
 
 if TYPE_CHECKING:  # not at run time: `enable` may run within the import of tensorflow
     from .tf.compiler_port import CompileRequest
@@ -87,7 +87,7 @@ class RankPolicy:
             yield Handover()
             return
         try:
-            turn = exchange.turn(boards.digest(store.key_text(key).encode()))
+            turn = exchange.turn(boards.digest(key_text(key).encode()))
         except RankError as error:
             _alone(exchange, request, str(error))
             yield Handover()

@@ -14,7 +14,7 @@ from tfxla_cluster.handover import Handing, Handover
 from tfxla_cluster.ir import guard
 from tfxla_cluster.ranks import board as texts
 from tfxla_cluster.ranks.exchange import Exchange
-from tfxla_cluster.runtime import store
+from tfxla_cluster.stored import entry
 
 KEY = guard.facts({"hlo": "a module"})
 CODE = {"plan.json": b"{}", "object.0": bytes(range(256))}
@@ -94,7 +94,7 @@ def test_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["?", texts.pack(b"no entry"), texts.pack(store.pack(guard.facts({"hlo": "another"}), CODE))]
+    "value", ["?", texts.pack(b"no entry"), texts.pack(entry.pack(guard.facts({"hlo": "another"}), CODE))]
 )
 def test_bytes_that_are_no_executable_of_this_key(value: str) -> None:
     one, other = exchanges(2)

@@ -31,8 +31,12 @@ class Entry:
 
 def file_name(prefix: str, kind: str, key: Key) -> str:
     """The name of its file."""
-    text = "\n".join(map(fact_text, key))
-    return f"{prefix}_{kind}_{hashlib.sha256(text.encode()).hexdigest()[:32]}.bin"
+    return f"{prefix}_{kind}_{hashlib.sha256(key_text(key).encode()).hexdigest()[:32]}.bin"
+
+
+def key_text(key: Key) -> str:
+    """The key as text, the same in every process."""
+    return "\n".join(map(fact_text, key))
 
 
 def kind_of(name: str) -> str:
