@@ -93,7 +93,7 @@ class Meetings:
         self._say(topic, offer)
         while awaited := [r for r, peer in self._peers.items() if name not in peer.offers and r not in absent]:
             for rank in awaited:
-                self._listen(rank, max(_PASS_S / len(awaited), _LEAST_S))
+                self._listen(rank, name, max(_PASS_S / len(awaited), _LEAST_S))
             absent |= self._absent(topic, awaited, start, seconds)
         if absent:
             self._write({"left": name})
@@ -119,10 +119,10 @@ class Meetings:
             self._changed = time.monotonic()
         self._board.put(f"at/{self._board.rank}/{number}", json.dumps(item))
 
-    def _listen(self, rank: int, seconds: float) -> None:
-        """Read what a rank has said; wait so long where there is nothing new."""
+    def _listen(self, rank: int, name: str, seconds: float) -> None:
+        """Read what a rank has said, up to a topic of this name; wait so long where there is nothing new."""
         peer = self._peers[rank]
-        while True:
+        while name not in peer.offers:
             number = peer.count
             text = self._board.get(f"at/{rank}/{number}", seconds)
             if text is None:
