@@ -385,6 +385,7 @@ TESTS: dict[str, str] = {
     "tfxla_inspect.stacks": "inspect/test_recompiles.py inspect/test_report.py",
     "tfxla_inspect.start_page": "cli/test_output_file.py cli/test_wrong_use.py",
     "tfxla_inspect.stores": "inspect/test_stores.py",
+    "tfxla_inspect.workers_page": "inspect/test_workers_page.py",
 }
 
 # Modules that no test imports, and what runs them.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from . import trace
 from .errors import RankError
@@ -15,13 +16,18 @@ from .stored import entry
 
 @dataclass(frozen=True)
 class Handing:
-    """Whose turn it is. name: of the function or cluster; seconds: that the others wait."""
+    """Whose turn it is. name, family: of the function or cluster; seconds: that the others wait."""
 
     exchange: Exchange
     turn: Turn
     key: Key
     name: str
+    family: str
     seconds: float
+
+    def note(self, event: str, **fields: Any) -> None:
+        """A record of it."""
+        self.exchange.note(event, self.name, self.family, **fields)
 
 
 class Handover:
@@ -49,9 +55,9 @@ class Handover:
         by = handing.exchange.board.tasks[handing.turn.by]
         if sections is None:
             trace.once(f"rank: {reason}", f"{handing.name} is compiled here too: {reason}")
-            handing.exchange.note("compiled", handing.name, by=handing.exchange.task, reason=reason)
+            handing.note("compiled", by=handing.exchange.task, reason=reason)
         else:
-            handing.exchange.note("loaded", handing.name, by=by, ms=timed.seconds * 1e3)
+            handing.note("loaded", by=by, ms=timed.seconds * 1e3)
         return sections
 
     def give(self, sections: Mapping[str, bytes]) -> None:
@@ -65,4 +71,4 @@ class Handover:
         except (RankError, OverflowError) as error:
             reason = str(error)
             trace.once(f"rank: {reason}", f"{handing.name} cannot be handed to the other workers: {reason}")
-        handing.exchange.note("compiled", handing.name, by=handing.exchange.task, reason=reason)
+        handing.note("compiled", by=handing.exchange.task, reason=reason)

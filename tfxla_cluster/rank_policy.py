@@ -93,7 +93,7 @@ class RankPolicy:
             yield Handover()
             return
         with turn:
-            yield Handover(Handing(exchange, turn, key, request.name, options.timeout_s))
+            yield Handover(Handing(exchange, turn, key, request.name, request.family, options.timeout_s))
 
     def _exchange(self) -> Exchange | None:
         if flag_options.rank_options() is None:
@@ -162,6 +162,7 @@ class _Agreement:
         self.exchange.note(
             "met",
             request.name,
+            request.family,
             sizes={tasks[rank]: offer["sizes"] for rank, offer in met.offers.items()},
             missing={tasks[rank]: reason for rank, reason in met.missing.items()},
             ms=met.seconds * 1e3,
@@ -201,7 +202,8 @@ class _Agreement:
                 if found is not None:
                     break
                 members = [mine]
-        exchange.note("agreed", self.wanted.request.name, by=entry["by"], generic=found.generic is not None)
+        request = self.wanted.request
+        exchange.note("agreed", request.name, request.family, by=entry["by"], generic=found.generic is not None)
         return replace(found, apart=own[0].apart if own else None)
 
     def _fetched(self, member: _Member) -> _Modules:
@@ -277,5 +279,5 @@ def _sizes(wanted: Wanted) -> list[tuple[str, tuple[int, ...]]]:
 
 def _alone(exchange: Exchange, request: CompileRequest, reason: str) -> None:
     """Say, once a reason, that what is compiled here may not be what the other ranks compile."""
-    exchange.note("alone", request.name, reason=reason)
+    exchange.note("alone", request.name, request.family, reason=reason)
     trace.once(f"ranks: {reason}", f"{request.name} is compiled for this worker alone: {reason}")

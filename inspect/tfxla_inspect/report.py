@@ -10,7 +10,7 @@ from pathlib import Path
 from tfxla_cluster import output_file
 from tfxla_cluster.errors import InputFileError
 
-from . import graph_page, recompile_page, recompiles, start_page
+from . import graph_page, recompile_page, recompiles, start_page, workers_page
 from .graphs import PLUMBING
 from .markup import plural
 from .model import Dump, Record, amount, load, word
@@ -46,6 +46,8 @@ def build(directory: Path, limit: int = LIMIT, progress: Progress = lambda what:
     pages = module_pages + graph_pages
     compiled = recompiles.functions(dump)
     pages += _recompilations(dump, compiled, packer)
+    workers = workers_page.build(dump, packer)
+    pages += [workers] if workers else []
     trace = _trace(dump, packer)
     pages += [trace] if trace else []
     problems = reader.problems + [(f.name, "of no known kind") for f in found.files if f.kind == "unknown"]

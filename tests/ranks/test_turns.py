@@ -32,7 +32,7 @@ def board_of(exchange: Exchange) -> MemoryBoard:
 def handed(exchange: Exchange, seconds: float = LONG, compile_s: float = 0.2) -> tuple[bool, dict[str, bytes]]:
     """(whether it was compiled here, the executable)."""
     with exchange.turn("key") as turn:
-        handover = Handover(Handing(exchange, turn, KEY, "f", seconds))
+        handover = Handover(Handing(exchange, turn, KEY, "f", "f", seconds))
         found = handover.take()
         if found is not None:
             return False, dict(found)
@@ -107,7 +107,7 @@ def test_a_board_that_is_gone() -> None:
     one, _ = exchanges(2)
     with one.turn("key") as turn:
         board_of(one).shared.is_gone = True
-        Handover(Handing(one, turn, KEY, "f", LONG)).give(CODE)
+        Handover(Handing(one, turn, KEY, "f", "f", LONG)).give(CODE)
     with pytest.raises(RankError, match="cannot be reached"):
         one.turn("key")
 

@@ -219,6 +219,7 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
             "event": "'met' (each said what it has), 'agreed' (on a module), 'compiled' (here), 'loaded' (what another "
             "made), 'alone' (for this worker).",
             "function": "Function or cluster.",
+            "family": "What all traces of one function of the program share, on each worker.",
             "task": "This worker: 'worker 0'.",
             "sizes": "Of 'met': map worker -> list of [input, its dimensions there].",
             "missing": "Of 'met': map worker -> why it did not come.",

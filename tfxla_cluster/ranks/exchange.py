@@ -62,6 +62,6 @@ class Exchange:
         """Who compiles the executable of this key."""
         return Turn(self.board, self.meetings, key)
 
-    def note(self, event: str, function: str, **fields: Any) -> None:
+    def note(self, event: str, function: str, family: str, **fields: Any) -> None:
         """A record `ranks` of this rank."""
-        trace.record("ranks", event=event, function=function, task=self.task, **fields)
+        trace.record("ranks", event=event, function=function, family=family, task=self.task, **fields)
