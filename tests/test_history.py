@@ -143,7 +143,7 @@ def test_the_same_once_more() -> None:
 
 def test_functions_of_one_name_are_told_apart_by_their_line() -> None:
     history = History()
-    one, two = (dataclasses.replace(request(8), place=lambda line=line: line) for line in ("a.py:1", "b.py:1"))
+    one, two = (dataclasses.replace(request(8), defined=line) for line in ("a.py:1", "b.py:1"))
     assert [history.note(r, key(), ALONE, n)["reason"][:5] for n, r in enumerate((one, two))] == ["first", "first"]
     found = history.note(dataclasses.replace(one, guards=request(9).guards), key(hlo="b"), ALONE, 2)
     assert found["closest"] == 0

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from . import trace
+from .errors import RecompileLimitError
 from .ir import guard
 from .ir.guard import Guard
 
@@ -57,6 +59,26 @@ def size_guard(one: Guard, inputs: Sequence[str]) -> str:
         number, axis = cast("guard.Place", one.wanted)
         wanted = f"dim {axis} of {inputs[number]}"
     return f"dim {one.place[1]}: {wanted}"
+
+
+def costs(request: CompileRequest, compiled: float | None = None) -> dict[str, float]:
+    """Milliseconds by what they went into: 'trace' where known, 'lowering', 'generic', and 'compile' where it was."""
+    known = request.costs if compiled is None else {**request.costs, "compile": compiled}
+    return {name: round(spent, 3) for name, spent in known.items()}
+
+
+def limited(request: CompileRequest, limit: int, error: RecompileLimitError) -> None:
+    """Record that a function is compiled no more."""
+    trace.record(
+        "limit",
+        function=request.name,
+        what=request.kind,
+        family=request.family or request.name,
+        limit=limit,
+        where=error.where,
+        reason=error.message,
+        remedy=error.remedy,
+    )
 
 
 def stack_of(request: CompileRequest, nodes: Iterable[str]) -> list[Mapping[str, Any]]:

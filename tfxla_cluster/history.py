@@ -4,7 +4,7 @@ and what would have made one executable of both. It is what the records `compile
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -32,11 +32,11 @@ _RELEASED = {
 
 @dataclass(frozen=True)
 class Compilation:
-    """id: the number of its module's files. place(): the user's line at which its function begins, '' or None where
-    nobody knows any more. key: of the cache, before tuning."""
+    """id: the number of its module's files. defined: `file:line` of its Python function, '' unknown. key: of the cache,
+    before tuning."""
 
     id: int | None
-    place: Callable[[], str | None]
+    defined: str
     guards: tuple[guard.Guard, ...]
     key: tuple[guard.Guard, ...]
     generic: bool
@@ -55,10 +55,10 @@ class History:
         """The fields of record `compile` that tell why this one is made: `reason` and, where it is not the function's
         first, `closest`, `changed`, `apart`, `remedies`.
 
-        A function is what has one name and begins at one line."""
+        A function is what has one name and is defined at one line."""
         family = request.family or request.name
         python = tuple(guard.Guard("python", name, value) for name, value in request.python.items())
-        made = Compilation(number, request.place, (*request.guards, *python), key, choice.generic is not None)
+        made = Compilation(number, request.defined, (*request.guards, *python), key, choice.generic is not None)
         closest = self._closest(family, made)
         if closest is None:
             return {"reason": "first compilation of this function"}
@@ -88,14 +88,13 @@ class History:
             known.append(made)
             if len(self._compiled) > _REMEMBERED:
                 del self._compiled[next(iter(self._compiled))]
-        candidates = [one for one in reversed(earlier) if _begin_together(one, made)]
+        candidates = [one for one in reversed(earlier) if _are_one(one, made)]
         return max(candidates, key=same, default=None)
 
 
-def _begin_together(one: Compilation, other: Compilation) -> bool:
-    """Functions of one name are one unless they are known to begin at different lines."""
-    places = one.place(), other.place()
-    return not all(places) or places[0] == places[1]
+def _are_one(one: Compilation, other: Compilation) -> bool:
+    """Functions of one name are one unless they are known to be defined at different lines."""
+    return not (one.defined and other.defined) or one.defined == other.defined
 
 
 def _words(changed: Sequence[guard.Change], known: bool, choice: Choice, apart: dict[str, Any] | None) -> Iterator[str]:

@@ -172,7 +172,7 @@ class Service:
                 "structure": rows.structure(read if choice.generic is None else choice.generic.template),
                 "serves": compile_records.serves(request, loaded.guards, untuned),
                 "called": list(request.called),
-                "costs": _rounded({**request.costs, "compile": spent}),
+                "costs": compile_records.costs(request, spent),
                 "phases": made.phases,
                 "ms": spent,
                 **asdict(loaded.count),
@@ -190,16 +190,7 @@ class Service:
             self._limit.admit(request, content)
         except RecompileLimitError as error:
             self._policy.note_limit(request)
-            trace.record(
-                "limit",
-                function=request.name,
-                what=request.kind,
-                family=request.family or request.name,
-                limit=flag_options.recompile_limit(),
-                where=error.where,
-                reason=error.message,
-                remedy=error.remedy,
-            )
+            compile_records.limited(request, flag_options.recompile_limit(), error)
             raise
 
     def _from_disk(
@@ -284,7 +275,7 @@ class Service:
             generic=choice.generic is not None,
             family=request.family or request.name,
             where=request.place() or "",
-            **{"costs": _rounded(request.costs), **fields},
+            **{"costs": compile_records.costs(request), **fields},
         )
 
     def recall(self, key: cache.Key, device: str) -> Mapping[str, bytes] | None:
@@ -340,10 +331,6 @@ class Service:
         self._lowered.clear()
         self._limit.forget()
         return self.memory.clear()
-
-
-def _rounded(costs: Mapping[str, float]) -> dict[str, float]:
-    return {name: round(spent, 3) for name, spent in costs.items()}
 
 
 def _on_device(key: cache.Key, request: CompileRequest) -> cache.Key:

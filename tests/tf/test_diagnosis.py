@@ -144,6 +144,30 @@ def test_a_mark_that_is_missed(records: Records) -> None:
     assert "--tfxla_dynamic_sources=x:0" in remedy
 
 
+def test_functions_of_one_name(records: Records) -> None:
+    """Another function of the same name is no earlier compilation; the same one made anew is."""
+
+    def made(factor: float) -> Any:
+        def same_name(x: Any) -> Any:
+            return tf.tanh(x) * factor
+
+        return must(same_name)
+
+    def other() -> Any:
+        def same_name(x: Any) -> Any:
+            return tf.exp(x)
+
+        return must(same_name)
+
+    for function in (made(1.0), other(), made(2.0)):
+        function(ones(8))
+        del function
+    reasons = [record["reason"] for record in records("compile")]
+    assert reasons[:2] == ["first compilation of this function"] * 2
+    assert reasons[2].startswith("the function changed")
+    assert again(records)["closest"] == records("compile")[0]["id"]
+
+
 def test_a_dtype(records: Records) -> None:
     step = must(lambda x: tf.tanh(x) * 2.0)
     for dtype in (tf.float32, tf.float64):

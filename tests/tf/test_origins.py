@@ -113,6 +113,7 @@ def test_python_values(records: Any) -> None:
         ("python", "Python value 'how['times'][0]'", "2", "nan")
     ]
     scale = Scale()
+    scale.factor = 5.0
     call({"times": (2, "a")})
     (changed,) = records()[2]["changed"]
     assert changed["of"] == "Python value 'scale'"

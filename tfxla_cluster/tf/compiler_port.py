@@ -31,9 +31,9 @@ class CompileRequest:
     (HLO parameter, axis); LoweringError where it does not lower so. marks: what the program says about sizes of
     (HLO parameter, axis). title: the user's name of the function, that of which a
     cluster is a part. place(): the user's `file:line` at which it begins ('' unknown), None once TensorFlow removed it.
-    python: the Python values that it was traced for, by name. costs: milliseconds of 'trace' and 'lowering', as far as
-    known. called: the stack of its first call. stack(node): that of a TF node; both outermost frame first, each
-    {file, line, text, function, user}.
+    defined: `file:line` of the Python function, '' unknown. python: the Python values that it was traced for, by name.
+    costs: milliseconds of 'trace' and 'lowering', as far as known. called: the stack of its first call. stack(node):
+    that of a TF node; both outermost frame first, each {file, line, text, function, user}.
     """
 
     name: str
@@ -56,6 +56,7 @@ class CompileRequest:
     costs: Mapping[str, float] = field(default_factory=dict)
     called: Sequence[Mapping[str, Any]] = ()
     stack: Callable[[str], Sequence[Mapping[str, Any]]] = lambda node: ()
+    defined: str = ""
 
     @property
     def has_predicates(self) -> bool:

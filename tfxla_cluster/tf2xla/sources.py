@@ -27,11 +27,13 @@ Frame = Mapping[str, Any]
 _DEMO = os.path.join(_PACKAGE, "demo")  # a user's program as far as reports go
 
 
+@functools.cache
 def _library_roots() -> tuple[str, ...]:
     site = os.path.dirname(os.path.dirname(os.path.abspath(tf.__file__)))
     return (*tuple(os.path.join(site, name) for name in ("tensorflow", "keras", "tf_keras")), _PACKAGE)
 
 
+@functools.lru_cache(maxsize=4096)  # asked of each frame of each node
 def is_user_file(path: str) -> bool:
     """The file belongs to the user: not to TensorFlow, Keras, this package or the interpreter."""
     if not path or path.startswith("<"):

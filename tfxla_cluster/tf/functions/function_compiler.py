@@ -192,6 +192,7 @@ def compile_function(
         {**traced, "lowering": timed.seconds * 1e3},
         known.stack,
         functools.partial(sources.stack, origin),
+        known.defined,
     )
     served = compiler.compile_hlo(lowered.proto, request)
     if served.compiled:

@@ -19,6 +19,7 @@ from typing import Any
 from tensorflow.core.function.trace_type import default_types
 from tensorflow.python.eager.polymorphic_function import atomic_function, concrete_function
 from tensorflow.python.framework import func_graph as func_graphs
+from tensorflow.python.util import tf_decorator
 
 from ... import bugs
 from ...tf2xla import sources
@@ -32,17 +33,20 @@ _LONGEST = 80  # characters of a Python value
 class Origin:
     """names: the user's names of arguments, by number, where they are known better than the FunctionDef has them.
     python: what Python value each parameter, or part of one, had that is no tensor. stack: that of the first call,
-    outermost first. trace_ms: milliseconds that TensorFlow traced for, None where nobody looked or once `spent`."""
+    outermost first. trace_ms: milliseconds that TensorFlow traced for, None where nobody looked or once `spent`.
+    defined: `file:line` of the Python function, '' where nobody looked."""
 
     names: Mapping[int, str] = field(default_factory=dict)
     python: Mapping[str, str] = field(default_factory=dict)
     stack: tuple[sources.Frame, ...] = ()
     trace_ms: float | None = None
+    defined: str = ""
 
 
 UNKNOWN = Origin()
 _known: dict[str, Origin] = {}
-_traced: weakref.WeakKeyDictionary[Any, float] = weakref.WeakKeyDictionary()  # FuncGraph -> milliseconds
+_traced: weakref.WeakKeyDictionary[Any, tuple[float, str]] = weakref.WeakKeyDictionary()
+"""FuncGraph -> milliseconds, and where its Python function is defined."""
 
 
 def of(function: str) -> Origin:
@@ -74,29 +78,30 @@ def note(function: str) -> None:
     of inputs need what is found."""
     caller = sys._getframe(1)
     try:
-        atomic, signature = _called(caller)
+        atomic, concrete = _called(caller)
         if atomic is not None and atomic.name.decode() == function:
-            _note(atomic, signature, {}, _stack(caller))
+            _note(atomic, concrete or atomic, {}, _stack(caller))
     except Exception as error:  # noqa: BLE001 - it reads what TensorFlow keeps to itself
         bugs.failed(f"looking for the names of {function}", error)
 
 
 def _called(frame: FrameType | None) -> tuple[Any, Any]:
-    """The AtomicFunction that these frames call, and the FunctionType of the ConcreteFunction that it is of."""
+    """The AtomicFunction that these frames call, and the ConcreteFunction that it is of."""
     atomic = None
     for _ in range(_NEAR):
         this = None if frame is None else frame.f_locals.get("self")
         if atomic is None and isinstance(this, atomic_function.AtomicFunction):
             atomic = this
         if atomic is not None and isinstance(this, concrete_function.ConcreteFunction):
-            return atomic, this.function_type
+            return atomic, this
         frame = None if frame is None else frame.f_back
-    return atomic, None if atomic is None else atomic.function_type
+    return atomic, None
 
 
-def _note(atomic: Any, signature: Any, outer: Mapping[int, str], stack: tuple[sources.Frame, ...]) -> None:
-    """Of a traced function and those it calls; `outer`: id of a tensor of the function around it -> its name."""
-    graph = atomic._cached_graph
+def _note(atomic: Any, traced: Any, outer: Mapping[int, str], stack: tuple[sources.Frame, ...]) -> None:
+    """Of a function and those it calls; `traced`: the one that Python knows, which this is or is made of by gradients.
+    `outer`: id of a tensor of the function around it -> its name."""
+    signature, graph = traced.function_type, atomic._cached_graph
     if graph is None:  # restored from a file
         _known[atomic.name.decode()] = Origin({}, dict(_values(signature)), stack)
         return
@@ -106,10 +111,11 @@ def _note(atomic: Any, signature: Any, outer: Mapping[int, str], stack: tuple[so
     given = [name for name, part in _parts(signature) for _ in part.flatten()]
     if len(given) + len(graph.captures) == len(graph.inputs):
         names |= {k: name for k, name in enumerate(given) if k not in names}
-    _known[atomic.name.decode()] = Origin(names, dict(_values(signature)), stack, _traced.get(graph))
+    trace_ms, defined = _traced.get(traced.graph, (None, ""))
+    _known[atomic.name.decode()] = Origin(names, dict(_values(signature)), stack, trace_ms, defined)
     for child in atomic.children:
         if child.name.decode() not in _known:
-            _note(child, child.function_type, inner, stack)
+            _note(child, child, inner, stack)
 
 
 def _parts(signature: Any) -> Iterator[tuple[str, Any]]:
@@ -180,10 +186,18 @@ def timed(original: Callable[..., Any]) -> Callable[..., Any]:
     def func_graph_from_py_func(*args: Any, **kwargs: Any) -> Any:
         start = time.perf_counter()
         graph = original(*args, **kwargs)
-        _traced[graph] = (time.perf_counter() - start) * 1e3
+        _traced[graph] = (time.perf_counter() - start) * 1e3, _definition(*args, **kwargs)
         return graph
 
     return func_graph_from_py_func
+
+
+def _definition(name: str, python_func: Any, *rest: Any, **more: Any) -> str:
+    """Where a Python function, or the `__call__` of an object, begins; '' for what has no code."""
+    plain = tf_decorator.unwrap(python_func)[1]
+    plain = plain.func if isinstance(plain, functools.partial) else plain
+    code = getattr(plain, "__code__", None) or getattr(vars(type(plain)).get("__call__"), "__code__", None)
+    return "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
 
 
 def watch() -> Callable[[], None]:
