@@ -9,7 +9,8 @@ import pytest
 
 from tests.close import assert_near
 from tfxla_cluster import compiler
-from tfxla_cluster.backends import cpu
+from tfxla_cluster.backends import cpu, registry
+from tfxla_cluster.ir import text
 from tfxla_cluster.ir.builder import Builder, scalar_computation
 from tfxla_cluster.ir.dim import Dim, sym
 from tfxla_cluster.ir.dtype import F32, S32, U64
@@ -179,4 +180,30 @@ def test_compiled_once(name: str) -> None:
         for number, (got, want) in enumerate(zip(executable.run(args), evaluate(instance, args), strict=True)):
             what = f"{name} of {n}, {m}: output {number}"
             assert (got.dtype, got.shape) == (want.dtype, want.shape), what
-    assert_near(got, want, 1e-5, what)
+            assert_near(got, want, 1e-5, what)
+
+
+UPDATE = """
+HloModule m
+ENTRY e {
+  x = f32[4,3] parameter(0)
+  count = s32[] parameter(1)
+  update = f32[2,3] parameter(2)
+  zero = s32[] constant(0)
+  rows = f32[<=4,3] set-dimension-size(x, count), dimensions={0}
+  ROOT r = f32[<=4,3] dynamic-update-slice(rows, update, zero, zero)
+}
+"""
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+def test_an_update_of_what_has_fewer_rows_than_it(backend: str) -> None:
+    """Of rows whose count the run produces: those that are there are updated, and nothing beside them is written."""
+    module = text.parse(UPDATE)
+    executable = compiler.compile_module(module, registry.named(backend)).executable
+    base, new = np.ones((4, 3), np.float32), np.full((2, 3), 7, np.float32)
+    for n in range(5):
+        (got,) = executable.run([base, np.array(n, np.int32), new])
+        want = base[:n].copy()
+        want[:2] = new[:n]
+        np.testing.assert_array_equal(got, want)

@@ -11,6 +11,7 @@ from ....fusion.program import Program, analyse, output_instrs
 from ....ir.dim import product
 from ....ir.node import Computation, Instr
 from ....ir.opcode import OPCODES as TABLE
+from ....ir.size_proofs import at_most
 from ....target import Target
 from ..choice import Knobs
 from ..ir import Kernel
@@ -87,11 +88,17 @@ def lower_computation(
 
 
 def _in_place(comp: Computation) -> Instr | None:
-    """The root, if it updates a slice of a parameter that nothing else reads."""
+    """The root, if it updates a slice of a parameter that nothing else reads.
+
+    And that holds the slice whatever its sizes turn out to be: where a run may leave less, only the elements that are
+    there may be written.
+    """
     root = comp.root
     if root.opcode != "dynamic-update-slice" or root.operands[0].opcode != "parameter":
         return None
     target = root.operands[0]
     if any(target in i.operands for i in comp.instrs if i is not root) or target in root.operands[1:]:
+        return None
+    if not all(map(at_most, root.operands[1].shape.dims, target.shape.dims)):
         return None
     return root
