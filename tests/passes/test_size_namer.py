@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tfxla_cluster import compiler
 from tfxla_cluster.backends import cpu
+from tfxla_cluster.errors import UnsupportedError
 from tfxla_cluster.ir import text
+from tfxla_cluster.ir.dim import bounded
+from tfxla_cluster.ir.dtype import F32
+from tfxla_cluster.ir.node import Instr, Metadata
+from tfxla_cluster.ir.shape import array
+from tfxla_cluster.options import DEFAULT
+from tfxla_cluster.passes import size_losses, size_namer
 
 # How many windows of 3, a stride of 2 apart, fit into the first n of 8 elements.
 WINDOWS = """
@@ -37,3 +46,77 @@ def test_division_of_a_negative_number_rounds_down(size: int) -> None:
     want = [x[at : at + 3].sum() for at in range(0, size - 2, 2)]
     assert sums.tolist() == want
     assert count == len(want)
+
+
+# What is updated, and where, reads no array of the size: only its shape says that the size is to be known first.
+PLACES = """
+HloModule m
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}
+ENTRY e {
+  places = s32[2,1] constant({{0}, {2}})
+  x = f32[4] parameter(0)
+  n = s32[] parameter(1)
+  u = f32[2] parameter(2)
+  kept = f32[<=2] set-dimension-size(u, n), dimensions={0}
+  ROOT r = f32[4] scatter(x, places, kept), update_window_dims={}, inserted_window_dims={0},
+    scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add
+}
+"""
+
+# All that reads the array of the size is simplified away.
+ZEROS = """
+HloModule m
+ENTRY e {
+  x = s32[4] parameter(0)
+  n = s32[] parameter(1)
+  zero = s32[] constant(0)
+  zeros = s32[4] broadcast(zero), dimensions={}
+  kept = s32[<=4] set-dimension-size(x, n), dimensions={0}
+  ROOT r = s32[<=4] multiply(kept, zeros)
+}
+"""
+
+
+@pytest.mark.parametrize("fusion", [True, False])
+@pytest.mark.parametrize("size", range(3))
+def test_what_is_cut_to_a_size_comes_after_it(size: int, fusion: bool) -> None:
+    options = replace(DEFAULT, fusion=fusion)
+    executable = compiler.compile_module(text.parse(PLACES), cpu.this_machine(), options).executable
+    (got,) = executable.run([np.zeros(4, np.float32), np.int32(size), np.array([5, 7], np.float32)])
+    assert got.tolist() == [5 * (size > 0), 0, 7 * (size > 1), 0]
+
+
+@pytest.mark.parametrize("fusion", [True, False])
+def test_a_size_outlives_what_has_it(fusion: bool) -> None:
+    options = replace(DEFAULT, fusion=fusion)
+    executable = compiler.compile_module(text.parse(ZEROS), cpu.this_machine(), options).executable
+    for size in range(5):
+        (got,) = executable.run([np.arange(4, dtype=np.int32), np.int32(size)])
+        assert got.tolist() == [0] * size
+
+
+@pytest.mark.parametrize("op", ["Roll", "MatrixDiagV3", "AvgPool", "Reverse"])
+def test_ops_that_take_the_bound_for_the_size(op: str) -> None:
+    """Of a size that the run produces; AvgPool may have a batch of one."""
+    module = text.parse(
+        "HloModule m\nENTRY e {\n x = f32[4,3] parameter(0)\n n = s32[] parameter(1)\n"
+        " kept = f32[<=4,3] set-dimension-size(x, n), dimensions={0}\n"
+        f' ROOT r = f32[<=4,3] negate(kept), metadata={{op_type="{op}"}}\n}}\n'
+    )
+    if op in ("AvgPool", "Reverse"):
+        size_namer.run(module)
+    else:
+        with pytest.raises(UnsupportedError, match=f"{op} of a size that is known only after it ran"):
+            size_namer.run(module)
+
+
+def test_a_mean_over_a_size_takes_its_bound() -> None:
+    rows = array(F32, (3, bounded("n", 4)))
+    x = Instr("x", "parameter", rows, attrs={"parameter_number": 0})
+    size_losses.check(Instr("r", "negate", rows, (x,)))
+    with pytest.raises(UnsupportedError, match="AvgPool of a size"):
+        size_losses.check(Instr("r", "negate", rows, (x,), metadata=Metadata(op_type="AvgPool")))

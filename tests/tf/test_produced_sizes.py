@@ -60,10 +60,34 @@ FUNCTIONS: dict[str, Any] = {
 }
 
 
+# New tensors of the size, and what reads none of what has it.
+OF_THE_SIZE: dict[str, Any] = {
+    "ones_like": lambda x: tf.ones_like(tf.boolean_mask(x, x > 0)),
+    "ones_of_rows": lambda x: tf.ones_like(tf.boolean_mask(x, x[:, 0] > 0), tf.int32) * 2,
+    "sum_of_ones": lambda x: tf.reduce_sum(tf.ones_like(tf.boolean_mask(x, x > 0))),
+    "zeros_like": lambda x: tf.zeros_like(tf.boolean_mask(x, x > 0)),
+    "fill": lambda x: tf.fill(tf.shape(tf.boolean_mask(x, x > 0)), 2.0),
+    "range": lambda x: tf.range(tf.size(tf.where(x > 0))),
+    "cumsum": lambda x: tf.cumsum(tf.boolean_mask(x, x > 0)),
+    "padded": lambda x: tf.pad(tf.boolean_mask(x, x > 0), [[2, 1]]),
+    "broadcast_to": lambda x: tf.broadcast_to(1.5, tf.shape(tf.boolean_mask(x, x[:, 0] > 0))),
+    "of no element": lambda x: tf.boolean_mask(tf.cast(x, tf.int32), x > 0) * 0,
+    "true of each": lambda x: tf.logical_or(tf.boolean_mask(x, x > 0) > 1, True),
+    "into a place": lambda x: tf.tensor_scatter_nd_add(x[:, 0], [[0]], tf.boolean_mask(x, x > -9)[:1]),
+    "pool_of_rows": lambda x: tf.nn.avg_pool1d(tf.boolean_mask(x, x[:, 0] > 0)[:, :, None], 2, 1, "SAME"),
+}
+
 FINITE = ("two_sizes", "softmax", "matrix", "outer", "one_hot", "product")
 
 # What the bridge's module does not tell apart, or computes from elements that are not there.
 REFUSED: dict[str, Any] = {
+    "roll": lambda x: tf.roll(tf.boolean_mask(x, x > 0), 1, 0),
+    "diagonal": lambda x: tf.linalg.diag(tf.boolean_mask(x, x > 0)),
+    "its diagonal": lambda x: tf.linalg.diag_part(tf.boolean_mask(x, x[:, 0] > 0)),
+    "tensor diagonal": lambda x: tf.linalg.tensor_diag(tf.boolean_mask(x, x > 0)),
+    "eye": lambda x: tf.eye(tf.size(tf.boolean_mask(x, x > 0))),
+    "mirrored": lambda x: tf.pad(tf.boolean_mask(x, x > 0), [[1, 1]], "REFLECT"),
+    "padded mean": lambda x: tf.nn.avg_pool1d(tf.reshape(tf.boolean_mask(x, x > 0), [1, -1, 1]), 2, 1, "SAME"),
     "from the end": lambda x: tf.boolean_mask(x, x > 0)[-1:],
     "mask of a mask": lambda x: tf.boolean_mask(tf.boolean_mask(x, x > 0), tf.boolean_mask(x, x > 0) > 1),
     "into a list": lambda x: (
@@ -102,6 +126,17 @@ def test_equal_to_eager(name: str, ours: None) -> None:
             assert [f.dtype for f in found] == [w.dtype for w in want]
             for f, w in zip(found, want):
                 assert_near(f, w, 1e-6)
+
+
+@pytest.mark.parametrize("name", OF_THE_SIZE)
+def test_of_the_size(name: str, ours: None) -> None:
+    function = OF_THE_SIZE[name]
+    compiled = tf.function(function, jit_compile=True)
+    for array in ([[1.0, -1], [2, 3], [-4, 5]], [[1.0, 2]] * 3, [[-1.0, -2]] * 3, [[-1.0, -2], [-3, -4], [5, 6]]):
+        x = tf.constant(array, tf.float32)
+        got, want = compiled(x), function(x)
+        assert got.dtype == want.dtype
+        assert_near(got, want, 1e-6)
 
 
 def test_no_fallback_and_no_uncompiled_run(ours: None) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from .node import CALLED_ATTRS, Computation, Instr, Module, holds
 from .opcode import has_effect
+from .size_makers import size_makers
 
 # Nodes shared by unrelated users: they stand for no TF node of the instructions they replace.
 SOURCELESS = ("parameter", "constant")
@@ -62,13 +63,14 @@ def rebuild(
 
 
 class _Emitter:
-    """Emits nodes, operands first, each once."""
+    """Emits nodes, operands and what makes their sizes first, each once."""
 
     def __init__(
         self, comp: Computation, replace: Mapping[Instr, Instr], called: Mapping[Computation, Computation]
     ) -> None:
         self._replace, self._called = replace, called
         self._own = set(comp.instrs)
+        self._makers = size_makers(comp)
         self._kept_names = {i.name for i in comp.instrs if i not in replace}
         self._names = Names(self._kept_names)
         self._extra: dict[Instr, frozenset[str]] = {}
@@ -95,6 +97,8 @@ class _Emitter:
                 continue
             wanted = [t for t in map(self.target, node.operands) if t not in self._done]
             wanted += [t for t in map(self.target, node.control) if t not in self._done]
+            if self._makers is not None:
+                wanted += [t for t in map(self.target, self._makers(node)) if t not in self._done and t is not node]
             if wanted:
                 stack.extend(reversed(wanted))
                 continue
@@ -147,7 +151,8 @@ def relinked(instr: Instr, called: Mapping[Computation, Computation]) -> dict[st
 
 
 def live_instructions(comp: Computation, target: Callable[[Instr], Instr] = lambda i: i) -> set[Instr]:
-    """What the root and the instructions with an effect need, parameters included."""
+    """What the root and the instructions with an effect need, parameters included, and what makes their sizes."""
+    makers = size_makers(comp)
     roots = [target(comp.root)]
     roots += [target(i) for i in comp.instrs if i.opcode == "parameter" or keeps(i)]
     live: set[Instr] = set()
@@ -157,6 +162,7 @@ def live_instructions(comp: Computation, target: Callable[[Instr], Instr] = lamb
             live.add(instr)
             roots.extend(map(target, instr.operands))
             roots.extend(map(target, instr.control))
+            roots.extend(map(target, makers(instr) if makers is not None else ()))
     return live
 
 

@@ -26,7 +26,7 @@ from ..ir.polynomial import same
 from ..ir.rewrite import Names, relinked
 from ..ir.shape import Shape, array, tuple_of
 from ..ir.size_proofs import at_most
-from . import match
+from . import match, size_losses
 from .base import Pass
 
 S32 = DTYPES["s32"]
@@ -84,6 +84,7 @@ class _Namer:
                 scope.done[instr] = scope.add(_with(instr, shape))
             else:
                 scope.done[instr] = self._instruction(scope, instr)
+            size_losses.check(scope.done[instr])
             if instr.opcode == "slice":
                 _check_part(scope.done[instr], _only_sized(instr, users))
         same = len(scope.order) == len(comp.instrs) and all(a is b for a, b in zip(scope.order, comp.instrs))

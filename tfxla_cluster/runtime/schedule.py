@@ -9,6 +9,7 @@ from ..ir import opcode
 from ..ir.dim import sample
 from ..ir.node import Computation, Instr
 from ..ir.shape import Shape
+from ..ir.size_makers import SizeMakers, size_makers
 
 # The result lies in the first operand's buffers.
 SAME_BUFFERS = frozenset(["reshape", "bitcast", "copy", "opt-barrier", "domain", "add-dependency"])
@@ -63,21 +64,59 @@ def order(comp: Computation, inplace: Callable[[Instr], Sequence[int]]) -> list[
     """Instructions the root needs, or that have effects, in the better of two orders by peak memory:
     as they stand, and greedily by what each frees. `inplace` gives the operand numbers a unit
     overwrites: it waits for other readers of them that are ready."""
-    instrs = _needed(comp)
+    makers = size_makers(comp)
+    instrs = _needed(comp, makers)
     if comp.root.opcode in VIEWS and len(instrs) <= 2:
         return instrs
-    written = instrs
+    edges = _edges(instrs, makers)
+    written = _in_order(instrs, edges) if makers else instrs
     sizes = {i: result_bytes(i) for i in instrs}
-    greedy = _Greedy(instrs, comp.root, sizes, inplace).run()
+    greedy = _Greedy(instrs, comp.root, sizes, inplace, edges).run()
     return min(greedy, written, key=lambda found: peak_bytes(found, comp.root, sizes))
 
 
-def _needed(comp: Computation) -> list[Instr]:
-    needed = {comp.root}
-    for instr in reversed(comp.instrs):
-        if instr in needed or opcode.has_effect(instr.opcode):
-            needed.update((instr, *instr.operands, *instr.control))
+def _needed(comp: Computation, makers: SizeMakers | None) -> list[Instr]:
+    todo = [comp.root, *(i for i in comp.instrs if opcode.has_effect(i.opcode))]
+    needed: set[Instr] = set()
+    while todo:
+        instr = todo.pop()
+        if instr not in needed:
+            needed.add(instr)
+            todo += (*instr.operands, *instr.control, *(makers(instr) if makers else ()))
     return [i for i in comp.instrs if i in needed]
+
+
+def _edges(instrs: Sequence[Instr], makers: SizeMakers | None) -> dict[Instr, set[Instr]]:
+    """What must come before each: operands, control, what makes its sizes, and effects in the order they stand."""
+    edges: dict[Instr, set[Instr]] = {}
+    effect: Instr | None = None
+    for instr in instrs:
+        edges[instr] = {*instr.operands, *instr.control, *(makers(instr) if makers else ())}
+        if opcode.has_effect(instr.opcode):
+            if effect is not None:
+                edges[instr].add(effect)
+            effect = instr
+    return edges
+
+
+def _in_order(instrs: Sequence[Instr], edges: Mapping[Instr, set[Instr]]) -> list[Instr]:
+    """The instructions as they stand, but each behind what it needs."""
+    place = {instr: n for n, instr in enumerate(instrs)}
+    waiting = {instr: len(before) for instr, before in edges.items()}
+    followers: dict[Instr, list[Instr]] = {instr: [] for instr in instrs}
+    for instr, before in edges.items():
+        for other in before:
+            followers[other].append(instr)
+    ready = [place[instr] for instr in instrs if not waiting[instr]]
+    done: list[Instr] = []
+    while ready:
+        instr = instrs[heapq.heappop(ready)]
+        done.append(instr)
+        for follower in followers[instr]:
+            waiting[follower] -= 1
+            if not waiting[follower]:
+                heapq.heappush(ready, place[follower])
+    return done
 
 
 def _owners(instrs: Sequence[Instr]) -> dict[Instr, tuple[Instr, ...]]:
@@ -128,7 +167,12 @@ class _Greedy:
     """
 
     def __init__(
-        self, instrs: list[Instr], root: Instr, sizes: Mapping[Instr, int], inplace: Callable[[Instr], Sequence[int]]
+        self,
+        instrs: list[Instr],
+        root: Instr,
+        sizes: Mapping[Instr, int],
+        inplace: Callable[[Instr], Sequence[int]],
+        edges: Mapping[Instr, set[Instr]],
     ) -> None:
         self.instrs, self.sizes, self.inplace = instrs, sizes, inplace
         self.place = {instr: n for n, instr in enumerate(instrs)}
@@ -136,7 +180,7 @@ class _Greedy:
         self.waiting: dict[Instr, int] = {}
         self.followers: dict[Instr, list[Instr]] = {i: [] for i in instrs}
         self.readers: dict[Instr, set[Instr]] = {i: set() for i in instrs}
-        for instr, before in self._edges().items():
+        for instr, before in edges.items():
             self.waiting[instr] = len(before)
             for other in before:
                 self.followers[other].append(instr)
@@ -145,18 +189,6 @@ class _Greedy:
                     self.readers[owner].add(instr)
         for owner in self.owners[root]:
             self.readers[owner].add(root)
-
-    def _edges(self) -> dict[Instr, set[Instr]]:
-        """What must come before each: operands, control, and effects in the order they stand."""
-        edges: dict[Instr, set[Instr]] = {}
-        effect: Instr | None = None
-        for instr in self.instrs:
-            edges[instr] = {*instr.operands, *instr.control}
-            if opcode.has_effect(instr.opcode):
-                if effect is not None:
-                    edges[instr].add(effect)
-                effect = instr
-        return edges
 
     def _score(self, instr: Instr) -> tuple[int, int, int]:
         if instr.opcode in VIEWS:

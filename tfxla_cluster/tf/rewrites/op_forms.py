@@ -4,6 +4,7 @@
     LeftShift, RightShift     compiled, a distance beyond the width gives 0; the kernel clamps the distance
     UpperBound of floats      compiled, NaN goes before all; the kernel puts it after all
     Bucketize of floats       the same
+    OnesLike                  compiled, it has the largest size its input may have, where a run produces that
 
 In FunctionDefs only; outputs keep their names.
 """
@@ -111,10 +112,20 @@ def _bucketize(b: Builder, constants: Constants) -> bool:
     return True
 
 
+def _ones_like(b: Builder, constants: Constants) -> bool:
+    kind = attr(b.original, "T")
+    shape = b.add("shape", "Shape", [b.original.input[0]], "output", T=kind, out_type=_I32)
+    one = b.constant("one", np.array(1, dtypes.as_dtype(kind).as_numpy_dtype))
+    ones = b.add("ones", "Fill", [shape, one], "output", T=kind, index_type=_I32)
+    b.add("", "Cast", [ones], "y", SrcT=kind, DstT=kind, Truncate=False)
+    return True
+
+
 _FORMS: dict[str, Callable[[Builder, Constants], bool]] = {
     "Mean": _mean,
     "LeftShift": _shift,
     "RightShift": _shift,
     "UpperBound": _upper_bound,
     "Bucketize": _bucketize,
+    "OnesLike": _ones_like,
 }

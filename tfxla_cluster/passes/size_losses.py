@@ -1,0 +1,29 @@
+"""TensorFlow ops that the bridge lowers with the bound of a size in place of the size, found by metadata.
+
+The module is then exact for the bound alone, so that a function with such an op on what has a produced size is refused.
+"""
+
+from __future__ import annotations
+
+from ..errors import UnsupportedError
+from ..ir.dim import has_produced
+from ..ir.node import Instr
+
+_TAKE_BOUNDS = frozenset(
+    [
+        *("Diag", "DiagPart", "MatrixDiag", "MatrixDiagV2", "MatrixDiagV3"),
+        *("MatrixDiagPart", "MatrixDiagPartV2", "MatrixDiagPartV3"),
+        *("InvertPermutation", "MirrorPad", "MirrorPadGrad", "Roll"),
+    ]
+)
+_COUNT_ELEMENTS = frozenset(["AvgPool", "AvgPool3D"])
+"""They divide by how many elements a window has within the bound; batches of any size are right."""
+
+
+def check(instr: Instr) -> None:
+    """UnsupportedError for an instruction of such an op that reads an array of a produced size."""
+    op = instr.metadata.op_type
+    if op in _TAKE_BOUNDS or op in _COUNT_ELEMENTS:
+        first = int(op in _COUNT_ELEMENTS)
+        if any(has_produced(d) for o in instr.operands for d in o.shape.dims[first:]):
+            raise UnsupportedError(f"{instr.name}: {op} of a size that is known only after it ran")
