@@ -77,8 +77,11 @@ def _windows() -> list[Case]:
         "size=2x2 rhs_dilate=1x2",
         "size=2x3 lhs_dilate=2x1 pad=-1_1x0_2",
         "size=1x7 pad=0_0x6_0",
+        "size=5x1 pad=5_0x0_0",
+        "size=1x7 pad=0_0x0_7",
     )
-    for w, out in zip(window, ("5,4", "4,5", "8,7", "5,7")):
+    outs = ("5,4", "4,5", "8,7", "5,7", "6,7", "5,8")
+    for w, out in zip(window, outs):
         for op, init in (("add", "0"), ("maximum", "-inf")):
             cases.append(
                 Case(
@@ -98,7 +101,7 @@ def _windows() -> list[Case]:
         ("multiply", "f32", "-2"),
         ("or", "pred", "1"),
     ):
-        for w, out in zip(window, ("5,4", "4,5", "8,7", "5,7")):
+        for w, out in zip(window, outs):
             cases.append(
                 Case(
                     f"reduce-window-{op}-{dtype}-from-{init}-{w}",

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from ...ir import dim as dims_
 from ...ir.node import Instr
 from ...ir.shape import array, tuple_of
+from ...ir.windows import scan_of
 from ..base import Rule
 from ..match import broadcast, dtype_of, lift, make, reshape, splat
 
@@ -50,6 +54,26 @@ def reduce_after_reshape(i: Instr) -> Instr | None:
     return make(
         i, "reduce", i.shape, (*operands, *i.operands[count:]), dimensions=renamed, to_apply=i.attrs["to_apply"]
     )
+
+
+def exclusive_scan(i: Instr) -> Instr | None:
+    """reduce-window over the elements before each (or behind it) --> the initial value beside the scan with each"""
+    window, count = i.attrs["window"], len(i.operands) // 2
+    scan = scan_of(window, i.operands[0].shape.dims)
+    if scan is None or scan.inclusive:
+        return None
+    dims, dim = list(i.operands[0].shape.dims), window[scan.axis]
+    others = replace(dim, **{"pad_high" if scan.from_end else "pad_low": dims_.make("add", dim.size, -1)})
+    shapes = [array(dtype_of(o), tuple(dims)) for o in i.operands[:count]]
+    attrs = {"window": (*window[: scan.axis], others, *window[scan.axis + 1 :]), "to_apply": i.attrs["to_apply"]}
+    scanned = make(i, "reduce-window", tuple_of(*shapes) if i.shape.is_tuple else shapes[0], i.operands, **attrs)
+    dims[scan.axis] = 1
+    parts = []
+    for number, (shape, init) in enumerate(zip(i.shape.elements or (i.shape,), i.operands[count:])):
+        part = make(i, "get-tuple-element", shapes[number], (scanned,), index=number) if i.shape.is_tuple else scanned
+        both = (part, broadcast(i, init, dims)) if scan.from_end else (broadcast(i, init, dims), part)
+        parts.append(make(i, "concatenate", shape, both, dimensions=(scan.axis,)))
+    return _results(i, parts)
 
 
 def dot_empty(i: Instr) -> Instr | None:
@@ -103,6 +127,7 @@ def sort_one(i: Instr) -> Instr | None:
 
 RULES: dict[str, list[Rule]] = {
     "reduce": [reduce_empty, reduce_one, reduce_after_reshape],
+    "reduce-window": [exclusive_scan],
     "dot": [dot_empty, dot_one],
     "sort": [sort_one],
 }

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ....ir import dim as dims_
 from ....ir.dim import Dim
 from ....ir.node import Instr, WindowDim
-from ....ir.polynomial import same
+from ....ir.windows import scan_of
 from ....target import Target
 from ..builder import KernelBuilder
 from ..ir import Var
@@ -15,7 +15,7 @@ from ..unit import Unit, UnitKernel, UnitRef
 from .grid import Blocks
 from .inline import inline
 from .space import all_of, delinearize, linearize
-from .window import coordinate, for_each_position, is_trivial, position_count
+from .window import coordinate, for_each_position, position_count
 
 SCAN_BLOCK = 1024  # Elements of the kept minor dims that one task of a scan takes.
 
@@ -30,15 +30,8 @@ def lower(instr: Instr, target: Target) -> Unit:
 
 def scan_axis(instr: Instr) -> int | None:
     """The axis of a cumulative op (a window over all earlier, or all later, elements), else None."""
-    window, shape = instr.attrs["window"], instr.operands[0].shape
-    axes = [i for i, dim in enumerate(window) if not is_trivial(dim)]
-    if len(axes) != 1:
-        return None
-    dim = window[axes[0]]
-    plain = (dim.stride, dim.base_dilation, dim.window_dilation) == (1, 1, 1) and same(dim.size, shape.dims[axes[0]])
-    others = dims_.make("add", dim.size, -1)
-    ends = ((others, 0), (0, others))
-    return axes[0] if plain and any(same(dim.pad_low, a) and same(dim.pad_high, b) for a, b in ends) else None
+    scan = scan_of(instr.attrs["window"], instr.operands[0].shape.dims)
+    return scan.axis if scan is not None and scan.inclusive else None
 
 
 class Operands:

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from ....ir import dim as dims_
 from ....ir.dtype import PRED, S64
 from ....ir.node import Instr
+from ....ir.windows import is_trivial
 from ....target import Target
 from ..builder import KernelBuilder
 from ..ir import Buffer, Var
 from ..unit import Unit, UnitKernel, UnitRef
 from .inline import inline
 from .space import all_of, delinearize, linearize
-from .window import coordinate, for_each_position, has_tests, is_trivial, position_count
+from .window import coordinate, for_each_position, has_tests, position_count
 
 
 def lower(instr: Instr, target: Target) -> Unit:

@@ -9,16 +9,12 @@ from math import prod
 from ....ir import dim as dims_
 from ....ir.dim import Dim
 from ....ir.node import WindowDim
+from ....ir.windows import is_trivial
 from ..builder import KernelBuilder
 from ..ir import Var
 from .space import all_of, inside
 
 UNROLL_LIMIT = 32  # Window positions written out; a larger window becomes a loop.
-
-
-def is_trivial(dim: WindowDim) -> bool:
-    """The window leaves this dimension alone."""
-    return (dim.size, dim.stride, dim.pad_low, dim.pad_high, dim.base_dilation) == (1, 1, 0, 0, 1)
 
 
 def position_count(window: Sequence[WindowDim]) -> Dim:
