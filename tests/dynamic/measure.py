@@ -5,8 +5,9 @@ python -m tests.dynamic.measure steps MODE
     graph (plain tf.function), on (one executable for all), off (one a size), stock (TensorFlow's own XLA).
 python -m tests.dynamic.measure shows [NAME...]
     The programs of `tests.dynamic.shows` in their full form: executables, and what a new size costs.
-python -m tests.dynamic.measure kernels
-    Functions compiled for their own size and for all: microseconds of a call, best of 300, and their ratio.
+python -m tests.dynamic.measure kernels [NAME]
+    Functions compiled for their own size and for all: microseconds of a call, best of 300, and own time over the other,
+    the median over turns; both have to compute the same. In brackets how many executables the second took.
 python -m tests.dynamic.measure warm [RUNS]
     tests.dynamic.warm: the first step of a process that finds a store full, beside one that finds it empty.
 """
@@ -22,9 +23,11 @@ import numpy as np
 import tensorflow as tf
 
 import tfxla_cluster
+from tests.close import assert_near
 from tests.dynamic import show_times
 
 BATCHES = (32, 16, 8, 64, 7, 13, 24, 40, 48, 56, 11, 19, 23, 29, 31, 37, 41, 43, 47, 53)
+_ROUNDS = 300
 WIDTH, HEADS, LAYERS, LENGTH, WORDS = 64, 4, 2, 16, 100
 
 
@@ -93,24 +96,56 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "product": lambda x: tf.matmul(x, x, transpose_b=True),
     "argmax": lambda x: tf.argmax(x, 1),
     "concatenation": lambda x: tf.concat([x[:, 1:], x[:, :1]], 1) * 2.0,
+    "cumulative sum of rows": lambda x: tf.cumsum(x, 1),
+    "cumulative sum of columns": lambda x: tf.cumsum(x, 0),
+}
+WINDOW = np.random.default_rng(1).standard_normal((3, 3, 32, 32)).astype(np.float32)
+
+
+def _gradients(convolved: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
+    def function(x: Any) -> Any:
+        window = tf.constant(WINDOW)
+        with tf.GradientTape() as tape:
+            tape.watch([x, window])
+            loss = tf.reduce_sum(convolved(x, window) ** 2)
+        return tape.gradient(loss, [x, window])
+
+    return function
+
+
+# Of 4 images, whose sizes leave the same by 4.
+IMAGES: dict[str, Callable[[Any], Any]] = {
+    "convolution": lambda x: tf.nn.conv2d(x, WINDOW, 1, "SAME"),
+    "strided convolution": lambda x: tf.nn.conv2d(x, WINDOW, 2, "SAME"),
+    "its gradients": _gradients(lambda x, window: tf.nn.conv2d(x, window, 1, "SAME")),
+    "its gradients, strided": _gradients(lambda x, window: tf.nn.conv2d(x, window, 2, "SAME")),
+    "maximum pooling, gradient": _gradients(lambda x, window: tf.nn.max_pool2d(x, 2, 2, "SAME") * window[0, 0, 0]),
+    "mean pooling, gradient": _gradients(lambda x, window: tf.nn.avg_pool2d(x, 3, 2, "SAME") * window[0, 0, 0]),
 }
 
 
-def kernels() -> None:
-    """Prints a row each."""
-    x = tf.random.normal([512, 512])
-    for name, function in FUNCTIONS.items():
+def kernels(named: str = "") -> None:
+    """Prints a row for each function with this in its name."""
+    square, images = ((512, 512), (64, 128), (96, 256)), ((4, 56, 56, 32), (4, 24, 20, 32), (4, 32, 40, 32))
+    rows = [(*row, square) for row in FUNCTIONS.items()] + [(*row, images) for row in IMAGES.items()]
+    for name, function, (timed, *others) in (row for row in rows if named in row[0]):
+        x = tf.random.normal(timed)
         pair = [tfxla_cluster.jit(function, dynamic=dynamic) for dynamic in (False, None)]
-        for shape in ((64, 128), (96, 256)):  # the second makes it for all
+        before = tfxla_cluster.stats()["compilations"]
+        for shape in others:  # the second makes it for all
             pair[1](tf.random.normal(shape))
-        best = [float("inf")] * 2
-        for _ in range(30):
-            for k, jitted in enumerate(pair):  # in turns, so that both meet the same neighbours
-                for _ in range(10):
-                    start = time.perf_counter()
-                    jitted(x)
-                    best[k] = min(best[k], time.perf_counter() - start)
-        print(f"{name}: own {best[0] * 1e6:.0f} us, for all {best[1] * 1e6:.0f} us, {best[0] / best[1]:.2f}")
+        got, count = pair[1](x), tfxla_cluster.stats()["compilations"] - before
+        for one, other in zip(tf.nest.flatten(pair[0](x)), tf.nest.flatten(got), strict=True):
+            assert_near(one, other, 1e-5, name)
+        times = np.array([[_seconds(jitted, x) for jitted in pair] for _ in range(_ROUNDS)])  # in turns
+        (own, generic), ratio = times.min(0) * 1e6, np.median(times[:, 0] / times[:, 1])
+        print(f"{name}: own {own:.0f} us, for all {generic:.0f} us, {ratio:.2f} ({count} compiled)", flush=True)
+
+
+def _seconds(jitted: Callable[[Any], Any], x: Any) -> float:
+    start = time.perf_counter()
+    jitted(x)
+    return time.perf_counter() - start
 
 
 if __name__ == "__main__":
@@ -122,4 +157,4 @@ if __name__ == "__main__":
     elif sys.argv[1] == "shows":
         show_times.main(sys.argv[2:])
     else:
-        kernels() if sys.argv[1] == "kernels" else steps(sys.argv[2])
+        kernels(*sys.argv[2:]) if sys.argv[1] == "kernels" else steps(sys.argv[2])
