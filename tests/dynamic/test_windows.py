@@ -33,7 +33,15 @@ def _by_window(b: Builder, n: int, m: int) -> list[Instr]:
     return [b.convolution(x, result, window=(WindowDim(n, 1, 1, 1), WindowDim(m, 1, 2, 2)), dim_labels=BY_WINDOW)]
 
 
-FITTED: dict[str, Body] = {"cumulative": _cumulative, "by-window": _by_window}
+def _chosen(b: Builder, n: int, m: int) -> list[Instr]:
+    """The gradient of running and of overall maxima: where each was."""
+    x, most = floats(b, n, m), floats(b, n, 1)
+    combine = [scalar_computation(opcode, "f32", opcode) for opcode in ("GE", "add")]
+    rows, running = (WindowDim(1), WindowDim(m)), (WindowDim(n, 1, n - 1, 0), WindowDim(1))
+    return [b.select_and_scatter(x, s, b.constant(0.5), w, *combine) for s, w in ((most, rows), (x, running))]
+
+
+FITTED: dict[str, Body] = {"cumulative": _cumulative, "by-window": _by_window, "chosen": _chosen}
 
 
 @pytest.mark.parametrize("name", FITTED)
