@@ -122,6 +122,12 @@ def _images(x: Any, case: Case) -> Any:
     )
 
 
+def _windows(x: Any, of: Callable[[Any], Any]) -> Any:
+    """The matrix as an image of one feature."""
+    return of(x[None, :, :, None])[0, :, :, 0] if min(x.shape) > 2 else x
+
+
+KERNEL = np.array([[0.5, -0.25], [1.0, 0.125], [-0.5, 0.25]], np.float32)[:, :, None, None]
 STEPS: dict[str, Step] = {
     "tanh": lambda x, case: tf.tanh(x),
     "scaled": lambda x, case: x / float(x.shape[0] + 1),
@@ -176,13 +182,16 @@ STEPS: dict[str, Step] = {
     "loop": _loop,
     "rows loop": _rows_loop,
     "convolved": _images,
+    "strided": lambda x, case: _windows(x, lambda image: tf.nn.conv2d(image, KERNEL, (2, 1), "SAME")),
+    "means near": lambda x, case: _windows(x, lambda image: tf.nn.avg_pool2d(image, (3, 2), (2, 1), "SAME")),
+    "largest near": lambda x, case: _windows(x, lambda image: tf.nn.max_pool2d(image, (2, 3), (2, 1), "VALID")),
     "summed": lambda x, case: tf.cumsum(x, 0) * 0.1,
+    "summed behind": lambda x, case: tf.cumsum(x, 1, exclusive=True, reverse=True) * 0.1,
     "variance": lambda x, case: x * tf.math.reduce_variance(x, 0, keepdims=True),
 }
 # Not in gradients: ties, a rounding that a last bit decides, large numbers before what saturates, a variable.
-ROUGH = frozenset(
-    ("residue", "half", "brain", "sorted", "largest", "stored", "masked", "limited", "numbers", "constant")
-)
+ROUGH = frozenset(("residue", "half", "brain", "sorted", "largest", "largest near", "stored", "masked", "limited"))
+ROUGH |= {"numbers", "constant"}
 
 Apply = Callable[[Any], Any]
 
