@@ -156,7 +156,7 @@ TESTS: dict[str, str] = {
     "tfxla_cluster.ir.text.shapes": "ir/test_evaluator.py ir/test_nesting.py",
     "tfxla_cluster.ir.text.sizes": "ir/test_size_text.py ir/test_size_values.py",
     "tfxla_cluster.ir.trip_count": "ir/test_trip_count.py codegen/kernel/test_interpreter.py",
-    "tfxla_cluster.ir.windows": "codegen/lower/test_windows_scatter_sort.py test_compiler_cases.py",
+    "tfxla_cluster.ir.windows": "ir/test_windows.py",
     "tfxla_cluster.ir.verifier": "ir/test_verifier.py ir/test_evaluator.py",
     "tfxla_cluster.kernel_source": "codegen/triton/test_user_kernel.py tf/test_triton_call.py",
     "tfxla_cluster.kept_marks": "test_kept_marks.py",
