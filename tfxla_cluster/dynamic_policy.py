@@ -3,7 +3,7 @@ that a dimension will vary."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from . import bugs, dynamic_records, flag_options, flags, size_spec, trace
@@ -71,13 +71,9 @@ class DynamicPolicy:
             return served
         structure = rows.structure(read)
         kept = KeptModules(flag_options.store_options(request.device.partition(":")[0]), name, structure)
-        # A trace that leaves no size open may hold for its own alone: it is lowered at others once, not at each.
-        first = {place for place, rule in rules.items() if rule.when is When.FIRST}
         strict, known = must_vary(module, request), self._families.knows(name, structure)
-        places = first & (request.open | strict) if known else first
         samples = [
-            lambda of=of: _sample(module, of, limits.sizes, request)
-            for of in dict.fromkeys((frozenset(places), frozenset(strict)))
+            lambda of=of: _sample(module, of, limits.sizes, request) for of in _sampled(rules, strict, request, known)
         ]
         wanted = Wanted(request, name, read, structure, limits, samples, kept)
         choice = self._ranks.choose(self._families, wanted)
@@ -135,16 +131,19 @@ class DynamicPolicy:
     def _rules(self, module: Module, request: CompileRequest) -> Mapping[Place, Rule]:
         recorder = self._recorder()
         profile = {} if recorder is None else recorder.dynamic(_profiled(request))
-        asked = Asked(request.dynamic, request.open, profile, request.variables, request.marks)
+        vary = flags.get("tfxla_dynamic_variables")
+        fixed, constants = (frozenset() if vary else of for of in (request.variables, request.constants))
+        asked = Asked(request.dynamic, request.open, profile, fixed, request.marks, constants)
         return lists().rules(request.named, _shapes(module), asked)
 
     def _note(self, module: Module, request: CompileRequest) -> None:
-        """Its sizes, for the profile."""
+        """Its sizes and Python integers, for the profile."""
         recorder = self._recorder()
         if recorder is not None:
-            named = enumerate(zip(request.named, _shapes(module)))
-            dims = {name: of for k, (name, of) in named if k not in request.variables}
-            recorder.note(_profiled(request), dims)
+            named = list(enumerate(zip(request.named, _shapes(module))))
+            tensors = {name: of for k, (name, of) in named if k not in request.variables | request.integers}
+            numbers = {name: of[0] for k, (name, of) in named if k in request.integers}
+            recorder.note(_profiled(request), tensors, numbers)
 
     def _recorder(self) -> Recorder | None:
         options = flag_options.profile_options()
@@ -188,6 +187,19 @@ def _limits(rules: Mapping[Place, Rule]) -> Limits:
         {place: rule.reason for place, rule in rules.items() if rule.when is When.NEVER},
         {place: rule.size for place, rule in rules.items() if rule.size != ANY},
     )
+
+
+def _sampled(
+    rules: Mapping[Place, Rule], strict: frozenset[Place], request: CompileRequest, known: bool
+) -> Iterable[frozenset[Place]]:
+    """The dimensions at whose other sizes a trace is lowered too, one choice after the other; `known`: it has the
+    structure of an earlier one."""
+    if known and request.integers:
+        return ()  # the trace holds for its own integers alone: what follows them the earlier one tells
+    first = {place for place, rule in rules.items() if rule.when is When.FIRST and place[0] not in request.integers}
+    # A trace that leaves no size open may hold for its own alone: it is lowered at others once, not at each.
+    places = first & (request.open | strict) if known else first
+    return dict.fromkeys((frozenset(places), strict))
 
 
 def _sample(

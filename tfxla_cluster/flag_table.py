@@ -145,6 +145,13 @@ FLAGS: dict[str, Flag] = {
             "Seconds that a worker waits for the others before it compiles a function; then it says who is missing.",
             least=1,
         ),
+        Flag("tfxla_dynamic_variables", "bool", False, "Sizes of variables and captured constants may vary too."),
+        Flag(
+            "tfxla_dynamic_python_ints",
+            "bool",
+            False,
+            "Python integers that `tfxla_cluster.jit` functions take are sizes: one executable for many values.",
+        ),
         # 64, as many as the op of one trace holds. PyTorch ends at 8 a frame, where what Python reads of a size is a
         # guard; here it takes an executable of its own, so that a program may need more before something is amiss.
         Flag("tfxla_recompile_limit", "int", 64, "Executables that a function may have (0: any); then it falls back."),

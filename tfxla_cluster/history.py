@@ -27,6 +27,8 @@ _NUMBER = re.compile(r"[-+]?(\d[\d_.e+-]*|inf|nan)|True|False")
 _RELEASED = {
     sources.LISTED_STATIC: "take the input out of --tfxla_static_sources",
     sources.ASKED_STATIC: "leave out dynamic=False",
+    sources.VARIABLE: "--tfxla_dynamic_variables",
+    sources.CONSTANT: "pass it as an argument, or --tfxla_dynamic_variables",
 }
 
 

@@ -23,7 +23,7 @@ def must_vary(module: Module, request: CompileRequest) -> frozenset[Place]:
     return frozenset(
         place
         for place, mark in request.marks.items()
-        if mark.how is How.DYNAMIC
+        if mark.how is How.DYNAMIC and place[0] not in request.integers
         for size in [_size(module, place)]
         if size is not None and size >= LEAST_GENERIC and size in mark.size and not mark.size.is_one
     )

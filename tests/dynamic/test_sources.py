@@ -31,6 +31,8 @@ def marked(how: How, size: Size = ANY) -> dict[tuple[int, int], Mark]:
         (Lists(), Asked(profile={"x": (1,), "y": (0,)}), When.CHANGE),
         (Lists(), Asked(variables=frozenset({0})), When.NEVER),
         (Lists(), Asked(dynamic=True, variables=frozenset({0})), When.NEVER),
+        (Lists(), Asked(constants=frozenset({0})), When.NEVER),
+        (Lists(), Asked(marks=marked(How.MAYBE), constants=frozenset({0})), When.FIRST),
         (Lists(), Asked(dynamic=False, open=frozenset({(0, 0)}), profile={"x": (0,)}), When.NEVER),
         (Lists(dynamic=DYNAMIC), Asked(), When.FIRST),
         (Lists(dynamic=DYNAMIC), Asked(dynamic=False), When.FIRST),

@@ -302,6 +302,21 @@ def test_sizes_have_the_names_and_ranges_that_are_said() -> None:
     assert "dimension 0 leaves rows[3..40]: 4, 41" in str(parted)
 
 
+def test_sizes_are_at_most_what_a_table_has() -> None:
+    """As many rows are taken of what does not vary."""
+
+    def body(b: Builder, n: int) -> list[Instr]:
+        rows_ = b.slice(floats(b, 50, 3), [(0, n), (0, 3)])
+        return [b.add(rows_, floats(b, n, 3))]
+
+    found = unified(body, (4,), (20,))
+    assert prove.prove(found, lowered(body, 50))
+    assert prove.prove(found, lowered(body, 2))
+    wide = unify.unify([lowered(body, 4), lowered(body, 20)], Limits(sizes={(1, 0): Size("n", max=30)}))
+    assert isinstance(wide, Generic)
+    assert not prove.prove(wide, lowered(body, 31))
+
+
 def test_residue_classes_have_modules_of_their_own() -> None:
     """Windows hold numbers: sizes of one class have the same."""
     for first in (8, 9):

@@ -7,7 +7,7 @@
     --tfxla_dynamic_sources   from the first call on, also in a function with dynamic=False
     dynamic=False             never
     dynamic=True, a dim that a trace leaves open (None), a profile     from the first call on
-    variables                 never
+    variables, captured constants      never, but with --tfxla_dynamic_variables
     else                      once they change
 
 The lists are as torch.compile's (its TORCH_COMPILE_DYNAMIC_SOURCES), in the form of `size_spec`.
@@ -28,6 +28,7 @@ Place = tuple[int, int]
 """(input, axis)"""
 LISTED_STATIC = "--tfxla_static_sources names it"
 MARKED_STATIC = "it is marked static"
+VARIABLE, CONSTANT = "it is a variable's", "it is a constant's of the program"
 ASKED_STATIC = "the function is compiled with dynamic=False"
 _STEP = 16  # a multiple of what strides and blocks of programs are: a sample leaves the same rest
 _TRIES = 8  # steps from a size in which another is looked for
@@ -61,7 +62,8 @@ class Asked:
     """What is asked for about the inputs of one function.
 
     dynamic: of `jit`. open: dimensions that the trace leaves open. profile: input's name -> axes that had
-    several sizes. variables: inputs that are. marks: of dimensions.
+    several sizes. variables, constants: inputs that are. marks: of
+    dimensions.
     """
 
     dynamic: bool | None = None
@@ -69,6 +71,7 @@ class Asked:
     profile: Mapping[str, Collection[int]] | None = None
     variables: frozenset[int] = frozenset()
     marks: Mapping[Place, Mark] = field(default_factory=dict)
+    constants: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,8 @@ class Lists:
             (any(s.matches(name, axis) for s in self.static), When.NEVER, LISTED_STATIC),
             (listed is not None, When.FIRST, "--tfxla_dynamic_sources names it"),
             (asked.dynamic is False, When.NEVER, ASKED_STATIC),
-            (number in asked.variables, When.NEVER, "it is a variable's"),
+            (number in asked.variables, When.NEVER, VARIABLE),
+            (number in asked.constants, When.NEVER, CONSTANT),
             (asked.dynamic is True, When.FIRST, "the function is compiled with dynamic=True"),
             ((number, axis) in asked.open, When.FIRST, "the trace leaves it open"),
             (axis in (asked.profile or {}).get(name, ()), When.FIRST, "it varied in the profile"),

@@ -16,12 +16,13 @@ from dataclasses import dataclass, field
 from ..errors import VerifierError
 from ..ir import verifier
 from ..ir.dim import LEAST_GENERIC, Dim
-from ..size_spec import Size
+from ..size_spec import ANY, Size
 from .fit import Assumed, Sizes, Vector, assumptions, weaker_assumptions
 from .misfit import Misfit, difference
 from .rows import Rows, structure
 from .unifier import Generic, Parted, Unifier
 
+_MOST_BOUNDS = 2  # that are tried of a size
 _LEAST_ATTEMPTS, _MOST_ROWS = 6, 100_000  # at modules, and of all attempts
 
 
@@ -119,15 +120,31 @@ def _fewer_and_fewer(vectors: list[Vector]) -> Iterator[list[Vector]]:
 def _unified(modules: Sequence[Rows], vectors: Sequence[Vector], said: Mapping[Vector, Size]) -> Generic | Misfit:
     """Verified; where that needs it for no sizes below those that the modules have, or for those of a residue class."""
     refusal: Misfit | None = None
-    for assumed in itertools.islice(assumptions(vectors), _attempts(modules)):
-        made = _verified(modules, Sizes(vectors, assumed, said))
+    attempts = ((assumed, of) for assumed in assumptions(vectors) for of in _bounded(modules, vectors, said))
+    for assumed, of in itertools.islice(attempts, _attempts(modules)):
+        made = _verified(modules, Sizes(vectors, assumed, of))
         if isinstance(made, Generic):
-            return _loosened(modules, vectors, assumed, said) or made
+            return _loosened(modules, vectors, assumed, of) or made
         refusal = refusal or made.misfit
         if not made.for_some_sizes:
             break
     assert refusal is not None
     return refusal
+
+
+def _bounded(
+    modules: Sequence[Rows], vectors: Sequence[Vector], said: Mapping[Vector, Size]
+) -> Iterator[Mapping[Vector, Size]]:
+    """What is said, and then that sizes are at most as large as something that does not vary, the largest of a few
+    first: a table of which as many rows are taken."""
+    yield said
+    rows = (row.instr for body in modules[-1].bodies for row in body.rows)
+    fixed = {dim for i in rows if i.opcode in ("parameter", "constant") for dim in i.shape.dims if isinstance(dim, int)}
+    fixed -= {vector[-1] for vector in vectors}
+    bounds = {vector: sorted(n for n in fixed if n >= max(vector))[:_MOST_BOUNDS][::-1] for vector in vectors}
+    for number in range(max(map(len, bounds.values()))):
+        most = {vector: Size(max=of[min(number, len(of) - 1)]) for vector, of in bounds.items() if of}
+        yield {**said, **{vector: said.get(vector, ANY).joined(size) for vector, size in most.items()}}
 
 
 def _attempts(modules: Sequence[Rows]) -> int:

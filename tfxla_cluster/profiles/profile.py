@@ -91,6 +91,10 @@ class FunctionProfile:
         found = {name: _several(sizes) for name, sizes in sorted(self.inputs.items())}
         return {name: axes for name, axes in found.items() if axes}
 
+    def varying(self) -> frozenset[str]:
+        """The Python integers that had several values."""
+        return frozenset(name for name, counts in self.numbers.items() if counts.several)
+
 
 def _several(sizes: Sizes) -> tuple[int, ...]:
     return tuple(axis for axis, counts in enumerate(sizes.axes or ()) if counts.several)

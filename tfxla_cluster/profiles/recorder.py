@@ -23,14 +23,15 @@ class Recorder:
         """Input -> axes that had several sizes in earlier runs."""
         return self._before.functions.get(function, FunctionProfile()).dynamic()
 
-    def note(self, function: str, inputs: Mapping[str, Iterable[int]]) -> None:
-        """Tensors of these dims came to the function; what is new is written at once, as processes are killed."""
+    def note(self, function: str, inputs: Mapping[str, Iterable[int]], numbers: Mapping[str, int]) -> None:
+        """Tensors of these dims and these Python integers came to the function; what is new is
+        written at once, as processes are killed."""
         with self._lock:
             before = self._seen.functions.get(function, FunctionProfile())
-            now = before.called(inputs, {})
+            now = before.called(inputs, numbers)
             self._seen = Profile({**self._seen.functions, function: now})
-        new = not before.inputs and function not in self._before.functions
-        if new or now.dynamic() != before.dynamic():
+        new = not (before.inputs or before.numbers) and function not in self._before.functions
+        if new or (now.dynamic(), now.varying()) != (before.dynamic(), before.varying()):
             self.save()
 
     def reached(self, function: str, limit: str) -> None:

@@ -26,7 +26,8 @@ class CompileRequest:
     lines: TF node -> the user's `file:line`. guards: what is asked for, about the inputs of the function or cluster;
     names: how to speak of these. device: what the executable is for, as tf.devices.device_of names it. family: the
     same for the traces of one function of the program. named: the user's name of each HLO parameter; variables: those
-    that are. dynamic: whether one executable may serve several sizes, None as soon as one changes. open:
+    that are; constants: those that the function captures; integers: those that stand for Python integers.
+    dynamic: whether one executable may serve several sizes, None as soon as one changes. open:
     (HLO parameter, axis) that the trace leaves open. relower: the proto of the same function at other sizes of some
     (HLO parameter, axis); LoweringError where it does not lower so. marks: what the program says about sizes of
     (HLO parameter, axis). title: the user's name of the function, that of which a
@@ -50,6 +51,8 @@ class CompileRequest:
     open: frozenset[tuple[int, int]] = frozenset()
     relower: Callable[[Mapping[tuple[int, int], int]], bytes] = _alone
     marks: Mapping[tuple[int, int], Mark] = field(default_factory=dict)
+    constants: frozenset[int] = frozenset()
+    integers: frozenset[int] = frozenset()
     title: str = ""
     place: Callable[[], str | None] = lambda: ""
     python: Mapping[str, str] = field(default_factory=dict)

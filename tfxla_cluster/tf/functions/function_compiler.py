@@ -170,6 +170,7 @@ def compile_function(
         lines = sources.all_lines(interface.function) if sources.are_told() or marked else {}
     known = origins.of(origin)
     tracing = origins.spent(origin)
+    constants = known.constants if origin == interface.function else frozenset()
     traced = {} if tracing is None else {"trace": tracing}
     request = CompileRequest(
         name,
@@ -186,6 +187,8 @@ def compile_function(
         _open(interface, lowered),
         lambda sizes: _relowered(compiler, interface, args, lowered, name, device, sizes),
         marked,
+        frozenset(k for k, arg in enumerate(lowered.parameters) if arg in constants),
+        frozenset(k for k, arg in enumerate(lowered.parameters) if interface.is_integer(arg)),
         user_name(origin),
         functools.partial(sources.first_line, origin),
         known.python,

@@ -17,6 +17,7 @@ from tensorflow.python.framework import ops
 
 from ...errors import UsageError
 from ...size_spec import How, Mark, Predicate, Size, Source, parse, stronger, text
+from . import python_ints
 
 Marks = Mapping[tuple[int, int], Mark]
 """By (argument or input, axis)."""
@@ -205,7 +206,7 @@ def mark_arguments(arguments: Any, sources: Sequence[Source], function: str) -> 
     tensors = [t for t in tf.nest.flatten(arguments, expand_composites=True) if _is_argument(t)]
     named = [(t.op.get_attr("_user_specified_name").decode(), t) for t in tensors]
     for source in sources:
-        axes = [[axis for axis in range(t.shape.rank or 0) if source.matches(name, axis)] for name, t in named]
+        axes = [[axis for axis in range(_rank(t)) if source.matches(name, axis)] for name, t in named]
         if not any(axes):
             raise UsageError(
                 f"{function} has no argument or dimension '{source}'",
@@ -213,6 +214,11 @@ def mark_arguments(arguments: Any, sources: Sequence[Source], function: str) -> 
             )
         for (_, tensor), found in zip(named, axes):
             _mark(tensor, found, Mark(How.DYNAMIC, source.size))
+
+
+def _rank(argument: Any) -> int:
+    """Of a Python integer 1: the rows that stand for it."""
+    return 1 if python_ints.is_one(argument) else argument.shape.rank or 0
 
 
 def _is_argument(value: Any) -> bool:

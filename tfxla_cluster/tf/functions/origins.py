@@ -16,13 +16,16 @@ from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any
 
+import tensorflow as tf
 from tensorflow.core.function.trace_type import default_types
 from tensorflow.python.eager.polymorphic_function import atomic_function, concrete_function
 from tensorflow.python.framework import func_graph as func_graphs
+from tensorflow.python.framework import ops
 from tensorflow.python.util import tf_decorator
 
 from ... import bugs
 from ...tf2xla import sources
+from . import python_ints
 
 _NEAR = 8  # frames between the runtime's door and the ConcreteFunction
 _MOST_FRAMES = 50
@@ -32,6 +35,7 @@ _LONGEST = 80  # characters of a Python value
 @dataclass(frozen=True)
 class Origin:
     """names: the user's names of arguments, by number, where they are known better than the FunctionDef has them.
+    constants: the arguments that are tensors which the function captures.
     python: what Python value each parameter, or part of one, had that is no tensor. stack: that of the first call,
     outermost first. trace_ms: milliseconds that TensorFlow traced for, None where nobody looked or once `spent`.
     defined: `file:line` of the Python function, '' where nobody looked."""
@@ -41,6 +45,7 @@ class Origin:
     stack: tuple[sources.Frame, ...] = ()
     trace_ms: float | None = None
     defined: str = ""
+    constants: frozenset[int] = frozenset()
 
 
 UNKNOWN = Origin()
@@ -112,10 +117,17 @@ def _note(atomic: Any, traced: Any, outer: Mapping[int, str], stack: tuple[sourc
     if len(given) + len(graph.captures) == len(graph.inputs):
         names |= {k: name for k, name in enumerate(given) if k not in names}
     trace_ms, defined = _traced.get(traced.graph, (None, ""))
-    _known[atomic.name.decode()] = Origin(names, dict(_values(signature)), stack, trace_ms, defined)
+    outside = {id(internal) for external, internal in graph.captures if _is_constant(external, internal)}
+    constants = frozenset(k for k, tensor in enumerate(graph.inputs) if id(tensor) in outside)
+    _known[atomic.name.decode()] = Origin(names, dict(_values(signature)), stack, trace_ms, defined, constants)
     for child in atomic.children:
         if child.name.decode() not in _known:
             _note(child, child, inner, stack)
+
+
+def _is_constant(external: Any, internal: Any) -> bool:
+    """A tensor of the program that a trace captures: no variable, nothing of the function around it."""
+    return isinstance(external, ops.EagerTensor) and external.dtype != tf.resource and not python_ints.is_one(internal)
 
 
 def _parts(signature: Any) -> Iterator[tuple[str, Any]]:

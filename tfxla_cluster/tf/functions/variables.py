@@ -15,7 +15,7 @@ import tensorflow as tf
 from ...tf2xla import function_calls, must_be_constant
 from ...tf2xla.function_calls import Library
 from ..native_op.op import Program
-from . import origins
+from . import origins, python_ints
 
 RESOURCE = tf.resource.as_datatype_enum
 # Ops that only look at a variable. Any other op that takes one is taken to write it.
@@ -34,6 +34,7 @@ _GENERATOR_OPS = frozenset(
         "StatefulRandomBinomial",
     }
 )
+ARGUMENT, VARIABLE = "argument", "variable"
 MAX_DEPTH = 50  # of calls looked into
 _VALUE_ATTRS = ("dtype", "T")
 
@@ -68,9 +69,13 @@ class Interface:
         """The user's name of an argument, its number where it has none."""
         return self.names[arg] if arg < len(self.names) else str(arg)
 
+    def is_integer(self, arg: int) -> bool:
+        """It stands for a Python integer."""
+        return bool(self.kinds) and self.kinds[arg] == python_ints.KIND
+
     def words(self, arg: int) -> str:
         """What an argument is: `variable 'dense/kernel'`."""
-        kind = self.kinds[arg] if self.kinds else "variable" if arg in self.resources else "argument"
+        kind = self.kinds[arg] if self.kinds else VARIABLE if arg in self.resources else ARGUMENT
         return f"{kind} '{self.name(arg)}'"
 
     @property
@@ -113,12 +118,16 @@ def interface(function: Any, library: Library, dtypes: Mapping[int, int] | None 
     )
     types = {i: known.get(i) or use.dtype for i, use in uses.items()}
     inputs = tuple(i for i in range(len(args)) if i not in uses or (uses[i].used and types[i]))
+    integers = python_ints.of_definition(function)
     scope = _Scope(function, library)
     return Interface(
         function=signature.name,
         names=tuple(origins.told_apart([_user_name(function, i) for i in range(len(args))])),
         args=args,
         resources=frozenset(uses),
+        kinds=tuple(
+            python_ints.KIND if i in integers else VARIABLE if i in uses else ARGUMENT for i in range(len(args))
+        ),
         inputs=inputs,
         outputs=tuple(o.type for o in signature.output_arg if o.type != RESOURCE),
         updated=tuple(i for i in sorted(uses) if uses[i].written and i in inputs),

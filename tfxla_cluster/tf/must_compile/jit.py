@@ -12,9 +12,9 @@ from typing import Any, Union
 
 import tensorflow as tf
 
-from ... import size_spec
+from ... import flags, size_spec
 from ...size_spec import Size, Source
-from ..functions import marks
+from ..functions import marks, python_ints
 from ..functions.function_compiler import DYNAMIC_MARK, JIT_PREFIX, STATIC_MARK
 from .fast_path import FastPath, Function, Plans
 
@@ -90,8 +90,9 @@ def _named(fn: Callable[..., Any], dynamic: Dynamic, sizes: Sequence[Source]) ->
 
     @functools.wraps(fn)
     def named(*args: Any, **kwargs: Any) -> Any:
+        integers = python_ints.offer(fn, args, kwargs) if flags.get("tfxla_dynamic_python_ints") else []
         if sizes:
-            marks.mark_arguments((args, kwargs), sizes, named.__name__.removeprefix(JIT_PREFIX))
+            marks.mark_arguments((args, kwargs, integers), sizes, named.__name__.removeprefix(JIT_PREFIX))
         return fn(*args, **kwargs)
 
     mark = STATIC_MARK if dynamic is False else DYNAMIC_MARK if dynamic is True else ""
