@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -63,7 +64,8 @@ class _Tree:
         self.made[name] = name
         definition = library(name)
         if definition is not None:
-            names = [callee for node in definition.node_def for callee in called(node, library)]
+            known = functools.cache(library)  # asked for the op of each node, of which there are few
+            names = [callee for node in definition.node_def for callee in called(node, known)]
             yield definition, names, iter(names)
 
     def _finish(self, definition: Any, names: Sequence[str]) -> None:

@@ -6,6 +6,7 @@ like. Ops that read only a shape (Shape, Rank, Size) stop the walk: sizes are kn
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -152,6 +153,7 @@ def constant_args(function: Any, library: Library) -> frozenset[int]:
 
 def _constant_args(roots: Iterable[Any], library: Library) -> dict[str, frozenset[int]]:
     """As `constant_args`, of these functions and all that they call, by name: each once, callees first."""
+    library = functools.cache(library)  # asked for the op of each node, of which there are few
     known: dict[str, frozenset[int]] = {}
     seen: set[str] = set()
     for root in roots:
