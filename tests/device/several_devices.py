@@ -10,6 +10,7 @@ On GPUs each program runs twice, kernels launched one by one and as CUDA graphs.
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import sys
 import traceback
@@ -111,6 +112,35 @@ def mirrored(devices: Devices) -> Any:
     return losses, [v.numpy() for v in w.values]
 
 
+def mirrored_sizes(devices: Devices) -> Any:
+    """Each replica has a batch of another size, and another one at each step."""
+    strategy = tf.distribute.MirroredStrategy(devices)
+    with strategy.scope():
+        w = tf.Variable(numbers(50))
+
+    @tf.function(reduce_retracing=True)
+    def step(a: Any) -> Any:
+        def replica(b: Any) -> Any:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean(mixed(b * w)) * 1e-2
+            w.assign_sub(0.1 * tape.gradient(loss, w))
+            return loss
+
+        return strategy.experimental_local_results(strategy.run(replica, args=(a,)))
+
+    def batch(number: int, replica: int) -> Any:
+        return tf.constant(numbers((1, 2, 5, 8, 3, 13)[(number + 2 * replica) % 6], 50))
+
+    losses = []
+    for number in range(ROUNDS):
+        of = functools.partial(batch, number)
+        values = strategy.experimental_distribute_values_from_function(
+            lambda replica, of=of: of(replica.replica_id_in_sync_group)
+        )
+        losses += [loss.numpy() for loss in step(values)]
+    return losses, [v.numpy() for v in w.values]
+
+
 def keras_mirrored(devices: Devices) -> Any:
     tf.keras.utils.set_random_seed(5)
     with tf.distribute.MirroredStrategy(devices).scope():
@@ -128,6 +158,7 @@ PROGRAMS: tuple[Callable[[Devices], Any], ...] = (
     one_graph_on_all,
     a_thread_each,
     mirrored,
+    mirrored_sizes,
     keras_mirrored,
 )
 
