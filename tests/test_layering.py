@@ -109,7 +109,16 @@ def test_inspect_reads_only_ir_and_basics():
         tuned = [n for n in own_imports(path) if n.startswith("tfxla_cluster.tuning")]
         read = ("tuning.devices", "tuning.fingerprint", "tuning.persisted")
         used -= {"tuning"} if all(n.startswith(tuple(f"tfxla_cluster.{r}" for r in read)) for n in tuned) else set()
-        basics = {"code_version", "decision", "errors", "output_file", "shared_file", "target", "__version__"}
+        basics = {
+            "code_version",
+            "decision",
+            "errors",
+            "options",
+            "output_file",
+            "shared_file",
+            "target",
+            "__version__",
+        }
         assert used <= {"ir", "profiles", "stored"} | basics, f"{path} imports {used}"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tfxla_cluster import flag_options, flags
-from tfxla_cluster.options import DEFAULT, CompileOptions, StoreOptions
+from tfxla_cluster.options import DEFAULT, CompileOptions, ProfileOptions, StoreOptions
 
 # Field -> another value than the default; None: it changes no code.
 OTHER = {
@@ -55,6 +55,30 @@ def test_flags_become_options(flag: str, value: Any, changes: dict[str, Any]) ->
     assert flag_options.compile_options() == DEFAULT
     with flags.patch(**{flag: value}):
         assert flag_options.compile_options() == replace(DEFAULT, **changes)
+
+
+def test_one_store_for_all_that_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(flag_options.JOB_ENV, "job")
+    with flags.patch(tfxla_store="s3://bucket/kept/"):
+        assert flag_options.store_options("CPU") == StoreOptions("s3://bucket/kept/", "xla_compile_cache")
+        assert flag_options.profile_options() == ProfileOptions("job", "s3://bucket/kept/profiles")
+        tuning = flag_options.tuning_options()
+        assert (tuning.directory, tuning.directory_read_only, tuning.tune) == ("s3://bucket/kept/tuning", False, False)
+        with flags.patch(tf_xla_persistent_cache_read_only=True):
+            assert flag_options.store_options("CPU").read_only
+            assert flag_options.profile_options().read_only
+            assert flag_options.tuning_options().directory_read_only
+        own = {"tfxla_pgo": "p", "xla_gpu_per_fusion_autotune_cache_dir": "t", "tf_xla_persistent_cache_directory": "e"}
+        with flags.patch(**own):
+            assert flag_options.store_options("CPU").url == "e"
+            assert flag_options.profile_options().url == "p"
+            assert flag_options.tuning_options().directory == "t"
+        with flags.patch(tfxla_pgo="off"):
+            assert flag_options.profile_options() is None
+    with flags.patch(tfxla_store="kept.zip"):
+        assert flag_options.store_options("CPU").url == "kept.zip"
+        assert flag_options.profile_options() == ProfileOptions("job")
+        assert not flag_options.tuning_options().directory
 
 
 def test_a_store_for_other_devices_is_none() -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from tests.programs_in_child import AUTO, environment, ours, run, start
 from tfxla_cluster.stored import entry
+from tfxla_inspect import cli
 
 PROGRAM = """
 import json, os, tensorflow as tf, tfxla_cluster
@@ -168,6 +169,21 @@ def test_two_processes_at_once(filled, tmp_path) -> None:
     assert [json.loads(out.splitlines()[-1])["out"] for out, _ in outputs] == [filled[1]["out"]] * 2
     assert not list((tmp_path / "shared").glob(".*.tmp"))
     assert len(entries(tmp_path / "shared")) == 2
+
+
+def test_one_store_for_all_and_its_pack(filled, tmp_path) -> None:
+    folder, pack = tmp_path / "kept", tmp_path / "kept.zip"
+    first = result(run(PROGRAM, f"{AUTO} --tfxla_store={folder}", TFXLA_JOB_ID="job"))
+    assert len(entries(folder)) == first["compilations"] == first["lowerings"] == 2
+    assert [path.name for path in (folder / "profiles").iterdir()] == ["job.profile.json"]
+    assert cli.main(["cache", str(folder), "--verify"]) == 0
+    assert cli.main(["cache", str(folder), "--pack", str(pack)]) == 0
+    for store in (folder, pack):
+        done = run(PROGRAM, f"{AUTO} --tfxla_store={store}", TFXLA_JOB_ID="job")
+        again = result(done)
+        assert again["out"] == first["out"] == filled[1]["out"]
+        assert again["compilations"] == again["lowerings"] == 0
+        assert not ours(done.stderr)
 
 
 KILLED = """

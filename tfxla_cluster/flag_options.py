@@ -5,7 +5,17 @@ from __future__ import annotations
 import os
 
 from . import flags, trace
-from .options import CompileOptions, DumpOptions, ProfileOptions, RankOptions, StoreOptions, TuningOptions
+from .options import (
+    PACK,
+    PROFILES_FOLDER,
+    TUNING_FOLDER,
+    CompileOptions,
+    DumpOptions,
+    ProfileOptions,
+    RankOptions,
+    StoreOptions,
+    TuningOptions,
+)
 
 JOB_ENV = "TFXLA_JOB_ID"
 
@@ -48,7 +58,10 @@ def profile_options() -> ProfileOptions | None:
     job, where = os.environ.get(JOB_ENV, ""), str(flags.get("tfxla_pgo"))
     if not job or where == "off":
         return None
-    return ProfileOptions(job, "" if where == "local" else where, bool(flags.get("tfxla_pgo_read_only")))
+    read_only = bool(flags.get("tfxla_pgo_read_only"))
+    if where == "local" and (folder := _in_store(PROFILES_FOLDER)):
+        return ProfileOptions(job, folder, read_only or _is_store_read_only())
+    return ProfileOptions(job, "" if where == "local" else where, read_only)
 
 
 def rank_options() -> RankOptions | None:
@@ -58,16 +71,23 @@ def rank_options() -> RankOptions | None:
 
 
 def store_options(device_type: str) -> StoreOptions | None:
-    """The store of --tf_xla_persistent_cache_directory and its relatives; None when off for such devices."""
-    directory = str(flags.get("tf_xla_persistent_cache_directory"))
+    """The store of --tf_xla_persistent_cache_directory (--tfxla_store) and its relatives; None when off for such
+    devices."""
+    directory = str(flags.get("tf_xla_persistent_cache_directory") or flags.get("tfxla_store"))
     devices = str(flags.get("tf_xla_persistent_cache_device_types"))
     if not directory or (devices and device_type not in devices.split(",")):
         return None
-    return StoreOptions(
-        directory,
-        str(flags.get("tf_xla_persistent_cache_prefix")),
-        bool(flags.get("tf_xla_persistent_cache_read_only")),
-    )
+    return StoreOptions(directory, str(flags.get("tf_xla_persistent_cache_prefix")), _is_store_read_only())
+
+
+def _is_store_read_only() -> bool:
+    return bool(flags.get("tf_xla_persistent_cache_read_only"))
+
+
+def _in_store(folder: str) -> str:
+    """The folder in --tfxla_store; '' without one, and in a pack, which holds executables to run."""
+    store = str(flags.get("tfxla_store"))
+    return f"{store.rstrip('/')}/{folder}" if store and not store.endswith(PACK) else ""
 
 
 def tuning_options() -> TuningOptions:
@@ -78,6 +98,8 @@ def tuning_options() -> TuningOptions:
     read_only = flags.get("xla_gpu_experimental_autotune_cache_mode") == "READ"
     kept = bool(dump or (directory and not read_only))
     asked = str(flags.get("tfxla_autotune"))
+    if not directory and (directory := _in_store(TUNING_FOLDER)):
+        read_only = read_only or _is_store_read_only()
     return TuningOptions(
         use=on,
         tune=on and (asked == "on" or (asked == "auto" and kept)),

@@ -158,6 +158,13 @@ FLAGS: dict[str, Flag] = {
         Flag(
             "tfxla_pgo", "str", "local", "Where profiles of sizes are: local, off, a directory or URL (TFXLA_JOB_ID)."
         ),
+        Flag(
+            "tfxla_store",
+            "str",
+            "",
+            "One store (directory or URL) of executables, profiles and autotuning results, where their own flags name "
+            "none; or a pack of executables (.zip).",
+        ),
         Flag("tfxla_pgo_read_only", "bool", False, "Never write them."),
         Flag(
             "tfxla_must_compile_fallback",

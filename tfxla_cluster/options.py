@@ -6,6 +6,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+# Folders of a store (--tfxla_store) beside its executables.
+PROFILES_FOLDER, TUNING_FOLDER = "profiles", "tuning"
+PACK = ".zip"
+"""How the name of a store ends that is one file, which is only read."""
 _NO_CODE = {"code": False}  # of a field that cannot change what a compilation gives
 
 

@@ -18,14 +18,20 @@ from tfxla_cluster import shared_file
 from tfxla_cluster.code_version import code_version
 from tfxla_cluster.errors import InputFileError, OutputError, UsageError
 from tfxla_cluster.ir.guard import Key
+from tfxla_cluster.options import PROFILES_FOLDER, TUNING_FOLDER
+from tfxla_cluster.profiles.profile import from_json
 from tfxla_cluster.stored import entry, place
 from tfxla_cluster.stored.place import Folder, Pack
+from tfxla_cluster.tuning.persisted.messages import from_text, message
 
 Say = Callable[[str], None]
 _DAY = 86400.0
 WHAT = "stored executables"
 _MOST = 200  # characters of what an entry is
 _MACHINE = re.compile(r"(?:backend|arch)='([^']*)'")  # of a target's text
+LEFT_OVER, PROFILE, TUNED = "left over", "profile", "autotuning result"
+# What a store holds beside executables (--tfxla_store), no name of another folder.
+_BESIDE = re.compile(rf"{PROFILES_FOLDER}/[^/\\]+\.profile\.json|{TUNING_FOLDER}/[^/\\]+\.textproto")
 # Names of facts that are versions of packages.
 _PACKAGES = ("tensorflow", "llvmlite", "triton")
 
@@ -81,9 +87,6 @@ def run(url: str, wanted: Wanted, say: Say) -> int:
     return int(wanted.verify and any(row.damaged for row in found))
 
 
-LEFT_OVER = "left over"
-
-
 def rows(url: str) -> list[Row]:
     """Of all entries of a store and of what writers that were killed left; InputFileError for no store."""
     try:
@@ -97,6 +100,8 @@ def rows(url: str) -> list[Row]:
                 found.append(_row(name, where.read(name)))
             elif entry.is_temporary(name):
                 found.append(Row(name, LEFT_OVER, where.size(name)))
+            elif _BESIDE.fullmatch(name):
+                found.append(_beside(name, where.read(name)))
         return found
     except Exception as error:  # noqa: BLE001 - fsspec backends differ
         raise InputFileError(f"{url}: no store of executables: {error}") from None
@@ -124,6 +129,19 @@ def _row(name: str, data: bytes) -> Row:
     )
 
 
+def _beside(name: str, data: bytes) -> Row:
+    """A profile, or the autotuning result of one kernel: they are of any version, and stay when executables go."""
+    kind = PROFILE if name.startswith(PROFILES_FOLDER) else TUNED
+    try:
+        if kind == PROFILE:
+            from_json(data)
+        else:
+            from_text(data.decode(), message("xla.AutotuneResult")())
+    except ValueError as error:
+        return Row(name, kind, len(data), damaged=str(error))
+    return Row(name, kind, len(data))
+
+
 def _facts(key: Key) -> dict[str, str]:
     return {str(fact.subject): str(fact.wanted) for fact in key if fact.kind == "fact"}
 
@@ -149,9 +167,10 @@ def _installed(name: str) -> str:
 def pruned(found: Sequence[Row], wanted: Wanted, now: float) -> list[Row]:
     """Those that go: see Wanted."""
     gone = {row.name for row in found if row.damaged or row.stale or row.kind == LEFT_OVER}
+    executables = [row for row in found if row.kind not in (PROFILE, TUNED)]
     if wanted.older_than is not None:
-        gone |= {row.name for row in found if now - row.made > wanted.older_than * _DAY}
-    left = sorted((row for row in found if row.name not in gone), key=lambda row: row.made)
+        gone |= {row.name for row in executables if now - row.made > wanted.older_than * _DAY}
+    left = sorted((row for row in executables if row.name not in gone), key=lambda row: row.made)
     if wanted.most_mb is not None:
         total = sum(row.bytes for row in left)
         for row in left:

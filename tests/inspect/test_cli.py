@@ -78,7 +78,7 @@ def test_imports_only_what_it_may():
     of_tuning = ("tfxla_cluster.tuning", "tfxla_cluster.target")  # files of results
     of_profiles = ("tfxla_cluster.profiles",)  # files of sizes that were seen
     basics = ("tfxla_cluster.errors", "tfxla_cluster.decision")
-    of_stores = ("tfxla_cluster.stored", "tfxla_cluster.code_version")  # files of executables
+    of_stores = ("tfxla_cluster.stored", "tfxla_cluster.code_version", "tfxla_cluster.options")  # files of executables
     allowed = ("tfxla_cluster.ir", *basics, *of_tuning, *of_profiles, *of_stores)
     for path in Path(tfxla_inspect.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):

@@ -14,8 +14,14 @@ import pytest
 import tfxla_cluster
 from tfxla_cluster.code_version import code_version
 from tfxla_cluster.ir.guard import Key, facts
+from tfxla_cluster.options import PROFILES_FOLDER, TUNING_FOLDER
+from tfxla_cluster.profiles import store as profile_store
+from tfxla_cluster.profiles.profile import FunctionProfile, Profile
 from tfxla_cluster.runtime.store import Store
 from tfxla_cluster.stored import entry, place
+from tfxla_cluster.tuning.persisted import directory as persisted
+from tfxla_cluster.tuning.persisted.results import Entry
+from tfxla_cluster.tuning.persisted.results import Key as TunedKey
 from tfxla_inspect import cli, stores
 
 PREFIX = "some_cache"
@@ -186,6 +192,36 @@ def test_a_store_at_a_url(folder: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert sorted(rows(capsys, "memory://inspected/store")) == ["first", "second"]
     assert run(capsys, "memory://inspected/store", "--prune", "--older-than", "0")[0] == 0
     assert run(capsys, "memory://inspected/store")[0] == 3
+
+
+def test_profiles_and_tuning_results_of_the_store(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    profile = FunctionProfile().called({"x": [32, 8]}, {})
+    profile_store.merge_into(str(folder / PROFILES_FOLDER / "job.profile.json"), Profile({"step": profile}))
+    results = persisted.Directory(str(folder / TUNING_FOLDER))
+    results.put(Entry(TunedKey("device", "hlo"), {"block": 64}))
+    bad = folder / PROFILES_FOLDER / "bad.profile.json"
+    bad.write_text("{")
+
+    def kinds(where: Path) -> dict[str, str]:
+        code, out = run(capsys, where, "--json")
+        assert code == 0
+        return {row["name"]: row["damaged"] for row in json.loads(out) if row["kind"] in (stores.PROFILE, stores.TUNED)}
+
+    found = kinds(folder)
+    assert sorted(found) == [*sorted(f"{PROFILES_FOLDER}/{n}.profile.json" for n in ("bad", "job")), *_tuned(folder)]
+    assert [name for name, damaged in found.items() if damaged] == [f"{PROFILES_FOLDER}/bad.profile.json"]
+    run(capsys, folder, "--prune", "--older-than", "0", "--max-mb", "0.000001")
+    assert sorted(kinds(folder)) == [f"{PROFILES_FOLDER}/job.profile.json", *_tuned(folder)]
+    run(capsys, folder, "--pack", tmp_path / "pack.zip")
+    run(capsys, tmp_path / "other", "--unpack", tmp_path / "pack.zip")
+    assert kinds(tmp_path / "other") == kinds(folder)
+    assert profile_store.read(str(tmp_path / "other" / PROFILES_FOLDER / "job.profile.json")).functions["step"]
+
+
+def _tuned(folder: Path) -> list[str]:
+    return [f"{TUNING_FOLDER}/{path.name}" for path in (folder / TUNING_FOLDER).glob("*.textproto")]
 
 
 def test_versions_of_packages_that_are_not_installed_tell_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

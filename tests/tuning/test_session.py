@@ -297,3 +297,5 @@ def test_choices_are_part_of_an_executables_key(tmp_path: Path) -> None:
             found = keys.key(base, session.choices(backend, compiling, USE, tables), store)
         assert (found == learnt) == (choice == tuned.choice)
     assert keys.key(base, session.choices(backend, compiling, TUNE, Tables()), store) is None  # nothing is tuned there
+    nothing = replace(USE, directory=str(tmp_path / "none"))
+    assert keys.key(base, session.choices(backend, compiling, nothing, Tables()), store) == base

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-PACK = ".zip"
+from ..options import PACK
 
 
 class Place(Protocol):

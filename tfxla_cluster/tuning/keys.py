@@ -14,7 +14,7 @@ from ..codegen.kernel.choice import Choices, Chosen
 from ..ir import guard
 from ..runtime.cache import Key
 from ..runtime.store import Store
-from .session import Session, fingerprints
+from .session import UNSETTLED, Session, fingerprints
 
 _KIND = "fusions"
 _REMEMBERED = 10_000
@@ -64,5 +64,9 @@ def _stored(module: Key, store: Store | None) -> tuple[str, ...] | None:
 
 
 def _with(module: Key, settled: Iterable[str]) -> Key:
+    """Where all kernels have their default form it is what is made without any tuning."""
+    settled = tuple(settled)
+    if all(word == UNSETTLED for word in settled):
+        return module
     digest = hashlib.sha256("\n".join(settled).encode()).hexdigest()[:16]
     return (*module, *guard.facts({"choices": digest}))

@@ -27,6 +27,10 @@ _SPENT = Budget()  # of this process
 _ONE_AT_A_TIME = ForkSafeLock()  # what is timed beside other work takes longer
 
 
+UNSETTLED = "default"
+"""Of a kernel without a result, among the words of `Session.settled`."""
+
+
 def choices(
     backend: Backend[Launcher], compiling: CompileOptions, options: TuningOptions, tables: Tables = PROCESS
 ) -> Choices:
@@ -82,7 +86,7 @@ class Session:
             found = self.tables.find(self.key(text), self.options)
             if found.entry is None and (self.options.require or (self.options.tune and not found.final)):
                 return None
-            words.append(repr(found.entry.choice) if found.entry is not None else "default")
+            words.append(repr(found.entry.choice) if found.entry is not None else UNSETTLED)
         return tuple(words)
 
     def _choose(self, text: str, instr: Instr, progress: Progress) -> Chosen:
