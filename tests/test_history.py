@@ -72,11 +72,14 @@ def misfit(what: str, instr: Any = None) -> Choice:
     return Choice(MODULE, misfit=Misfit(instr, what, ("a", "b")))
 
 
-SIZE = "--tfxla_dynamic_sources=x:0 or jit(fn, dynamic=True)"
+SIZE = "mark_dynamic(x, 0) before each call or --tfxla_dynamic_sources=x:0 or jit(fn, dynamic=True)"
 REMEDIES = {
     "size": (request(8, 4), request(9, 4), GENERIC, SIZE),
     "odd name": (request(8, of="argument 'a,b:0'"), request(9, of="argument 'a,b:0'"), GENERIC, "=a.b[:]0:0 "),
     "variable": (request(8, of="variable 'x'"), request(9, of="variable 'x'"), GENERIC, ""),
+    "two dims": (request(8, 8), request(9, 9), GENERIC, "mark_dynamic(x, [0, 1]) before each call"),
+    "marked": (request(8), dataclasses.replace(request(9), marks={(0, 0): MODULE}), GENERIC, ""),
+    "marked static": (request(8), request(9), misfit(f"no ({sources.MARKED_STATIC})"), "leave out mark_static"),
     "small size": (request(1, 4), request(9, 4), GENERIC, ""),
     "asked for": (request(8), request(9, dynamic=True), GENERIC, ""),
     "parted": (request(8), request(9), misfit(PARTED, ADD), "make train.py:9 the same program at each size"),

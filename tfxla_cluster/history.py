@@ -29,6 +29,7 @@ _RELEASED = {
     sources.ASKED_STATIC: "leave out dynamic=False",
     sources.VARIABLE: "--tfxla_dynamic_variables",
     sources.CONSTANT: "pass it as an argument, or --tfxla_dynamic_variables",
+    sources.MARKED_STATIC: "leave out mark_static",
 }
 
 
@@ -151,10 +152,11 @@ def _for_sizes(
         return
     if choice.generic is not None:
         if not closest.generic and (listed := _unlisted(request, closest, changed)):
-            also = " or jit(fn, dynamic=True)" if request.kind == "must" else ""
+            ways = [f"--tfxla_dynamic_sources={','.join(listed)}"]
+            if request.kind == "must":  # an argument of a cluster is another tensor than the one that was marked
+                ways = [*_marks(changed), *ways, "jit(fn, dynamic=True)"]
             yield (
-                f"--tfxla_dynamic_sources={','.join(listed)}{also}: the first executable is for all sizes, unless its "
-                "trace holds for its own alone"
+                f"{' or '.join(ways)}: the first executable is for all sizes, unless its trace holds for its own alone"
             )
     elif choice.misfit is None:
         if not flag_options.is_dynamic(request.device):
@@ -166,12 +168,21 @@ def _for_sizes(
             yield f"make {where} the same program at each size (tf.shape(x) in place of x.shape)"
 
 
+def _marks(changed: Sequence[guard.Change]) -> list[str]:
+    """The calls that mark the dimensions, as one way."""
+    axes: dict[str, list[int]] = {}
+    for change in changed:
+        axes.setdefault(_name(change), []).append(change.axis)
+    calls = [f"mark_dynamic({name}, {dims[0] if len(dims) == 1 else dims})" for name, dims in axes.items()]
+    return [f"{', '.join(calls)} before each call"]
+
+
 def _unlisted(request: CompileRequest, closest: Compilation, changed: Sequence[guard.Change]) -> list[str]:
     """Entries of --tfxla_dynamic_sources for the dimensions that changed; none where that was said already, or
     where a size is one that always has a module of its own."""
     differing = set(closest.guards) ^ set(request.guards)
     sizes = [g.wanted for g in differing if g.kind == "equal"]
-    if request.dynamic or any(isinstance(size, int) and size < LEAST_GENERIC for size in sizes):
+    if request.dynamic or request.marks or any(isinstance(size, int) and size < LEAST_GENERIC for size in sizes):
         return []
     named = [(name, change.axis) for change in changed if (name := _argument(change))]
     listed = dynamic_policy.lists().dynamic

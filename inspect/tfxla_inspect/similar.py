@@ -75,8 +75,8 @@ def _with_sizes(members: Sequence[Member]) -> str:
         return ""
     if any(size < _ALWAYS_OWN for _, _, sizes in varying for size in sizes):
         return "; sizes 0 and 1 keep executables of their own"
-    listed = [f"{name}:{axis}" for noun, (name, axis) in ((n, at) for n, at, _ in varying) if noun != "variable"]
-    return f", with --tfxla_dynamic_sources={','.join(listed)}" if listed else ""
+    marks = [f"mark_dynamic({name}, {axis})" for noun, (name, axis), _ in varying if noun == "argument"]
+    return f", with {', '.join(marks)}" if marks else ""
 
 
 def _varying(members: Sequence[Member]) -> Iterator[tuple[str, tuple[str, int], set[int]]]:

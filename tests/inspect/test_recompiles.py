@@ -203,7 +203,7 @@ def test_modules_that_could_be_one(tmp_path: Path) -> None:
     assert "1 group of modules that are equal up to sizes and constants: 3.0 ms went into more than one of each" in text
     assert "[0/0] step: argument 'x' float32[8, 4] [0/1] step: argument 'x' float32[None, 4] [1/0] other:" in text
     assert "→ mark it → step (a.py:1) and other (a.py:9) are one program: call one tf.function" in text
-    assert "with --tfxla_dynamic_sources=x:0" in text
+    assert "with mark_dynamic(x, 0)" in text
 
 
 WHY_NOT = {
@@ -319,7 +319,7 @@ def test_a_program(tmp_path: Path) -> None:
     hits = r"found compiled 1 time \(.* ms saved\)"
     assert re.search(rf"step \(train.py:7\): 5 traces, 4 compilations, .* m?s; {hits}; size \(2 times\)", text)
     for words in (
-        "size against 0/0: argument 'x' dim 0 8 | 16 → --tfxla_dynamic_sources=x:0 or jit(fn, dynamic=True)",
+        "size against 0/0: argument 'x' dim 0 8 | 16 → mark_dynamic(x, 0) before each call or --tfxla_dynamic_sources",
         "size, program structure against 0/1: argument 'x' dim 0 16 | 33",
         f"{script}:9 ",
         "dtype against 0/0: argument 'x' dtype float32 | float64",
@@ -327,7 +327,7 @@ def test_a_program(tmp_path: Path) -> None:
     ):
         assert words in text
     assert f"{script.name}:13 in <module>: step(tf.ones([n, 4])) [0/0] step" in shown(page, "stacks")
-    assert "→ --tfxla_dynamic_sources=x:0" in shown(page, "similar")
+    assert "→ mark_dynamic(x, 0) before each call or --tfxla_dynamic_sources=x:0 or" in shown(page, "similar")
     said: list[str] = []
     assert diff.run(f"{dump}:0", "1", said.append) == 1
     assert said[2:] == [

@@ -134,14 +134,36 @@ def test_a_constant_that_specialises(records: Records) -> None:
 
 
 def test_a_mark_that_is_missed(records: Records) -> None:
-    @must
-    def step(x: Any) -> Any:
-        return tf.reduce_sum(tf.exp(x), 1)
+    """What is advised works: with it, one executable."""
 
+    def traced() -> Any:
+        def summed(x: Any) -> Any:
+            return tf.reduce_sum(tf.exp(x), 1)
+
+        return must(summed)
+
+    def compilations() -> int:
+        return len([record for record in records("compile") if not record["hit"]])
+
+    plain = traced()
     for size in (8, 16):
-        step(ones(size, 4))
+        plain(ones(size, 4))
     (remedy,) = again(records)["remedies"]
-    assert "--tfxla_dynamic_sources=x:0" in remedy
+    assert remedy.startswith("mark_dynamic(x, 0) before each call or --tfxla_dynamic_sources=x:0 or jit")
+    assert compilations() == 2
+    tfxla_cluster.clear_cache()
+    marked = traced()
+    for size in (8, 16):
+        x = ones(size, 4)
+        tfxla_cluster.mark_dynamic(x, 0)
+        marked(x)
+    assert compilations() == 3
+    tfxla_cluster.clear_cache()
+    with flags.patch(tfxla_dynamic_sources="x:0"):
+        listed = traced()
+        for size in (8, 16):
+            listed(ones(size, 4))
+    assert compilations() == 4
 
 
 def test_functions_of_one_name(records: Records) -> None:
@@ -191,14 +213,29 @@ def test_a_python_value(records: Records) -> None:
 
 
 def test_the_shape_of_a_variable(records: Records) -> None:
+    """What is advised works: with it, the second executable is for all shapes."""
     kernel = tf.Variable(ones(4), shape=tf.TensorShape([None]), name="model/dense/kernel")
-    step = must(lambda x: x * tf.reduce_sum(kernel))
-    step(ones(8))
-    kernel.assign(ones(7))
-    step(ones(8))
+
+    def scaled(x: Any) -> Any:
+        return x * tf.reduce_sum(kernel)
+
+    def called() -> None:
+        step = must(scaled)
+        for size in (4, 7, 9):
+            kernel.assign(ones(size))
+            np.testing.assert_array_equal(step(ones(8)), np.full(8, size, np.float32))
+
+    called()
     record = again(records)
-    assert changed(record) == [("equal", "variable 'model/dense/kernel'", 0, "4", "7")]
-    assert records("recompile")[-1]["failed"] == ["variable 'model/dense/kernel': dim 0 was 4, is 7"]
+    assert changed(record) == [("equal", "variable 'model/dense/kernel'", 0, "7", "9")]
+    assert records("recompile")[0]["failed"] == ["variable 'model/dense/kernel': dim 0 was 4, is 7"]
+    (remedy,) = record["remedies"]
+    assert remedy == "--tfxla_dynamic_variables"
+    before = len(records("compile"))
+    tfxla_cluster.clear_cache()
+    with flags.patch(tfxla_dynamic_variables=True):
+        called()
+    assert len([r for r in records("compile")[before:] if not r["hit"]]) == 2
 
 
 def test_a_flag(records: Records) -> None:
