@@ -280,7 +280,7 @@ TESTS: dict[str, str] = {
     "tfxla_cluster.tf.clustering.report": "tf/test_clustering.py tf/test_compare_clusters.py",
     "tfxla_cluster.tf.clustering.support": "tf/test_clustering.py tf/test_graph_pass.py",
     "tfxla_cluster.tf.compiler_port": "tf/test_clustering.py tf/test_compare_clusters.py",
-    "tfxla_cluster.tf.coordination": "ranks/test_workers.py",
+    "tfxla_cluster.tf.coordination": "ranks/test_coordination.py ranks/test_workers.py",
     "tfxla_cluster.tf.devices": "device/test_decisions.py tf/test_clustering.py",
     "tfxla_cluster.tf.frontend": "tf/test_clustering.py tf/test_compare_clusters.py",
     "tfxla_cluster.tf.functions": "tf/test_function_compiler.py tf/test_shape_check.py",

@@ -47,6 +47,19 @@ def test_one_compiles() -> None:
     assert all(code == CODE for _, code in found)
 
 
+def test_an_answer_that_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The board has what this rank wrote, which does not know it: it is its turn all the same."""
+    one, other = exchanges(2)
+
+    def put(board: MemoryBoard, key: str, value: str) -> bool:
+        return original(board, key, value) and not key.startswith("turn/")
+
+    original = MemoryBoard.put
+    monkeypatch.setattr(MemoryBoard, "put", put)
+    assert handed(one) == (True, CODE)
+    assert handed(other) == (False, CODE)
+
+
 def test_two_threads_of_one_rank() -> None:
     (one,) = exchanges(1)
     assert sorted(compiled for compiled, _ in together(partial(handed, one), partial(handed, one))) == [False, True]

@@ -7,11 +7,12 @@ waits for bytes in vain compiles for itself, with the reason.
 from __future__ import annotations
 
 import time
+import uuid
 from contextlib import suppress
 from types import TracebackType
 
 from ..errors import RankError
-from .board import Board, pack, unpack
+from .board import Board, pack, unpack, wait
 from .meetings import Meetings
 
 _SLICE_S = 1.0  # in which the rank that compiles is looked after once
@@ -22,8 +23,10 @@ class Turn:
 
     def __init__(self, board: Board, meetings: Meetings, key: str) -> None:
         self._board, self._key = board, key
-        self.is_ours = board.put(f"turn/{key}", str(board.rank))
-        self.by = board.rank if self.is_ours else int(board.get(f"turn/{key}", _SLICE_S) or board.rank)
+        mine = f"{board.rank} {uuid.uuid4().hex}"
+        # A put may have reached the board though its answer did not reach this rank.
+        taken = mine if board.put(f"turn/{key}", mine) else wait(board, f"turn/{key}", _SLICE_S, "who compiles")
+        self.is_ours, self.by = taken == mine, int(taken.partition(" ")[0])
         self._given = False
         self._meetings = meetings
 

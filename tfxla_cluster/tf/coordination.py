@@ -28,7 +28,7 @@ class Coordination:
     def put(self, key: str, value: str) -> bool:
         """As Board.put."""
         try:
-            _reached(lambda: self._context.set_config_key_value(_ROOM + key, value))
+            _reached(lambda: self._context.set_config_key_value(_ROOM + key, value), tf.errors.AlreadyExistsError)
         except tf.errors.AlreadyExistsError:
             return False
         return True
@@ -37,7 +37,10 @@ class Coordination:
         """As Board.get."""
         wait = max(int(seconds * 1000), 1)  # 0 would be for ever
         try:
-            return str(_reached(lambda: self._context.get_config_key_value(_ROOM + key, wait)))
+            value = _reached(
+                lambda: self._context.get_config_key_value(_ROOM + key, wait), tf.errors.DeadlineExceededError
+            )
+            return str(value)
         except tf.errors.DeadlineExceededError:
             return None
 
@@ -51,11 +54,11 @@ class Coordination:
         }
 
 
-def _reached(call: Callable[[], T]) -> T:
-    """What the service answers; RankError where it does not."""
+def _reached(call: Callable[[], T], *answers: type[tf.errors.OpError]) -> T:
+    """What the service answers, these errors among it; RankError where it does not."""
     try:
         return call()
-    except (tf.errors.AlreadyExistsError, tf.errors.DeadlineExceededError):
+    except answers:
         raise
     except tf.errors.OpError as error:
         first = error.message.splitlines()[0] if error.message else type(error).__name__
