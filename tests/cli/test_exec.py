@@ -101,6 +101,10 @@ def test_bad_input_is_one_line_and_a_code(module: str, tmp_path: Path, capsys: p
     (tmp_path / "cut.pb.gz").write_bytes(b"\x1f\x8b\x08")
     (tmp_path / "broken.hlo").write_text(MODULE.replace("f32[5,7] multiply", "f32[5,8] multiply"))
     np.save(tmp_path / "wrong.npy", np.zeros(3))
+    np.savez(tmp_path / "archive.npz", a=np.zeros(3))
+    np.save(tmp_path / "objects.npy", np.array([1, None], object))
+    np.save(tmp_path / "records.npy", np.zeros((5, 7), [("a", "f4")]))
+    (tmp_path / "cut.npy").write_bytes((tmp_path / "wrong.npy").read_bytes()[:-3])
     cases = [
         ((str(tmp_path / "nowhere"),), 3, "cannot read"),
         ((str(tmp_path / "junk.hlo"),), 3, "junk.hlo:1:1"),
@@ -110,7 +114,12 @@ def test_bad_input_is_one_line_and_a_code(module: str, tmp_path: Path, capsys: p
         ((str(tmp_path / "broken.hlo"),), 4, "multiply"),
         ((module, "--until", "nothing"), 2, "no pass is called"),
         ((module, "--input", "a.npy"), 2, "2 parameters"),
-        ((module, "--input", module, "--input", module), 3, "as .npy"),
+        ((module, "--input", module, "--input", module), 3, "is no .npy file"),
+        ((module, *("--input", str(tmp_path / "nowhere.npy")) * 2), 3, "No such file"),
+        ((module, *("--input", str(tmp_path / "archive.npz")) * 2), 3, "is no .npy file"),
+        ((module, *("--input", str(tmp_path / "objects.npy")) * 2), 3, "Python objects"),
+        ((module, *("--input", str(tmp_path / "cut.npy")) * 2), 3, "not whole"),
+        ((module, *("--input", str(tmp_path / "records.npy")) * 2), 3, "the file holds"),
         ((module, *("--input", str(tmp_path / "wrong.npy")) * 2), 3, "the file holds"),
         ((module, "--save", str(tmp_path / "junk.hlo" / "x")), 6, "cannot write"),
     ]
@@ -176,7 +185,9 @@ def test_flags_follow(module: str, tmp_path: Path, capsys: pytest.CaptureFixture
 )
 def test_a_wrong_flag(word: str, said: str, module: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(module, word) == 2
-    assert said in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("tfxla-exec") == 1
 
 
 def test_a_target_without_a_dump_is_said(module: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -187,3 +198,42 @@ def test_a_target_without_a_dump_is_said(module: str, capsys: pytest.CaptureFixt
 def test_a_missing_file_of_results(module: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(module, f"--xla_gpu_load_autotune_results_from={tmp_path / 'none.txt'}") == 3
     assert "none.txt: there is no such file of autotuning results" in capsys.readouterr().err
+
+
+NARROW = "HloModule n\nENTRY e { x = s4[3] parameter(0)\n ROOT r = s4[3] negate(x) }\n"
+
+
+def test_integers_of_four_bits_are_read_from_wider_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "m.hlo").write_text(NARROW)
+    np.save(tmp_path / "fits.npy", np.array([-8, 0, 7], np.int64))
+    np.save(tmp_path / "wide.npy", np.array([-8, 0, 8], np.int8))
+    command = (str(tmp_path / "m.hlo"), "--json", "--input")
+    assert run(*command, str(tmp_path / "fits.npy"), "--reference", "evaluator") == 0
+    assert report(capsys)["outputs"][0]["minimum"] == -8  # of 8, which wraps
+    assert run(*command, str(tmp_path / "wide.npy")) == 3
+    assert "s4 holds -8 to 7, the file -8 to 8" in capsys.readouterr().err
+
+
+SIZED = """HloModule sized
+ENTRY e { x = f32[9] parameter(0)
+  n = s32[] parameter(1)
+  s = f32[<=9] set-dimension-size(x, n), dimensions={0}
+  ROOT r = f32[<=9] reshape(s) }
+"""
+
+
+def test_a_reference_of_sizes_that_the_run_produces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "m.hlo").write_text(SIZED)
+    for seed in ("0", "1"):
+        assert run(str(tmp_path / "m.hlo"), "--json", "--seed", seed, "--reference", "evaluator") == 0
+        assert report(capsys)["compared"][0]["mismatches"] == 0
+
+
+def test_what_a_cpu_has_no_kernel_for_still_gives_a_gpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "m.hlo").write_text(
+        "HloModule f\nENTRY e { x = c128[8] parameter(0)\n ROOT r = c128[8] fft(x), fft_type=FFT, fft_length={8} }\n"
+    )
+    words = (f"--xla_dump_to={tmp_path / 'dump'}", "--tfxla_gpu_target=sm_90")
+    assert run(str(tmp_path / "m.hlo"), *words) == 5
+    assert "fft" in capsys.readouterr().err
+    assert list((tmp_path / "dump").glob("*.f.sm_90.triton.py"))

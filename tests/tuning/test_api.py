@@ -85,3 +85,8 @@ def test_text_and_merging() -> None:
     assert both.device_kinds == ("CPU: x",)
     with pytest.raises(InputFileError, match="not autotuning results"):
         AutotuningResult.loads("nonsense {")
+
+
+def test_only_results_merge() -> None:
+    with pytest.raises(TypeError, match="unsupported operand"):
+        AutotuningResult({}) | 3

@@ -224,9 +224,14 @@ def test_an_overlay_comes_first_and_the_innermost_of_two() -> None:
 
 def test_level_0_neither_uses_nor_makes_results(tmp_path: Path) -> None:
     path = tuned_file(tmp_path)
-    with flags.patch(xla_gpu_autotune_level=0, xla_gpu_load_autotune_results_from=path, tfxla_autotune="on"):
+    made = tmp_path / "made.txt"
+    wanted = {"xla_gpu_load_autotune_results_from": path, "xla_gpu_dump_autotune_results_to": str(made)}
+    with flags.patch(xla_gpu_autotune_level=0, tfxla_autotune="on", **wanted):
         options = flag_options.tuning_options()
-    assert session.choices(cpu.this_machine(), CompileOptions(), options, Tables()) is UNTUNED
+    tables = Tables()
+    assert session.choices(cpu.this_machine(), CompileOptions(), options, tables) is UNTUNED
+    tables.dump(options)
+    assert not made.exists()
 
 
 @pytest.mark.parametrize(

@@ -27,10 +27,10 @@ from .. import compiler, cross_compile, flag_options, flags
 from ..backends import registry
 from ..backends.backend import Launcher
 from ..dump.sink import Sink
-from ..errors import InputFileError, OutputError, TfxlaError, UsageError
+from ..errors import InputFileError, OutputError, TfxlaError, UnsupportedError, UsageError
 from ..ir import dim, evaluator
 from ..ir.node import Instr, Module
-from ..passes import pipeline, pipelines
+from ..passes import pipeline, pipelines, size_namer
 from ..runtime.plan import count_kernels
 from ..target import Target
 from ..tuning import session, tables
@@ -50,7 +50,7 @@ def main(argv: Sequence[str]) -> int:
     """0: it ran, and agrees with the reference where one was asked for; 1: it differs; else as EXIT_CODES."""
     options, words = _parser().parse_known_args(argv)
     try:
-        with flags.patch(**flags.parse(shlex.join(words), "tfxla-exec")):
+        with flags.patch(**flags.parse(shlex.join(words), "the command line")):
             report, code = execute(options)
     except TfxlaError as error:
         if options.json:
@@ -107,7 +107,11 @@ def execute(options: argparse.Namespace) -> tuple[dict[str, Any], int]:
     sink = Sink(flag_options.dump_options())
     tuning = flag_options.tuning_options()
     choices = session.choices(backend, how, tuning)
-    made = compiler.compile_module(staged, backend, how, sink.module(module.name), choices)
+    try:
+        made = compiler.compile_module(staged, backend, how, sink.module(module.name), choices)
+    except UnsupportedError:  # the GPU may have a kernel where this machine has none
+        cross_compile.dump_for_gpu(staged, module.name, sink, how)
+        raise
     tables.PROCESS.dump(tuning)
     cross_compile.dump_for_gpu(staged, module.name, sink, how)
     count = count_kernels(made.plan)
@@ -125,7 +129,7 @@ def execute(options: argparse.Namespace) -> tuple[dict[str, Any], int]:
     if options.save:
         _save(Path(options.save), inputs, outputs)
     if options.reference:
-        expected = _flat(evaluator.evaluate(module, inputs))
+        expected = _flat(evaluator.evaluate(size_namer.run(module), inputs))
         report["compared"] = [compare(a, b, options.rtol) for a, b in zip(outputs, expected)]
         report["ok"] = all(c["mismatches"] == 0 for c in report["compared"])
     return report, 0 if report["ok"] else 1
@@ -157,16 +161,40 @@ def _random(param: Instr, rng: np.random.Generator) -> np.ndarray:
 
 def _load(name: str, param: Instr) -> np.ndarray:
     shape, dtype = _array_shape(param)
-    try:
-        value = np.load(name, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise InputFileError(f"cannot read {name} as .npy: {error}") from None
-    if value.dtype.kind == "V" and value.dtype.itemsize == dtype.itemsize:
+    value = _read(name)
+    if value.dtype.kind == "V" and value.dtype.names is None and value.dtype.itemsize == dtype.itemsize:
         value = value.view(dtype.numpy)  # NumPy writes bf16 and the like as raw bytes
+    if dtype.bits < 8 and dtype.is_integer and value.dtype.kind in "iu":
+        value = _narrow(name, value, dtype)
     if value.shape != shape or value.dtype != dtype.numpy:
         got = f"{value.dtype}{list(value.shape)}"
         raise InputFileError(f"{name}: parameter {param.name} is {param.shape}, the file holds {got}")
     return np.asarray(value)
+
+
+def _read(name: str) -> np.ndarray:
+    """The array in a .npy file; InputFileError where it cannot be read or holds something else."""
+    try:
+        with open(name, "rb") as file:
+            if file.read(len(np.lib.format.MAGIC_PREFIX)) != np.lib.format.MAGIC_PREFIX:
+                raise InputFileError(f"{name} is no .npy file", "Write it with numpy.save")
+            file.seek(0)
+            return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
+    except OSError as error:
+        raise InputFileError(f"cannot read {name}: {error.strerror}") from None
+    except (ValueError, EOFError) as error:
+        objects = "Object arrays" in str(error)
+        problem = "it holds Python objects, not numbers" if objects else "it is not whole, or its header is damaged"
+        raise InputFileError(f"cannot read {name} as .npy: {problem}", "Write it with numpy.save") from None
+
+
+def _narrow(name: str, value: np.ndarray, dtype: Any) -> np.ndarray:
+    """Integers as those of less than eight bits, for which NumPy has no type of its own."""
+    low = -(1 << dtype.bits - 1) if dtype.kind == "int" else 0
+    high = low + (1 << dtype.bits) - 1
+    if value.size and not (low <= value.min() and value.max() <= high):
+        raise InputFileError(f"{name}: {dtype.name} holds {low} to {high}, the file {value.min()} to {value.max()}")
+    return value.astype(dtype.numpy)
 
 
 def _array_shape(param: Instr) -> tuple[tuple[int, ...], Any]:

@@ -31,7 +31,9 @@ class AutotuningResult:
     def device_kinds(self) -> tuple[str, ...]:
         return tuple(sorted({key.device for key in self.data}))
 
-    def __or__(self, other: AutotuningResult) -> AutotuningResult:
+    def __or__(self, other: object) -> AutotuningResult:
+        if not isinstance(other, AutotuningResult):
+            return NotImplemented
         return AutotuningResult(self.data | other.data, other.version)
 
     def __eq__(self, other: object) -> bool:

@@ -100,7 +100,7 @@ class Tables:
     def dump(self, options: TuningOptions) -> None:
         """What is known into the file to dump to, where that is not there already; a line, once, where it cannot be
         written. The file comes to be even when nothing is known: silence would leave in doubt whether it works."""
-        if not options.dump:
+        if not (options.use and options.dump):
             return
         with self.lock:
             known = self._loaded(options) | self._tuned

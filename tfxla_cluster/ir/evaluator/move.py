@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..dim import is_produced
 from ..node import Instr
 from .convert import convert
 from .core import Array, Evaluator, Meaning
@@ -132,11 +133,16 @@ def _get_dimension_size(ev: Evaluator, instr: Instr, args: list[Any]) -> Array:
 
 
 def _set_dimension_size(ev: Evaluator, instr: Instr, args: list[Any]) -> Array:
-    """The first `size` elements; all of them when the result's dimension is static."""
+    """The first `size` elements; all of them when the result's dimension is static. From here on a size that has a
+    name of its own is known."""
     axis = instr.attrs["dimensions"][0]
-    if isinstance(instr.shape.dims[axis], int):
+    dim = instr.shape.dims[axis]
+    if isinstance(dim, int):
         return np.asarray(args[0])
-    return np.asarray(args[0][(slice(None),) * axis + (slice(max(int(args[1]), 0)),)])
+    kept = np.asarray(args[0][(slice(None),) * axis + (slice(max(int(args[1]), 0)),)])
+    if is_produced(dim):
+        ev.env[dim.name] = kept.shape[axis]
+    return kept
 
 
 MEANINGS: dict[str, Meaning] = {
