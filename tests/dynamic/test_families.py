@@ -27,7 +27,7 @@ def read(size: int, opcode: str = "negate") -> Rows:
 def table(size: int) -> Module:
     """Adds numbers that follow no size."""
     b = Builder("m")
-    literal = np.random.default_rng(0).standard_normal((50, 3)).astype(np.float32)[:size]
+    literal = np.random.default_rng(size).standard_normal((size, 3)).astype(np.float32)
     return b.module(b.add(b.parameter(array(F32, (size, 3))), b.constant(literal)))
 
 

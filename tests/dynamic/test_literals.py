@@ -52,6 +52,11 @@ VALUES: dict[str, Value] = {
 }
 
 
+def _positions(n: int, m: int) -> Any:
+    """Sines of places, as programs make them in Python."""
+    return np.sin(np.arange(n)[:, None] / 100.0 ** (np.arange(m) / 64)).astype(F32)
+
+
 def _body(value: Value) -> Callable[[Builder, int, int], list[Instr]]:
     return lambda b, n, m: [floats(b, n, m), b.constant(value(n, m))]
 
@@ -82,3 +87,14 @@ def test_a_number_may_be_more_than_a_dimension_can_say() -> None:
         args = [np.zeros(p.shape.sample_dims, np.float32) for p in own.module.entry.params]
         for got, want in zip(evaluate(instantiate(generic.module, env), args), evaluate(own.module, args), strict=True):
             assert got.tobytes() == want.tobytes()
+
+
+def test_a_table_of_positions_holds_up_to_the_largest() -> None:
+    body = _body(_positions)
+    generic = unified(body, (9, 31), (33, 40), (20, 35))
+    for sizes in ((9, 31), (33, 40), (2, 3), (33, 2), (32, 39)):
+        check_at(body, generic, *sizes)
+    for larger in ((34, 40), (33, 41)):
+        assert "another literal" in prove.prove(generic, lowered(body, *larger)).reason
+    assert not generic.is_guarded
+    assert unified(_body(lambda n, m: F32(1 / n)), *SIZES).is_guarded

@@ -166,6 +166,31 @@ class Spread:
 
 
 @dataclass(frozen=True)
+class Corner:
+    """A literal whose elements follow from their places alone, a table of positions for instance: the first ones of the
+    largest that was seen. Beyond that it has zeros, and is none that the program has."""
+
+    shape: Shape
+    whole: np.ndarray
+
+    def at(self, env: Mapping[str, int]) -> np.ndarray:
+        """Cut, and filled up with zeros."""
+        dims = tuple(evaluate(d, env) for d in self.shape.dims)
+        made = np.zeros(dims, self.whole.dtype)
+        kept = tuple(slice(0, min(pair)) for pair in zip(dims, self.whole.shape))
+        made[kept] = self.whole[kept]
+        return made
+
+    def write(self, write: Write) -> Instr:
+        """A pad by what may be less than nothing."""
+        dtype = self.shape.element_type
+        whole = write("constant", array(dtype, self.whole.shape), literal=freeze(self.whole))
+        zero = write("constant", array(dtype), literal=freeze(np.zeros((), self.whole.dtype)))
+        padding = tuple((0, dim - size, 0) for dim, size in zip(self.shape.dims, self.whole.shape))
+        return write("pad", array(dtype, self.shape.dims), (whole, zero), padding=padding)
+
+
+@dataclass(frozen=True)
 class Banded:
     """A literal of two values in its last two dimensions: `inside` where row + diagonal >= column, or is it where
     `direction` is EQ."""

@@ -19,7 +19,7 @@ from ..ir.shape import Shape, array
 from ..ir.size_proofs import at_most
 from ..passes import band_literals
 from .fit import Sizes, Vector
-from .forms import Banded, Counted, Elements, Filled, Form, Scalar, Spread
+from .forms import Banded, Corner, Counted, Elements, Filled, Form, Scalar, Spread
 
 MOST_ELEMENTS = 64  # of a literal whose elements are fitted one by one
 _MOST_WHOLE = 2**22  # that the inverse of an f32 still tells from its neighbours
@@ -39,7 +39,7 @@ def fit(literals: Sequence[Any], dims: tuple[Dim, ...], sizes: Sizes) -> Form | 
     if any(literal.size == 0 for literal in literals):
         return None
     found = _spread(literals, shape) or _counted(literals, shape, sizes)
-    return found or (_banded(literals, shape, sizes) if shape.rank > 1 else None)
+    return found or (_banded(literals, shape, sizes) if shape.rank > 1 else None) or _corner(literals, shape)
 
 
 def _spread(literals: Sequence[np.ndarray], shape: Shape) -> Form | None:
@@ -51,6 +51,12 @@ def _spread(literals: Sequence[np.ndarray], shape: Shape) -> Form | None:
         for literal in literals
     )
     return form if all(spread) else None
+
+
+def _corner(literals: Sequence[np.ndarray], shape: Shape) -> Form | None:
+    whole = max(literals, key=lambda literal: literal.size)
+    cut = [whole[tuple(slice(0, size) for size in literal.shape)] for literal in literals]
+    return Corner(shape, whole) if all(equal_bits(one, other) for one, other in zip(cut, literals)) else None
 
 
 def _kept(part: np.ndarray, axes: tuple[int, ...], rank: int) -> np.ndarray:

@@ -51,9 +51,11 @@ class Generic:
 
     @property
     def is_guarded(self) -> bool:
-        """Guards on dimensions say all that the arguments' sizes have to fulfil: none of them is an expression."""
+        """Guards on dimensions say all that the arguments' sizes have to fulfil: none of them is an expression, and no
+        literal ends where the largest size ended."""
         dims = (d for p in self.module.entry.params for d in p.shape.dims)
-        return all(isinstance(d, int) or d.is_size for d in dims)
+        cut = any(isinstance(form, forms.Corner) for form in self.literals.values())
+        return not cut and all(isinstance(d, int) or d.is_size for d in dims)
 
 
 class Parted(Exception):
