@@ -37,6 +37,7 @@ both.save(sys.argv[1])
 loaded = tfxla_cluster.AutotuningResult.load(sys.argv[1])
 
 PROCESS.clear()
+tfxla_cluster.clear_cache()  # or the executable that was compiled with these choices before serves
 with loaded:
     inside = tfxla_cluster.jit(lambda x: tf.transpose(tf.tanh(x)) * 2.0)(x)
 np.testing.assert_allclose(inside, np.tanh(x.numpy()).T * 2.0, rtol=1e-5)
