@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -84,6 +87,19 @@ def test_a_compilation_is_told_in_short(
         assert line.startswith("[tfxla compile] cluster=f reason=why")
         assert ("key=long" in line) == has_key
     assert trace._BRIEF["compile"] <= schema.RECORD_KINDS["compile"].fields.keys()
+
+
+def test_a_closed_stderr_ends_nothing(logged: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`program 2>&1 | head` closes it early."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    monkeypatch.setenv(trace.LOGS_ENV, "cache")
+    with os.fdopen(writer, "wb", buffering=0) as closed:
+        monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(closed, write_through=True))
+        with pytest.raises(BrokenPipeError):
+            print("a line", file=sys.stderr, flush=True)
+        trace.record("cache", cache="memory", hit=True)
+        monkeypatch.undo()
 
 
 def test_refusals_need_a_plus(

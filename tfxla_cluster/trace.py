@@ -6,6 +6,7 @@ With no dump directory and no TFXLA_LOGS both cost a dictionary look-up.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import errno
 import json
@@ -14,7 +15,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -188,10 +188,11 @@ def record(kind: str, **fields: Any) -> None:
     if kind in logged and (logged[kind] or fields.get(_DONE.get(kind, ""), True)):
         brief = None if logged[kind] else _BRIEF.get(kind)
         shown = " ".join(f"{k}={_short(v)}" for k, v in fields.items() if brief is None or k in brief)
-        print(f"[tfxla {kind}] {shown}", file=sys.stderr, flush=True)  # noqa: T201
+        with contextlib.suppress(OSError):  # nobody reads it any more: what is compiled goes on
+            print(f"[tfxla {kind}] {shown}", file=sys.stderr, flush=True)  # noqa: T201
 
 
-@contextmanager
+@contextlib.contextmanager
 def muted() -> Iterator[None]:
     """No record of this thread in a `with` block: what is compiled on trial is no part of the program."""
     before, _stack.muted = getattr(_stack, "muted", False), True
@@ -219,7 +220,7 @@ class Phase:
         self.parts: dict[str, float] = {}
 
 
-@contextmanager
+@contextlib.contextmanager
 def phase(name: str, **fields: Any) -> Iterator[Phase]:
     """Time a block; recorded as kind 'phase' with its milliseconds and those of its parts."""
     outer: Phase | None = getattr(_stack, "top", None)
