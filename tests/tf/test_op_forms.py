@@ -71,6 +71,15 @@ def integers(seed: tf.Tensor, least: tf.Tensor, limit: tf.Tensor) -> list[tf.Ten
     ]
 
 
+def strided(x: tf.Tensor) -> list[tf.Tensor]:
+    """Gradients of slices of which some take nothing."""
+    slices = [slice(None, None, 3), slice(None, None, -2), slice(2, 2, 3), slice(1, 4, -3), slice(0, 1, 2)]
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        taken = [x[s] * 2.0 for s in slices] + [x[::2, ::-3] * 2.0]
+    return [tape.gradient(part, x) for part in taken]
+
+
 EDGES = [[-INF, -2.0, -0.0, 0.0, 0.0, 3.0, 3.0, INF], [-INF] * 8, [1.0, 1.0, 1.0, 1.0, 5.0, 6.0, 7.0, 7.0]]
 ROWS = {
     "upper_bound": Row(upper_bound, (np.float32([1, 2, 3, 4, 5]), np.float32([0, 2, 6, 3]))),
@@ -87,6 +96,9 @@ ROWS = {
     "uniform": Row(uniform, (np.int32([3, 5]), np.int32([5, 77]))),
     "uniform_empty": Row(uniform, (np.int32([3, 0]), np.int64([-3, 2**40]))),
     "normal": Row(normal, (np.int32([3, 5]), np.int32([5, 77])), 4e-7),
+    "strided": Row(strided, (np.float32([[1, 2, 3], [4, 5, 6]]),)),
+    "strided_one": Row(strided, (np.float32([[1]]),)),
+    "strided_empty": Row(strided, (np.zeros([0, 3], np.float32),)),
     "integers": Row(integers, (np.int32([5, 77]), np.int32(-7), np.int32(1000))),
 }
 CASES = [(name, known) for name, row in ROWS.items() for known in product((True, False), repeat=len(row.args))]

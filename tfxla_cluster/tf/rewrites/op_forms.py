@@ -5,6 +5,7 @@
     UpperBound of floats      compiled, NaN goes before all; the kernel puts it after all
     Bucketize of floats       the same
     OnesLike                  compiled, it has the largest size its input may have, where a run produces that
+    StridedSliceGrad          compiled, it is larger than what was sliced, where a stride of more than 1 takes nothing
 
 In FunctionDefs only; outputs keep their names.
 """
@@ -121,6 +122,20 @@ def _ones_like(b: Builder, constants: Constants) -> bool:
     return True
 
 
+def _strided_slice_grad(b: Builder, constants: Constants) -> bool:
+    """Cut to the shape of what was sliced: a dilation of nothing counts as one of one element."""
+    strides = constants.get(b.original.input[3])
+    if strides is not None and (abs(tensor_util.MakeNdarray(strides.attr["value"].tensor)) == 1).all():
+        return False
+    shape, kind, index = b.original.input[0], attr(b.original, "T"), attr(b.original, "Index", _I32)
+    grad = b.add("grad", b.original.op, b.original.input[:5], "output")
+    for name in b.original.attr:
+        b.nodes[-1].attr[name].CopyFrom(b.original.attr[name])
+    start = b.add("start", "ZerosLike", [shape], "y", T=index)
+    b.add("", "Slice", [grad, start, shape], "output", T=kind, Index=index)
+    return True
+
+
 _FORMS: dict[str, Callable[[Builder, Constants], bool]] = {
     "Mean": _mean,
     "LeftShift": _shift,
@@ -128,4 +143,5 @@ _FORMS: dict[str, Callable[[Builder, Constants], bool]] = {
     "UpperBound": _upper_bound,
     "Bucketize": _bucketize,
     "OnesLike": _ones_like,
+    "StridedSliceGrad": _strided_slice_grad,
 }
