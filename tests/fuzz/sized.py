@@ -189,8 +189,23 @@ STEPS: dict[str, Step] = {
     "summed behind": lambda x, case: tf.cumsum(x, 1, exclusive=True, reverse=True) * 0.1,
     "variance": lambda x, case: x * tf.math.reduce_variance(x, 0, keepdims=True),
 }
-# Not in gradients: ties, a rounding that a last bit decides, large numbers before what saturates, a variable.
-ROUGH = frozenset(("residue", "half", "brain", "sorted", "largest", "largest near", "stored", "masked", "limited"))
+# Not in gradients: ties, a rounding that a last bit decides, large numbers before what saturates, a variable, a loop of
+# which XLA is not told how long it is at most.
+ROUGH = frozenset(
+    (
+        "loop",
+        "rows loop",
+        "residue",
+        "half",
+        "brain",
+        "sorted",
+        "largest",
+        "largest near",
+        "stored",
+        "masked",
+        "limited",
+    )
+)
 ROUGH |= {"numbers", "constant"}
 
 Apply = Callable[[Any], Any]
