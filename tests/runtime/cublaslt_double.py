@@ -7,8 +7,6 @@ types that it was given out for, workspaces are counted, and a product runs when
 from __future__ import annotations
 
 import ctypes
-import traceback
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -20,6 +18,7 @@ from tfxla_cluster.runtime.gpu.libraries.cublaslt import SIGNATURES, CublasLt, H
 from tfxla_cluster.runtime.gpu.libraries.products import Products
 
 from .gpu_double import Library
+from .library_double import LibraryDouble, Status
 
 NOT_SUPPORTED, INVALID, INTERNAL = 15, 7, 14
 DTYPES = {
@@ -34,13 +33,6 @@ SUMS = {(68, 0): 0, (77, 0): 0, (68, 4): 4, (70, 1): 1, (70, 5): 5}  # cublasCom
 WORKSPACES = (0, 4096, 100)  # of the algorithms there are, in the order of the heuristic
 
 
-class Status(Exception):
-    """A cublasStatus_t that is not 0."""
-
-    def __init__(self, code: int) -> None:
-        self.code = code
-
-
 @dataclass
 class Thing:
     """A descriptor: what it was made with, and its attributes."""
@@ -52,43 +44,19 @@ class Thing:
         return int.from_bytes(self.attributes.get(attribute, default.to_bytes(8, "little")), "little", signed=True)
 
 
-class CublasDouble:
-    """The functions as attributes. `calls` counts them; `failing`: function -> cublasStatus_t; `workspaces`: those that
-    products were given; `things`: descriptors that are not destroyed yet."""
+class CublasDouble(LibraryDouble):
+    """`workspaces`: those that products were given; `things`: descriptors that are not destroyed yet."""
 
     def __init__(self, driver: Library, version: int = 130100) -> None:
-        self.driver, self.version = driver, version
-        self.calls: Counter[str] = Counter()
-        self.failing: dict[str, int] = {}
-        self.errors: list[str] = []
+        super().__init__(driver, SIGNATURES, ("cublasLt",), INTERNAL, 0x9000)
+        self.version = version
         self.workspaces: list[int] = []
         self.things: dict[int, Thing] = {}
-        self._numbers = iter(range(0x9000, 1 << 30, 16))
         self.cublasLtGetVersion = ctypes.CFUNCTYPE(ctypes.c_size_t)(lambda: version)
-        for name, kinds in SIGNATURES.items():
-            setattr(self, name, ctypes.CFUNCTYPE(ctypes.c_int, *kinds)(self._guarded(name)))
-
-    def _guarded(self, name: str) -> Callable[..., int]:
-        inner = getattr(self, f"_{name.removeprefix('cublasLt')}")
-
-        def function(*args: int | None) -> int:
-            self.calls[name] += 1
-            if name in self.failing:
-                return self.failing[name]
-            try:
-                inner(*(a or 0 for a in args))
-            except Status as status:
-                return status.code
-            except Exception:  # noqa: BLE001 - a callback cannot raise
-                self.errors.append(traceback.format_exc())
-                return INTERNAL
-            return 0
-
-        return function
 
     # --- descriptors ---
     def _new(self, place: int, *made: int) -> None:
-        number = next(self._numbers)
+        number = next(self.numbers)
         self.things[number] = Thing(made)
         ctypes.c_int64.from_address(place).value = number
 

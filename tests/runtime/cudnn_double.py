@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-import traceback
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +22,7 @@ from tfxla_cluster.runtime.gpu.libraries.convolutions import Convolutions
 from tfxla_cluster.runtime.gpu.libraries.cudnn import SIGNATURES, Cudnn
 
 from .gpu_double import Library
+from .library_double import LibraryDouble, Status
 
 BAD, UNSUPPORTED, INTERNAL = 2000, 3000, 4000
 DTYPES = {0: np.dtype(np.float32), 1: np.dtype(np.float64), 2: np.dtype(np.float16), 9: np.dtype(ml_dtypes.bfloat16)}
@@ -63,13 +62,6 @@ ENGINES = (
 USABLE, EXACT = (3, 5), (5,)
 
 
-class Status(Exception):
-    """A cudnnStatus_t that is not 0."""
-
-    def __init__(self, code: int) -> None:
-        self.code = code
-
-
 @dataclass
 class Thing:
     kind: int
@@ -80,46 +72,21 @@ class Thing:
         return self.values[name][0]
 
 
-class CudnnDouble:
-    """The functions as attributes. `calls` counts them; `failing`: function -> cudnnStatus_t; `things`: descriptors
-    that are not destroyed yet; `ran`: the engines of what was executed; `widens`: whether
+class CudnnDouble(LibraryDouble):
+    """`things`: descriptors that are not destroyed yet; `ran`: the engines of what was executed; `widens`: whether
     results may have another type than operands."""
 
     def __init__(self, driver: Library, version: int = 91900) -> None:
-        self.driver = driver
-        self.calls: Counter[str] = Counter()
-        self.failing: dict[str, int] = {}
-        self.errors: list[str] = []
+        super().__init__(driver, SIGNATURES, ("cudnn", "Backend"), INTERNAL, 0xA000)
         self.things: dict[int, Thing] = {}
         self.ran: list[int] = []
         self.widens = True
         self._streams: dict[int, int] = {}  # of each handle
-        self._numbers = itertools.count(0xA000, 16)
         self.cudnnGetVersion = ctypes.CFUNCTYPE(ctypes.c_size_t)(lambda: version)
-        for name, kinds in SIGNATURES.items():
-            setattr(self, name, ctypes.CFUNCTYPE(ctypes.c_int, *kinds)(self._guarded(name)))
-
-    def _guarded(self, name: str) -> Callable[..., int]:
-        inner = getattr(self, f"_{name.removeprefix('cudnn').removeprefix('Backend')}")
-
-        def function(*args: int | None) -> int:
-            self.calls[name] += 1
-            if name in self.failing:
-                return self.failing[name]
-            try:
-                inner(*(a or 0 for a in args))
-            except Status as status:
-                return status.code
-            except Exception:  # noqa: BLE001 - a callback cannot raise
-                self.errors.append(traceback.format_exc())
-                return INTERNAL
-            return 0
-
-        return function
 
     def _Create(self, place: int) -> None:
         assert self.driver.context
-        number = next(self._numbers)
+        number = next(self.numbers)
         self._streams[number] = 0
         ctypes.c_int64.from_address(place).value = number
 
@@ -129,7 +96,7 @@ class CudnnDouble:
 
     # --- descriptors ---
     def _CreateDescriptor(self, kind: int, place: int) -> None:
-        number = next(self._numbers)
+        number = next(self.numbers)
         self.things[number] = Thing(kind)
         ctypes.c_int64.from_address(place).value = number
 
