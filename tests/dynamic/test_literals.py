@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.dynamic.test_unify import check_at, floats, lowered, unified
+from tests.dynamic.test_unify import check_at, floats, lowered, misfit, unified
 from tfxla_cluster.dynamic import prove
 from tfxla_cluster.ir.builder import Builder
 from tfxla_cluster.ir.evaluator import evaluate
@@ -30,7 +30,7 @@ VALUES: dict[str, Value] = {
     "of a mean over 10 of means": lambda n, m: F32(1) / F32(n) / F32(10),
     "of a narrow mean of cubes": lambda n, m: BF16(BF16(3) * BF16(BF16(1) / BF16(n))),
     "of a half": lambda n, m: F16(F16(1) / F16(n)) * F16(3),
-    "of a double": lambda n, m: 7.0 * (1.0 / n),
+    "of a double": lambda n, m: np.array(7.0 * (1.0 / n)),  # a Python float would be an f32
     "a Python quotient": lambda n, m: F32(3 / n),
     "more than a size": lambda n, m: F32(1 / (m + 2)),
     "both": lambda n, m: F32(1 / (n + m)),
@@ -67,6 +67,13 @@ def test_a_value_that_follows_sizes(name: str) -> None:
     generic = unified(body, *SIZES)
     for sizes in (*SIZES, *OTHERS):
         check_at(body, generic, *sizes)
+
+
+@pytest.mark.parametrize("pair", [(1.7e308, 1e308), (5e-324, 1e-323), (np.nan, 1.0), (-np.inf, np.inf), (0.0, -0.0)])
+def test_extremes_follow_no_size(pair: tuple[float, float]) -> None:
+    """What a size times them, or by them, is no longer a number of the type."""
+    body = _body(lambda n, m: np.array(pair[n == 6]))
+    assert "a literal varies that follows no size" in misfit(body, *SIZES[:2])
 
 
 def test_a_number_may_be_more_than_a_dimension_can_say() -> None:

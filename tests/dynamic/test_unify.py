@@ -25,7 +25,7 @@ from tfxla_cluster.errors import VerifierError
 from tfxla_cluster.ir import guard
 from tfxla_cluster.ir.builder import Builder, scalar_computation
 from tfxla_cluster.ir.dim import LEAST_GENERIC, DimExpr
-from tfxla_cluster.ir.dtype import F32, S32
+from tfxla_cluster.ir.dtype import DTYPES, F32, S32
 from tfxla_cluster.ir.evaluator import evaluate
 from tfxla_cluster.ir.node import ConvDims, Instr, Module, WindowDim
 from tfxla_cluster.ir.shape import array, tuple_of
@@ -249,6 +249,12 @@ def _constant(b: Builder, n: int) -> list[Instr]:
     return [b.multiply(floats(b, 4), b.broadcast(b.constant(float(n)), [4]))]
 
 
+def _transforms(b: Builder, n: int) -> list[Instr]:
+    """Over one dimension and over two."""
+    x = b.convert(floats(b, 6, n), DTYPES["c64"])
+    return [b.fft(x, "FFT", [n] if n % 2 else [6, n])]
+
+
 def _rows_of_their_own(b: Builder, n: int) -> list[Instr]:
     """The same first row, others that differ."""
     table = np.concatenate([np.ones((1, 3)), np.random.default_rng(n).standard_normal((n - 1, 3))])
@@ -265,6 +271,7 @@ MISFITS: dict[str, tuple[Body, Sequence[int], str]] = {
         "%constant (constant): its sizes follow from those of the arguments in no way: f32[54]",
     ),
     "window": (_odd, (4, 5), "%reduce-window (reduce-window): window differs: (WindowDim(size=2, stride=2, pad_low=0"),
+    "transforms": (_transforms, (4, 5), "%fft (fft): fft_length differs: (6, 4), (5,)"),
     "one": (_variable, (1, 5), "sizes below 2 have modules of their own"),
     "none": (_variable, (0, 5), "sizes below 2 have modules of their own"),
     "same": (_variable, (5, 5), "no size of an argument differs"),

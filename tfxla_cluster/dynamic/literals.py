@@ -23,6 +23,7 @@ from .forms import Banded, Corner, Counted, Elements, Filled, Form, Scalar, Spre
 
 MOST_ELEMENTS = 64  # of a literal whose elements are fitted one by one
 _MOST_WHOLE = 2**22  # that the inverse of an f32 still tells from its neighbours
+_MOST_SCALE = 1e200  # of a float, or of its inverse, that follows sizes: with them it stays within what an f64 can hold
 
 
 def fit(literals: Sequence[Any], dims: tuple[Dim, ...], sizes: Sizes) -> Form | None:
@@ -131,10 +132,12 @@ def _scalar(values: Sequence[Any], sizes: Sizes) -> Scalar | np.ndarray | None:
     if dtype.is_integer:
         candidates = sizes.candidates(tuple(int(a) for a in arrays))
         return next((Scalar(dtype, dim) for dim in candidates if _writable(dim)), None)
-    if dtype.kind != "float" or not all(np.isfinite(a.astype(np.float64)) and a != 0 for a in arrays):
+    if dtype.kind != "float":
+        return None
+    numbers = np.array([float(a) for a in arrays])
+    if not all(1 / _MOST_SCALE < abs(number) < _MOST_SCALE for number in numbers):  # nor is it 0, inf or NaN
         return None
     environments = sizes.environments()
-    numbers = np.array([float(a) for a in arrays])
     forms = itertools.chain(
         _float_forms(dtype, arrays[0], sizes), _inverted(dtype, numbers, sizes), _folded_twice(dtype, numbers, sizes)
     )
