@@ -122,8 +122,8 @@ def _parts(literal: Literal) -> Iterator[np.ndarray[Any, Any]]:
 
 
 def structural_attributes(instr: Instr) -> Mapping[str, Any]:
-    """The attributes that modules have to share to be one: those that are fixed, of a window all but its sizes, of other
-    sizes how many there are: transforms over one dimension and over two have arrays of the same rank."""
+    """The attributes that modules have to share to be one: those that are fixed, of a window all but its sizes, of
+    other sizes how many there are: transforms over one dimension and over two have arrays of the same rank."""
     fixed, sized = fixed_attributes(instr), SIZED.get(instr.opcode)
     if sized is None:
         return fixed
