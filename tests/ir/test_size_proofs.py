@@ -126,7 +126,10 @@ AT_MOST = [
     (EVEN // 2 + 1, EVEN),
     (2, THIRD),
 ]
-NOT_PROVEN = [(3, EVEN), (ODD, 8), (1, N), (N, N * M), (N, 2 * N - 1), (K, 5), (3, TWO), (N - M, 0), (N // 2 + 1, N)]
+OVER = make("max", N - 3, 0)  # of which the square is more where N - 3 is negative
+BELOW = make("floordiv", N - 3, M + 1)  # negative where N is small: no power of it is more than a lower one
+NOT_PROVEN = [(9, OVER * OVER + 6 * N), (BELOW, BELOW * BELOW * BELOW)]
+NOT_PROVEN += [(3, EVEN), (ODD, 8), (1, N), (N, N * M), (N, 2 * N - 1), (K, 5), (3, TWO), (N - M, 0), (N // 2 + 1, N)]
 
 
 @pytest.mark.parametrize(("a", "b"), AT_MOST, ids=str)

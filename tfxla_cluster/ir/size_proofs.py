@@ -51,9 +51,11 @@ def _is_case(atom: DimExpr) -> bool:
 
 
 def _max_cases(poly: Polynomial, atom: DimExpr, steps: int) -> bool:
-    """max(q, 0) is q or 0; where more of it makes the polynomial larger, one of them is enough."""
+    """max(q, 0) is q or 0; where more of it makes the polynomial larger, one of them is enough: not where it comes
+    squared, for the square of a negative q is more than 0."""
     found = (not_negative(_substituted(poly, atom, value), steps) for value in (polynomial(atom.operands[0]), {}))
-    grows = all(c > 0 and bounds(_without(m, atom))[0] >= 0 for m, c in poly.items() if atom in m)
+    having = {m: c for m, c in poly.items() if atom in m}
+    grows = all(c > 0 and m.count(atom) == 1 and bounds(_without(m, atom))[0] >= 0 for m, c in having.items())
     return any(found) if grows else all(found)
 
 
@@ -102,9 +104,10 @@ def _shifted(poly: Polynomial) -> Iterator[Polynomial]:
 
 
 def _covered(poly: Polynomial) -> bool:
-    """Is every negative term covered by a positive one that is as large whenever it is not 0, as n by n * n?"""
+    """Is every negative term covered by a positive one that is as large whenever it is not 0, as n by n * n, where n is
+    not negative?"""
     rest = dict(poly)
-    for monomial in [m for m, c in poly.items() if c < 0 and m]:
+    for monomial in [m for m, c in poly.items() if c < 0 and m and all(atom_bounds(a)[0] >= 0 for a in m)]:
         for other in [m for m, c in rest.items() if c > 0 and len(m) > len(monomial)]:
             if set(other) == set(monomial) and all(other.count(a) >= monomial.count(a) for a in monomial):
                 taken = min(rest[other], -rest[monomial])
