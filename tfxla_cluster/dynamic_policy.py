@@ -3,6 +3,7 @@ that a dimension will vary."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ from .dynamic.unifier import Generic
 from .dynamic.unify import Limits
 from .errors import ConstraintError, LoweringError, RankError
 from .ir import proto as hlo_proto
+from .ir.dim import DimExpr
+from .ir.guard import Guard
 from .ir.node import Module
 from .kept_marks import keep_marks, keep_ties, must_vary, not_at, special
 from .locks import ForkSafeLock
@@ -30,13 +33,18 @@ if TYPE_CHECKING:  # not at run time: `enable` may run within the import of tens
     from .tf.compiler_port import CompileRequest
 
 
+_Trace = tuple[str, str, tuple[Guard, ...], str]
+"""Its name and device, the values that it was lowered with, and the digest of the module for many sizes."""
+_MOST_TRUSTED = 4096
+
+
 class DynamicPolicy:
     """One a process; thread safe. ranks: with whom it comes to terms."""
 
     def __init__(self, ranks: RankPolicy) -> None:
         self._families, self._ranks = Families(), ranks
         self._recorders: dict[ProfileOptions, Recorder] = {}
-        self._trusted: dict[tuple[str, str], bool] = {}  # by family and digest of the module
+        self._trusted: OrderedDict[_Trace, bool] = OrderedDict()
         self._lock = ForkSafeLock()
 
     def choose(self, module: Module, request: CompileRequest) -> Choice:
@@ -88,17 +96,22 @@ class DynamicPolicy:
             return False
         if not flag_options.is_trusted(choice.proofs):
             return False
-        key = _family(request, module), choice.digest
-        if key not in self._trusted:
+        # Another trace, and the same one for another value that it was lowered with, may be another program elsewhere.
+        key = request.name, request.device, request.values, choice.digest
+        known = self._trusted.get(key)
+        if known is None:
             decision = self._probed(module, request, generic)
             dynamic_records.trusted(decision, request)
-            self._trusted[key] = decision.ok
-        return self._trusted[key]
+            known = decision.ok
+            with self._lock:
+                self._trusted[key] = known
+                while len(self._trusted) > _MOST_TRUSTED:
+                    self._trusted.popitem(last=False)
+        return known
 
     def _probed(self, module: Module, request: CompileRequest, generic: Generic) -> Decision:
-        dims = {(number, axis): module.entry.params[number].shape.dims[axis] for number, axis in request.open}
         sizes = _limits(self._rules(module, request)).sizes
-        for probe in sources.probes({place: dim for place, dim in dims.items() if isinstance(dim, int)}, sizes):
+        for probe in sources.probes(_varying(module, request, generic), sizes):
             try:
                 proof = prove.prove(generic, rows.of_module(hlo_proto.read(request.relower(probe))))
             except LoweringError as error:
@@ -180,6 +193,18 @@ def _shapes(module: Module) -> list[tuple[int, ...]]:
 
 def _numbers(dims: tuple[object, ...]) -> tuple[int, ...]:
     return tuple(d for d in dims if isinstance(d, int))
+
+
+def _varying(module: Module, request: CompileRequest, generic: Generic) -> dict[Place, int]:
+    """The sizes of the generic module that the trace may be called with others of: what they are in `module`."""
+    pairs = enumerate(zip(generic.module.entry.params, module.entry.params))
+    return {
+        (number, axis): size
+        for number, (param, own) in pairs
+        for axis, (dim, size) in enumerate(zip(param.shape.dims, own.shape.dims))
+        if isinstance(dim, DimExpr) and isinstance(size, int)
+        if number in request.untold or (number, axis) in request.open
+    }
 
 
 def _limits(rules: Mapping[Place, Rule]) -> Limits:

@@ -28,7 +28,7 @@ class CompileRequest:
     same for the traces of one function of the program. named: the user's name of each HLO parameter; variables: those
     that are; constants: those that the function captures; integers: those that stand for Python integers.
     dynamic: whether one executable may serve several sizes, None as soon as one changes. open:
-    (HLO parameter, axis) that the trace leaves open. relower: the proto of the same function at other sizes of some
+    (HLO parameter, axis) that the trace leaves open; untold: HLO parameters of whose sizes nothing is known. relower: the proto of the same function at other sizes of some
     (HLO parameter, axis); LoweringError where it does not lower so. marks: what the program says about sizes of
     (HLO parameter, axis). title: the user's name of the function, that of which a
     cluster is a part. place(): the user's `file:line` at which it begins ('' unknown), None once TensorFlow removed it.
@@ -60,11 +60,17 @@ class CompileRequest:
     called: Sequence[Mapping[str, Any]] = ()
     stack: Callable[[str], Sequence[Mapping[str, Any]]] = lambda node: ()
     defined: str = ""
+    untold: frozenset[int] = frozenset()
 
     @property
     def has_predicates(self) -> bool:
         """Some sizes have an executable of their own, by what a mark says of them."""
         return any(mark.size.specialize_on for mark in self.marks.values())
+
+    @property
+    def values(self) -> tuple[Guard, ...]:
+        """What lowering took the values of some inputs to be."""
+        return tuple(guard for guard in self.guards if guard.kind == "value")
 
 
 class Loaded(Protocol):

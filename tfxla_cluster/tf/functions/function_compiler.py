@@ -21,6 +21,7 @@ from ...size_spec import stronger
 from ...tf2xla import bridge, must_be_constant, sources
 from .. import devices
 from ..compiler_port import Compiler, CompileRequest, Loaded, Served
+from ..graph.open_sizes import ARG_SHAPES
 from ..native_op import op as native_op
 from ..native_op.op import InputView, Program
 from ..native_op.records import UNREAD, Entry, Output
@@ -184,7 +185,7 @@ def compile_function(
         tuple(interface.name(arg) for arg in lowered.parameters),
         frozenset(k for k, arg in enumerate(lowered.parameters) if arg in interface.resources),
         _dynamic(name),
-        _open(interface, lowered),
+        _open(interface, lowered, args),
         lambda sizes: _relowered(compiler, interface, args, lowered, name, device, sizes),
         marked,
         frozenset(k for k, arg in enumerate(lowered.parameters) if arg in constants),
@@ -196,6 +197,7 @@ def compile_function(
         known.stack,
         functools.partial(sources.stack, origin),
         known.defined,
+        _untold(interface, lowered),
     )
     served = compiler.compile_hlo(lowered.proto, request)
     if served.compiled:
@@ -208,11 +210,31 @@ def _dynamic(name: str) -> bool | None:
     return False if STATIC_MARK in name else True if DYNAMIC_MARK in name else None
 
 
-def _open(interface: Interface, lowered: bridge.Lowered) -> frozenset[tuple[int, int]]:
+def _open(interface: Interface, lowered: bridge.Lowered, args: Sequence[bridge.Arg]) -> frozenset[tuple[int, int]]:
     """(HLO parameter, axis) of the dimensions that the trace does not know: they are any that the caller has."""
-    unknown = unknown_sizes(bridge.function_def(interface.function))
-    position = {arg: k for k, arg in enumerate(lowered.parameters)}
-    return frozenset((position[arg], axis) for arg, axis in unknown if arg in position)
+    known = _known_shapes(interface)
+    return frozenset(
+        (position, axis)
+        for position, arg in enumerate(lowered.parameters)
+        for axis in range(len(args[arg].dims) if arg in known and arg not in interface.resources else 0)
+        if known[arg].unknown_rank or known[arg].dim[axis].size < 0
+    )
+
+
+def _untold(interface: Interface, lowered: bridge.Lowered) -> frozenset[int]:
+    """The HLO parameters of whose sizes the function says nothing, whether it is for any or not."""
+    known = _known_shapes(interface)
+    return frozenset(k for k, arg in enumerate(lowered.parameters) if arg not in known or arg in interface.resources)
+
+
+def _known_shapes(interface: Interface) -> dict[int, Any]:
+    """What the function was traced with, by argument; of a variable, that of its handle."""
+    listed = {
+        number: attrs.attr[ARG_SHAPES].list.shape
+        for number, attrs in bridge.function_def(interface.function).arg_attr.items()
+        if ARG_SHAPES in attrs.attr
+    }
+    return {number: shapes[0] for number, shapes in listed.items() if shapes}
 
 
 def _marked(interface: Interface, lowered: bridge.Lowered, noted: Marks) -> Marks:
@@ -244,15 +266,6 @@ def _relowered(
     if (found.parameters, found.constants) != (lowered.parameters, lowered.constants):
         raise LoweringError(f"{name} takes other values while compiling at other sizes")
     return found.proto
-
-
-def unknown_sizes(definition: Any) -> set[tuple[int, int]]:
-    """(argument, axis) of each dimension of a FunctionDef's arguments that it was traced without knowing."""
-    found = set()
-    for number, attrs in definition.arg_attr.items():
-        for shape in attrs.attr["_output_shapes"].list.shape[:1] if "_output_shapes" in attrs.attr else ():
-            found |= {(number, axis) for axis, dim in enumerate(shape.dim) if dim.size < 0}
-    return found
 
 
 def _lower(compiler: Compiler, function: str, args: Sequence[bridge.Arg], device: str) -> bridge.Lowered:
