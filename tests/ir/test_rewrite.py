@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tfxla_cluster.ir import rewrite, verifier
+import pytest
+
+from tfxla_cluster.errors import InternalError
+from tfxla_cluster.ir import rewrite, text, verifier
 from tfxla_cluster.ir.builder import Builder, scalar_computation
 from tfxla_cluster.ir.node import Computation
 
@@ -76,3 +79,25 @@ def test_callers_follow_changed_computations() -> None:
     new = rewrite.map_computations(module, to_multiply)
     assert new.entry.root.attrs["to_apply"].root.opcode == "multiply"
     assert rewrite.inline(add, b.instrs[:2]).operands == tuple(b.instrs[:2])
+
+
+def test_a_replacement_that_uses_what_it_replaces_is_said() -> None:
+    b = Builder()
+    floor = b.floor(b.parameter("f32[2]"))
+    comp = b.build(b.abs(floor))
+    with pytest.raises(InternalError, match="depends on itself"):
+        rewrite.rebuild(comp, {floor: b.negate(floor)})
+
+
+def test_sizes_of_equal_bounds_have_no_maker_yet() -> None:
+    """Each of the two would have to come after the other: by its bound alone a size is nobody's."""
+    module = text.parse(
+        "HloModule m\nENTRY e {\n x = f32[3] parameter(0)\n n = s32[] parameter(1)\n zero = f32[] constant(0)\n"
+        " first = f32[<=3] dynamic-reshape(x, n)\n"
+        " longer = f32[4] pad(first, zero), padding=0_1\n"
+        " four = f32[<=4] set-dimension-size(longer, n), dimensions={0}\n"
+        " part = f32[3] slice(four), slice={[1:4]}\n"
+        " ROOT three = f32[<=3] set-dimension-size(part, n), dimensions={0}\n}\n"
+    )
+    assert len(rewrite.live_instructions(module.entry)) == len(module.entry.instrs)
+    assert rewrite.rebuild(module.entry, {}, drop_dead=True) is module.entry

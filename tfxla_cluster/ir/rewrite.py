@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from ..errors import InternalError
 from .node import CALLED_ATTRS, Computation, Instr, Module, holds
 from .opcode import has_effect
 from .size_makers import size_makers
@@ -90,6 +91,7 @@ class _Emitter:
     def emit(self, instr: Instr) -> Instr:
         """The node that now stands for `instr`; it and its operands are in `order`."""
         stack = [self.target(instr)]
+        entered: set[Instr] = set()
         while stack:
             node = stack[-1]
             if node in self._done:
@@ -100,6 +102,9 @@ class _Emitter:
             if self._makers is not None:
                 wanted += [t for t in map(self.target, self._makers(node)) if t not in self._done and t is not node]
             if wanted:
+                if node in entered:
+                    raise InternalError(f"{node.name} depends on itself")
+                entered.add(node)
                 stack.extend(reversed(wanted))
                 continue
             stack.pop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .dim import Dim, has_produced, symbols
+from .dim import Dim, has_produced, is_bounded_only, leaves
 from .node import Computation, Instr
 from .shape import Shape
 
@@ -33,4 +33,7 @@ def _of_shape(shape: Shape) -> frozenset[str]:
 
 
 def _produced(dim: Dim) -> frozenset[str]:
-    return symbols(dim) if has_produced(dim) else frozenset()
+    """Not a size known by its bound alone: before the pass size-namer, many makers share that name."""
+    if not has_produced(dim):
+        return frozenset()
+    return frozenset(size.name for size in leaves(dim) if not is_bounded_only(size))
