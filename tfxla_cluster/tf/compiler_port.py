@@ -28,13 +28,13 @@ class CompileRequest:
     same for the traces of one function of the program. named: the user's name of each HLO parameter; variables: those
     that are; constants: those that the function captures; integers: those that stand for Python integers.
     dynamic: whether one executable may serve several sizes, None as soon as one changes. open:
-    (HLO parameter, axis) that the trace leaves open; untold: HLO parameters of whose sizes nothing is known. relower: the proto of the same function at other sizes of some
-    (HLO parameter, axis); LoweringError where it does not lower so. marks: what the program says about sizes of
-    (HLO parameter, axis). title: the user's name of the function, that of which a
-    cluster is a part. place(): the user's `file:line` at which it begins ('' unknown), None once TensorFlow removed it.
-    defined: `file:line` of the Python function, '' unknown. python: the Python values that it was traced for, by name.
-    costs: milliseconds of 'trace' and 'lowering', as far as known. called: the stack of its first call. stack(node):
-    that of a TF node; both outermost frame first, each {file, line, text, function, user}.
+    (HLO parameter, axis) that the trace leaves open; untold: HLO parameters of whose sizes nothing is known. relower:
+    the proto of the same function at other sizes of some (HLO parameter, axis); LoweringError where it does not lower
+    so. marks: what the program says about sizes of (HLO parameter, axis). title: the user's name of the function, that
+    of which a cluster is a part. place(): the user's `file:line` at which it begins ('' unknown), None once
+    TensorFlow removed it. defined: `file:line` of the Python function, '' unknown. python: the Python values that it
+    was traced for, by name. costs: milliseconds of 'trace' and 'lowering', as far as known. called: the stack of its
+    first call. stack(node): that of a TF node; both outermost frame first, each {file, line, text, function, user}.
     """
 
     name: str
