@@ -115,6 +115,20 @@ def test_arguments_by_their_place() -> None:
     assert minus != function_key.digest(definitions(lambda x, y: x - tf.cast(y, tf.float32), *typed))
 
 
+def test_an_argument_with_the_number_of_its_tensor() -> None:
+    """As functions that TensorFlow did not trace may have it."""
+
+    def subtraction(*names: str) -> Any:
+        (made,) = definitions(lambda x, y: tf.subtract(x, y, name="n"), X, X)
+        for arg, name in zip(made.signature.input_arg, names):
+            arg.name = name
+        next(n for n in made.node_def if n.name == "n").input[:] = ["a:0", "b:0"]
+        return function_key.digest([made])
+
+    assert subtraction("a", "b") != subtraction("b", "a")
+    assert subtraction("a", "b") == subtraction("a", "b")
+
+
 def test_variables_that_are_one_and_that_are_two() -> None:
     def pair(same: bool) -> str:
         a, b = tf.Variable(1.0), tf.Variable(1.0)

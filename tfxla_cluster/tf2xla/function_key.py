@@ -130,7 +130,9 @@ def _called(name: str, numbers: Mapping[str, int]) -> bytes:
 
 
 def _renamed(text: str, args: Mapping[str, str]) -> bytes:
-    return args.get(text, text).encode()
+    """`text` names an argument, perhaps with which of its tensors, or the result of a node."""
+    name, colon, number = text.partition(":")
+    return f"{args.get(name, name)}{colon}{number}".encode()
 
 
 def _nameless(arg: Any) -> bytes:
