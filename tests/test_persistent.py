@@ -95,9 +95,20 @@ def _rewritten(name: str, value: str) -> Callable[[bytes, int], bytes]:
     return spoil
 
 
+def _with_plan(text: bytes) -> Callable[[bytes, int], bytes]:
+    """The entry, whole, with another plan in it."""
+
+    def spoil(data: bytes, k: int) -> bytes:
+        written = entry.unpack(data)
+        return entry.pack(written.key, {**written.sections, "plan.json": text})
+
+    return spoil
+
+
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
+        ([_with_plan(b'{"format": 0}'), _with_plan(b"[]")], ("launch plan of format 0", "list indices must be")),
         (
             [_rewritten("target", "Target('cpu', 'alpha')"), _rewritten("tfxla_cluster", "0.0.0")],
             ("written for another key", "written for another key"),

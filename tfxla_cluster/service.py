@@ -21,7 +21,7 @@ from .dump.sink import Sink
 from .dynamic import families, prove, rows
 from .dynamic.families import Choice
 from .dynamic_policy import DynamicPolicy
-from .errors import RecompileLimitError, TuningError
+from .errors import InputFileError, RecompileLimitError, TuningError
 from .executable_key import about, cache_key
 from .handover import Handover
 from .history import History
@@ -252,7 +252,7 @@ class Service:
         try:
             plan, objects = persist.from_sections(sections)
             loaded = Loaded.of(backend.load(plan, Code(tuple(objects)), options), request.name, None)
-        except (KeyError, ValueError, TypeError) as error:
+        except (KeyError, ValueError, TypeError, InputFileError) as error:
             return f"the entry does not hold an executable of this version ({error})"
         counters.add("cache_hits", reason=cache_name)
         _lookup(cache_name, True, key)
