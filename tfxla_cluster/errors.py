@@ -10,6 +10,8 @@ class TfxlaError(Exception):
     """Base: `message` says what was wrong, `remedy` what to do, `where` the user's file:line if known."""
 
     exit_code = 1
+    ag_pass_through = True
+    """AutoGraph hands it on as it is where a function is being traced, and makes no StagingError of it."""
 
     def __init__(self, message: str, remedy: str = "", where: str = "") -> None:
         self.message, self.remedy, self.where = message, remedy, where

@@ -257,10 +257,39 @@ def test_a_specification_that_is_none() -> None:
         tfxla_cluster.jit(unread, dynamic=3)
     with pytest.raises(UsageError, match="does not say what a size is"):
         tfxla_cluster.jit(unread, dynamic="x:0=2..4")
-    with pytest.raises(Exception, match=r"unread has no argument or dimension 'z:0'. It has x\(3, 2\)"):
+    said = rf"{__file__}:{unread.__code__.co_firstlineno}: unread has no argument or dimension 'z:0'. It has x\(3, 2\)"
+    with pytest.raises(UsageError, match=said):
         tfxla_cluster.jit(unread, dynamic="z:0")(values(3, 2))
-    with pytest.raises(Exception, match="no argument or dimension 'x:2'"):
+    with pytest.raises(UsageError, match="no argument or dimension 'x:2'"):
         tfxla_cluster.jit(unread, dynamic="x:2")(values(3, 2))
+
+
+@pytest.mark.parametrize("jit_compile", [None, True])
+def test_what_is_wrong_in_a_trace_is_our_error_with_the_users_line(jit_compile: bool | None) -> None:
+    """AutoGraph makes a StagingError, which names files of its own, of errors that it does not know."""
+    wrong = tfxla_cluster.jit(unread, dynamic="z:0")
+
+    def outer(x: Any) -> Any:
+        return wrong(x)
+
+    def marks_no_dimension(x: Any) -> Any:
+        tfxla_cluster.mark_dynamic(x, 7)
+        return x
+
+    class Layer(tf.keras.layers.Layer):
+        def call(self, x: Any) -> Any:
+            tfxla_cluster.mark_static(x + 1.0)
+            return x
+
+    line = marks_no_dimension.__code__.co_firstlineno + 1
+    cases = [
+        (outer, "no argument or dimension 'z:0'"),
+        (marks_no_dimension, f"{__file__}:{line}: 7 is no dimension of a tensor of shape"),
+        (Layer(), "is computed in the function that is being traced"),
+    ]
+    for function, said in cases:
+        with pytest.raises(UsageError, match=said):
+            tf.function(function, jit_compile=jit_compile)(values(3, 2))
 
 
 # --- what does not hold ---

@@ -51,6 +51,11 @@ def line_of_trace(frames: Any) -> str:
     return ""
 
 
+def here() -> str:
+    """`file:line` of the user's line that is being executed or traced, '' unknown."""
+    return line_of_trace(tf_stack.extract_stack())
+
+
 def frame(file: str, line: int, function: str) -> Frame:
     """A frame as records have it."""
     user = is_user_file(file)

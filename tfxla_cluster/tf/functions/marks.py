@@ -17,6 +17,7 @@ from tensorflow.python.framework import ops
 
 from ...errors import UsageError
 from ...size_spec import How, Mark, Predicate, Size, Source, parse, stronger, text
+from ...tf2xla import sources
 from . import python_ints
 
 Marks = Mapping[tuple[int, int], Mark]
@@ -59,7 +60,7 @@ def mark_dynamic(
     size = Size(name, min, max, tuple(specialize_on))
     for axis in _axes(tensor, dim):
         if tensor.shape[axis] is not None and tensor.shape[axis] not in size:
-            raise UsageError(f"dimension {axis} is {tensor.shape[axis]}, outside of {size}", "Give a range that has it")
+            raise _wrong(f"dimension {axis} is {tensor.shape[axis]}, outside of {size}", "Give a range that has it")
     _mark(tensor, dim, Mark(How.DYNAMIC, size))
 
 
@@ -94,19 +95,24 @@ def _mark(tensor: Any, dim: int | Iterable[int] | None, mark: Mark) -> None:
 def _axes(tensor: Any, dim: int | Iterable[int] | None) -> list[int]:
     """The dimensions, from 0 on, that `dim` is; UsageError for what is no tensor or no dimension of it."""
     if not isinstance(tensor, tf.Tensor):
-        raise UsageError(
+        raise _wrong(
             f"a {type(tensor).__name__} cannot be marked",
             "Mark the tensor that is passed to the function (tf.convert_to_tensor makes one); sizes of variables: "
             "--tfxla_dynamic_variables",
         )
     rank = tensor.shape.rank
     if rank is None:
-        raise UsageError("a tensor of unknown rank cannot be marked")
+        raise _wrong("a tensor of unknown rank cannot be marked")
     wanted = range(rank) if dim is None else [dim] if isinstance(dim, int) else list(dim)
     for axis in wanted:
         if type(axis) is not int or not -rank <= axis < rank:
-            raise UsageError(f"{axis!r} is no dimension of a tensor of shape {tensor.shape}")
+            raise _wrong(f"{axis!r} is no dimension of a tensor of shape {tensor.shape}")
     return [axis % rank for axis in wanted]
+
+
+def _wrong(message: str, remedy: str = "") -> UsageError:
+    """With the line of the program: where a function is traced, the frames are those of code that AutoGraph made."""
+    return UsageError(message, remedy, sources.here())
 
 
 def _mark_argument(tensor: Any, marks: Mapping[int, Mark]) -> None:
@@ -122,7 +128,7 @@ def _mark_argument(tensor: Any, marks: Mapping[int, Mark]) -> None:
         for name, value in _written(known).items():
             argument.op._set_attr(name, attr_value_pb2.AttrValue(s=value))
     elif any(mark.how is not How.MAYBE for mark in marks.values()):
-        raise UsageError(
+        raise _wrong(
             f"{argument.name} is computed in the function that is being traced, where sizes follow from arguments",
             "Mark an argument of the function",
         )
@@ -200,17 +206,18 @@ class Noted:
 
 
 @_unconverted
-def mark_arguments(arguments: Any, sources: Sequence[Source], function: str) -> None:
-    """Mark those arguments, in any nest, of a function that is being traced which `sources` name, as `mark_dynamic`
-    does. UsageError for an entry that names none."""
+def mark_arguments(arguments: Any, wanted: Sequence[Source], function: str, defined: str) -> None:
+    """Mark those arguments, in any nest, of a function that is being traced which `wanted` names, as `mark_dynamic`
+    does. UsageError for an entry that names none; `defined`: where the function is."""
     tensors = [t for t in tf.nest.flatten(arguments, expand_composites=True) if _is_argument(t)]
     named = [(t.op.get_attr("_user_specified_name").decode(), t) for t in tensors]
-    for source in sources:
+    for source in wanted:
         axes = [[axis for axis in range(_rank(t)) if source.matches(name, axis)] for name, t in named]
         if not any(axes):
             raise UsageError(
                 f"{function} has no argument or dimension '{source}'",
                 f"It has {', '.join(f'{name}{t.shape}' for name, t in named) or 'none'}",
+                defined,
             )
         for (_, tensor), found in zip(named, axes):
             _mark(tensor, found, Mark(How.DYNAMIC, source.size))

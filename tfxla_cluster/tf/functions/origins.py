@@ -198,13 +198,17 @@ def timed(original: Callable[..., Any]) -> Callable[..., Any]:
     def func_graph_from_py_func(*args: Any, **kwargs: Any) -> Any:
         start = time.perf_counter()
         graph = original(*args, **kwargs)
-        _traced[graph] = (time.perf_counter() - start) * 1e3, _definition(*args, **kwargs)
+        _traced[graph] = (time.perf_counter() - start) * 1e3, _defined(*args, **kwargs)
         return graph
 
     return func_graph_from_py_func
 
 
-def _definition(name: str, python_func: Any, *rest: Any, **more: Any) -> str:
+def _defined(name: str, python_func: Any, *rest: Any, **more: Any) -> str:
+    return definition(python_func)
+
+
+def definition(python_func: Any) -> str:
     """Where a Python function, or the `__call__` of an object, begins; '' for what has no code."""
     plain = tf_decorator.unwrap(python_func)[1]
     plain = plain.func if isinstance(plain, functools.partial) else plain

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from ... import flags, size_spec
 from ...size_spec import Size, Source
-from ..functions import marks, python_ints
+from ..functions import marks, origins, python_ints
 from ..functions.function_compiler import DYNAMIC_MARK, JIT_PREFIX, STATIC_MARK
 from .fast_path import FastPath, Function, Plans
 
@@ -60,8 +60,8 @@ def jit(
     from the second); False compiles each size for itself. A specification of sizes, as text
     ("x:0=batch[2..512],y:0=batch") or by argument and dimension ({"x": {0: Size("batch", 2, 512)}, "y": {0: "batch"}}),
     marks these as `mark_dynamic` does. Raises ValueError for any other `dynamic`, UsageError for a specification that
-    does not parse, and at the first call tf.errors.InvalidArgumentError when the function cannot be compiled; tracing
-    fails for a specification that names no argument.
+    does not parse, and at the first call UsageError for one that names no argument or dimension and
+    tf.errors.InvalidArgumentError when the function cannot be compiled.
     """
     traced = tf.function(_named(fn, dynamic, _specified(dynamic)), input_signature=input_signature, jit_compile=True)
     return Jitted(traced, fn, fast_path)
@@ -92,7 +92,8 @@ def _named(fn: Callable[..., Any], dynamic: Dynamic, sizes: Sequence[Source]) ->
     def named(*args: Any, **kwargs: Any) -> Any:
         integers = python_ints.offer(fn, args, kwargs) if flags.get("tfxla_dynamic_python_ints") else []
         if sizes:
-            marks.mark_arguments((args, kwargs, integers), sizes, named.__name__.removeprefix(JIT_PREFIX))
+            title = named.__name__.removeprefix(JIT_PREFIX)
+            marks.mark_arguments((args, kwargs, integers), sizes, title, origins.definition(fn))
         return fn(*args, **kwargs)
 
     mark = STATIC_MARK if dynamic is False else DYNAMIC_MARK if dynamic is True else ""
