@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.programs_in_child import AUTO, environment, ours, run, start
-from tfxla_cluster.stored import entry
+from tfxla_cluster.stored import entry, place
 from tfxla_inspect import cli
 
 PROGRAM = """
@@ -134,9 +134,9 @@ def test_damaged_entries_are_misses_with_a_reason(filled, tmp_path, damage, reas
 
 OTHER = """
 import dataclasses
-from tfxla_cluster import service
+from tfxla_cluster import executable_key
 from tfxla_cluster.runtime.cpu import host
-service.__version__, mine = "9.9", host.target()
+executable_key.__version__, mine = "9.9", host.target()
 host.target = lambda: dataclasses.replace(mine, arch="x86-64", features="", vector_bits=128)
 """
 
@@ -195,6 +195,27 @@ def test_one_store_for_all_and_its_pack(filled, tmp_path) -> None:
         assert again["out"] == first["out"] == filled[1]["out"]
         assert again["compilations"] == again["lowerings"] == 0
         assert not ours(done.stderr)
+
+
+SIZED = """
+import json, tensorflow as tf, tfxla_cluster
+f = tf.function(lambda x: tf.nn.softmax(x * 2.0) + 1.0, jit_compile=True)
+out = [float(tf.reduce_sum(f(tf.ones([n, 3])))) for n in SIZES]
+print(json.dumps({"out": out, "compilations": tfxla_cluster.stats()["compilations"]}))
+"""
+
+
+def test_a_pack_serves_profiles(tmp_path) -> None:
+    """One without executables, that nothing else tells which sizes vary: the first module is for all."""
+    folder, pack, job = tmp_path / "kept", tmp_path / "kept.zip", {"TFXLA_JOB_ID": "job"}
+    assert result(run(SIZED.replace("SIZES", "(8, 16)"), f"--tfxla_store={folder}", **job))["compilations"] == 2
+    profile = "profiles/job.profile.json"
+    pack.write_bytes(packed := place.packed({profile: (folder / profile).read_bytes()}))
+    for more, want in (("", 1), ("--tfxla_pgo=off", 2)):
+        done = run(SIZED.replace("SIZES", "(24, 5)"), f"--tfxla_store={pack} {more}", **job)
+        assert result(done)["compilations"] == want
+        assert [line for line in ours(done.stderr) if "is a pack: it is read" not in line] == []
+    assert pack.read_bytes() == packed
 
 
 KILLED = """

@@ -60,7 +60,7 @@ def profile_options() -> ProfileOptions | None:
         return None
     read_only = bool(flags.get("tfxla_pgo_read_only"))
     if where == "local" and (folder := _in_store(PROFILES_FOLDER)):
-        return ProfileOptions(job, folder, read_only or _is_store_read_only())
+        return ProfileOptions(job, folder, read_only or _is_kept_read_only())
     return ProfileOptions(job, "" if where == "local" else where, read_only)
 
 
@@ -85,9 +85,14 @@ def _is_store_read_only() -> bool:
 
 
 def _in_store(folder: str) -> str:
-    """The folder in --tfxla_store; '' without one, and in a pack, which holds executables to run."""
+    """The folder in --tfxla_store; '' without one."""
     store = str(flags.get("tfxla_store"))
-    return f"{store.rstrip('/')}/{folder}" if store and not store.endswith(PACK) else ""
+    return f"{store.rstrip('/')}/{folder}" if store else ""
+
+
+def _is_kept_read_only() -> bool:
+    """Is what --tfxla_store has beside executables only read? A pack is."""
+    return _is_store_read_only() or str(flags.get("tfxla_store")).endswith(PACK)
 
 
 def tuning_options() -> TuningOptions:
@@ -99,7 +104,7 @@ def tuning_options() -> TuningOptions:
     kept = bool(dump or (directory and not read_only))
     asked = str(flags.get("tfxla_autotune"))
     if not directory and (directory := _in_store(TUNING_FOLDER)):
-        read_only = read_only or _is_store_read_only()
+        read_only = read_only or _is_kept_read_only()
     return TuningOptions(
         use=on,
         tune=on and (asked == "on" or (asked == "auto" and kept)),

@@ -163,7 +163,7 @@ FLAGS: dict[str, Flag] = {
             "str",
             "",
             "One store (directory or URL) of executables, profiles and autotuning results, where their own flags name "
-            "none; or a pack of executables (.zip).",
+            "none; or a pack of one (.zip), which is only read.",
         ),
         Flag("tfxla_pgo_read_only", "bool", False, "Never write them."),
         Flag(

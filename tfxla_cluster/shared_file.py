@@ -33,10 +33,11 @@ def resolve(path: str) -> str:
     return os.path.join(value, rest)
 
 
-def read(where: str, what: str) -> bytes:
-    """The bytes of a file of `what` ('autotuning results'); InputFileError where it is missing or cannot be read."""
+def read(where: str, what: str, fetch: Callable[[str], bytes] | None = None) -> bytes:
+    """The bytes of a file of `what` ('autotuning results'), which `fetch` gives where it is no file of its own;
+    InputFileError where it is missing or cannot be read."""
     try:
-        return _read(where)
+        return (fetch or _read)(where)
     except FileNotFoundError:
         raise InputFileError(f"{where}: there is no such file of {what}") from None
     except Exception as error:  # noqa: BLE001 - fsspec backends differ

@@ -1,4 +1,5 @@
-"""Where profiles are kept: a directory or any fsspec URL, one file a job; what is wrong there costs no program."""
+"""Where profiles are kept: a directory, any fsspec URL or a pack, one file a job; what is wrong there costs no
+program."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import platformdirs
 
 from .. import shared_file, trace
 from ..errors import InputFileError, OutputError
+from ..stored import place
 from .profile import Profile, from_json, to_json
 
 SUFFIX = ".profile.json"
@@ -23,13 +25,13 @@ def local_directory() -> str:
 
 
 def path(url: str, job: str) -> str:
-    """The file of a job in the directory `url`."""
+    """The file of a job in the directory `url`, which may be one in a pack."""
     return f"{shared_file.resolve(url).rstrip('/')}/{_ODD.sub('_', job)[:_LONGEST]}{SUFFIX}"
 
 
 def read(file: str) -> Profile:
     """The profile in a file; InputFileError where there is none."""
-    return _parsed(shared_file.read(file, WHAT), file)
+    return _parsed(shared_file.read(file, WHAT, place.fetch), file)
 
 
 def merge_into(file: str, profile: Profile) -> None:

@@ -132,6 +132,15 @@ def opened(url: str) -> Folder | Pack:
     return Pack(url) if is_pack(url) else Folder(url)
 
 
+def fetch(path: str) -> bytes:
+    """The bytes of a file, also of one in a pack: 'kept.zip/profiles/job.profile.json'. Raises as Place does."""
+    pack, inside, name = path.rpartition(f"{PACK}/")
+    if inside:
+        return Pack(pack + PACK).read(name)
+    fs, at = fsspec.core.url_to_fs(path)
+    return bytes(fs.cat_file(at))
+
+
 def packed(files: Mapping[str, bytes]) -> bytes:
     """A pack of files by name."""
     stream = BytesIO()

@@ -1,4 +1,5 @@
-"""A directory with one file for each fusion (--xla_gpu_per_fusion_autotune_cache_dir), named and filled as XLA's."""
+"""A directory with one file for each fusion (--xla_gpu_per_fusion_autotune_cache_dir), named and filled as XLA's; also
+one in a pack, which is only read."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import fsspec
 
 from ...errors import OutputError
 from ...shared_file import resolve
+from ...stored import place
 from .messages import from_text, message, to_text
 from .results import Entry, Key, fill_result, from_result
 
@@ -32,9 +34,9 @@ class Directory:
 
     def get(self, key: Key) -> tuple[Entry | None, str]:
         """The entry, or None and why; what is wrong with a file makes it a miss."""
-        path = f"{self._root}/{file_name(key)}"
+        path = f"{resolve(self.url).rstrip('/')}/{file_name(key)}"
         try:
-            data = self._fs.cat_file(path)
+            data = place.fetch(path)
         except FileNotFoundError:
             return None, NOT_THERE
         except Exception as error:  # noqa: BLE001 - fsspec backends differ
