@@ -18,6 +18,7 @@ from tfxla_cluster import shared_file
 from tfxla_cluster.codegen.kernel.choice import Choice
 from tfxla_cluster.errors import InputFileError, OutputError, UsageError
 from tfxla_cluster.options import TuningOptions
+from tfxla_cluster.stored import place
 from tfxla_cluster.tuning.persisted import files, results
 from tfxla_cluster.tuning.persisted.directory import Directory, file_name
 from tfxla_cluster.tuning.persisted.messages import message
@@ -273,6 +274,15 @@ def test_directory(tmp_path: Path) -> None:
     assert (found, reason) == (made, "")
     assert sorted(p.name for p in (tmp_path / "d").iterdir()) == sorted([file_name(made.key), "tmp"])
     assert not list((tmp_path / "d" / "tmp").iterdir())
+
+
+def test_a_directory_of_a_pack(tmp_path: Path) -> None:
+    made, pack = entry("a"), tmp_path / "kept.zip"
+    Directory(str(tmp_path / "d")).put(made)
+    pack.write_bytes(place.packed({"tuning/" + (name := file_name(made.key)): (tmp_path / "d" / name).read_bytes()}))
+    packed = Directory(f"{pack}/tuning", read_only=True)
+    assert packed.get(made.key) == (made, "")
+    assert packed.get(entry("b").key) == (None, "not in the directory")
 
 
 def test_a_broken_file_is_a_miss_with_a_reason(tmp_path: Path) -> None:

@@ -304,3 +304,11 @@ def test_choices_are_part_of_an_executables_key(tmp_path: Path) -> None:
     assert keys.key(base, session.choices(backend, compiling, TUNE, Tables()), store) is None  # nothing is tuned there
     nothing = replace(USE, directory=str(tmp_path / "none"))
     assert keys.key(base, session.choices(backend, compiling, nothing, Tables()), store) == base
+
+
+def test_a_module_without_kernels_to_tune_is_known_where_no_store_keeps_it() -> None:
+    """Nothing was chosen: it is not compiled anew at each trace."""
+    base, keys = guard.facts({"hlo": "x"}), TunedKeys()
+    tuning = session.choices(cpu.this_machine(), CompileOptions(), TUNE, Tables())
+    assert keys.key(base, tuning, None) is None
+    assert keys.learn(base, tuning, [], None) == keys.key(base, tuning, None) == base

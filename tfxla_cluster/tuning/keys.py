@@ -30,7 +30,7 @@ class TunedKeys:
         """The key of the module's executable; None where some kernel of it may still be tuned, or is not known."""
         if not isinstance(choices, Session):
             return module
-        fusions = self._fusions.get(module) or _stored(module, store)
+        fusions = self._fusions[module] if module in self._fusions else _stored(module, store)
         if fusions is None:
             return None
         self._remember(module, fusions)
