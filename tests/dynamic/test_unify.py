@@ -27,7 +27,8 @@ from tfxla_cluster.ir.builder import Builder, scalar_computation
 from tfxla_cluster.ir.dim import LEAST_GENERIC, DimExpr
 from tfxla_cluster.ir.dtype import DTYPES, F32, S32
 from tfxla_cluster.ir.evaluator import evaluate
-from tfxla_cluster.ir.node import ConvDims, Instr, Module, WindowDim
+from tfxla_cluster.ir.node import ConvDims, Instr, Metadata, Module, WindowDim
+from tfxla_cluster.ir.rewrite import rebuild
 from tfxla_cluster.ir.shape import array, tuple_of
 from tfxla_cluster.ir.size_values import instantiate, named_sizes
 from tfxla_cluster.ir.verifier import verify
@@ -179,6 +180,20 @@ def test_one_size_alone_stays_alone() -> None:
     generic = unified(_moves, (32, 10), (48, 10))
     assert [size.low for size in named_sizes(generic.module).values()] == [2]
     assert not prove.prove(generic, lowered(_moves, 48, 11))
+
+
+def test_the_same_product_of_another_op_is_another_module() -> None:
+    """TensorFlow lets some of its ops drop bits of f32, and not others."""
+
+    def product(op: str, size: int) -> Rows:
+        module = lowered(lambda b, n: [b.dot(floats(b, n, 3), floats(b, 3, n), [1], [0])], size).module
+        root = module.entry.root
+        return rows.of_module(module.replace(entry=rebuild(module.entry, {root: root.replace(metadata=Metadata(op))})))
+
+    generic = unify.unify([product("MatMul", size) for size in (8, 12)])
+    assert isinstance(generic, Generic)
+    assert prove.prove(generic, product("MatMul", 20))
+    assert "SparseMatMul" in prove.prove(generic, product("SparseMatMul", 20)).reason
 
 
 def test_three_modules_tell_sizes_apart() -> None:

@@ -1,7 +1,8 @@
 """Is a generic module, at the sizes of a module that TensorFlow lowered there, that very module?
 
-All is compared but names and metadata: opcodes, operands, shapes, attributes, the bits of literals. So the generic
-module computes at these sizes what the program computes, whatever was guessed when it was made.
+All is compared but names and places: opcodes, operands, shapes, attributes, the bits of literals, and the types of
+TensorFlow's ops, by which passes tell products. So the generic module computes at these sizes what the program
+computes, whatever was guessed when it was made.
 """
 
 from __future__ import annotations
@@ -107,6 +108,8 @@ class _AtSizes:
             found.called,
         ):
             return f"there is %{one.name} ({one.opcode})"
+        if one.metadata.op_type != two.metadata.op_type:
+            return f"it is of {two.metadata.op_type}, not of {one.metadata.op_type}"
         if (id(one.shape), id(two.shape)) not in self.equal:
             shape = self._numbers(one.shape)
             if shape != two.shape:

@@ -18,7 +18,8 @@ def write(module: Module, named: bool = True) -> bytes:
     """HloModuleProto bytes; sizes are written as their samples, their names in frontend attributes (`text.sizes`).
 
     named: with the names of instructions and computations and the metadata, which say where a module comes from and
-    nothing about what it computes; without them the bytes are for comparison, and are not read again.
+    nothing about what it computes; without them the bytes are for comparison, and are not read again. Only types of
+    TensorFlow's ops stay: passes ask for them (`passes.product_precision`).
     """
     proto = MESSAGES["HloModuleProto"](name=module.name if named else "", id=1)
     ids: dict[Computation, int] = {}
@@ -60,7 +61,7 @@ def _write_computation(comp: Computation, ids: dict[Computation, int], proto: An
 def _write_instruction(instr: Instr, local: dict[Instr, int], ids: dict[Computation, int], p: Any, named: bool) -> None:
     if named:
         _write_origin(instr, p)
-    p.opcode, p.id = instr.opcode, local[instr]
+    p.opcode, p.id, p.metadata.op_type = instr.opcode, local[instr], instr.metadata.op_type
     write_shape(instr.shape, p.shape)
     p.operand_ids.extend(local[o] for o in instr.operands)
     p.control_predecessor_ids.extend(local[c] for c in instr.control)
@@ -75,8 +76,7 @@ def _write_instruction(instr: Instr, local: dict[Instr, int], ids: dict[Computat
 def _write_origin(instr: Instr, p: Any) -> None:
     """Its name and where it comes from."""
     meta = instr.metadata
-    p.name = instr.name
-    p.metadata.op_type, p.metadata.op_name = meta.op_type, meta.op_name
+    p.name, p.metadata.op_name = instr.name, meta.op_name
     p.metadata.source_file, p.metadata.source_line = meta.source_file, meta.source_line
 
 
