@@ -334,6 +334,7 @@ TESTS: dict[str, str] = {
     "tfxla_cluster.tf2xla.function_tree": "tf2xla/test_bridge.py tf2xla/test_nested_calls.py",
     "tfxla_cluster.tf2xla.must_be_constant": "tf2xla/test_bridge.py tf2xla/test_nested_calls.py",
     "tfxla_cluster.tf2xla.passed_values": "tf2xla/test_passed_values.py tf2xla/test_bridge.py",
+    "tfxla_cluster.tf2xla.prefix_sums": "tf2xla/test_prefix_sums.py",
     "tfxla_cluster.tf2xla.refusal": "tf2xla/test_bridge.py device/test_decisions.py",
     "tfxla_cluster.tf2xla.sources": "tf2xla/test_bridge.py device/test_decisions.py",
     "tfxla_cluster.tf2xla.tensor_lists": "tf2xla/test_bridge.py device/test_decisions.py",

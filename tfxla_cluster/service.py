@@ -21,7 +21,7 @@ from .dump.sink import Sink
 from .dynamic import families, prove, rows
 from .dynamic.families import Choice
 from .dynamic_policy import DynamicPolicy
-from .errors import RecompileLimitError, TuningError
+from .errors import InputFileError, RecompileLimitError, TuningError
 from .executable_key import about, cache_key
 from .handover import Handover
 from .history import History
@@ -34,7 +34,6 @@ from .rank_policy import RankPolicy
 from .ranks.board import Board
 from .recompile_limit import RecompileLimit
 from .runtime import cache, persist, random_state
-from .runtime.arrays import aligned_copy
 from .runtime.kept_sections import KeptSections
 from .runtime.store import opened
 from .tuning import session, tables
@@ -87,9 +86,7 @@ class Service:
                 self._policy.refuse(request, generic, reason)
             else:
                 if fits := prove.holds(loaded.guards, module):
-                    exact = not self._policy.trusts(module, request, choice)
-                    handed = tuple(aligned_copy(literal.tobytes()) for literal in choice.handed)
-                    return Served(loaded, compiled, exact, handed)
+                    return Served(loaded, compiled, exact=not self._policy.trusts(module, request, choice))
                 reason = fits.reason
             choice = families.alone(module, reason)
             if choice.misfit is not None:
@@ -217,8 +214,7 @@ class Service:
                 return found
             reason = found
         counters.add("cache_misses", reason=reason)
-        if trace.wants("cache"):  # it reads other entries
-            _lookup("disk", False, key, "; ".join([reason, *store.explain_miss(key, persist.KIND)]))
+        _lookup("disk", False, key, "; ".join([reason, *store.explain_miss(key, persist.KIND)]))
         return None
 
     def _from_rank(
@@ -239,7 +235,7 @@ class Service:
             _lookup("rank", False, key, found)
             return None
         if (store := opened(options.store)) is not None:
-            store.put(key, persist.KIND, sections, about(request, choice.module))
+            store.put(key, persist.KIND, sections)
         return found
 
     def _restored(
@@ -256,7 +252,7 @@ class Service:
         try:
             plan, objects = persist.from_sections(sections)
             loaded = Loaded.of(backend.load(plan, Code(tuple(objects)), options), request.name, None)
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with an entry, it can be compiled
+        except (KeyError, ValueError, TypeError, InputFileError) as error:
             return f"the entry does not hold an executable of this version ({error})"
         counters.add("cache_hits", reason=cache_name)
         _lookup(cache_name, True, key)

@@ -120,3 +120,26 @@ def test_a_mean_over_a_size_takes_its_bound() -> None:
     size_losses.check(Instr("r", "negate", rows, (x,)))
     with pytest.raises(UnsupportedError, match="AvgPool of a size"):
         size_losses.check(Instr("r", "negate", rows, (x,), metadata=Metadata(op_type="AvgPool")))
+
+
+# Two sizes of one bound, of which the second is made from an array of the first: `x[:2]`.
+PART = """
+HloModule m
+ENTRY e {
+  x = f32[4] parameter(0)
+  n = s32[] parameter(1)
+  two = s32[] constant(2)
+  kept = f32[<=4] set-dimension-size(x, n), dimensions={0}
+  part = f32[<=2] slice(kept), slice={[0:2]}
+  moved = f32[<=2] reshape(part)
+  least = s32[] minimum(n, two)
+  ROOT r = f32[<=2] set-dimension-size(moved, least), dimensions={0}
+}
+"""
+
+
+@pytest.mark.parametrize("size", range(5))
+def test_a_size_known_by_its_bound_waits_for_no_other_of_that_bound(size: int) -> None:
+    executable = compiler.compile_module(text.parse(PART), cpu.this_machine()).executable
+    (got,) = executable.run([np.arange(4, dtype=np.float32), np.int32(size)])
+    assert got.tolist() == [0, 1][: min(size, 2)]

@@ -56,6 +56,8 @@ FUNCTIONS: dict[str, Any] = {
     "sum": lambda x: tf.reduce_sum(tf.boolean_mask(x, x > 0)),
     "matrix": lambda x: tf.linalg.matmul(tf.boolean_mask(x, tf.reduce_max(x, 1) > 0), x, transpose_b=True),
     "two_sizes": two_sizes,
+    "mask of a mask": lambda x: tf.boolean_mask(tf.boolean_mask(x, x > 0), tf.boolean_mask(x, x > 0) > 1),
+    "where of a mask": lambda x: tf.where(tf.boolean_mask(x, x[:, 0] > 0) > 1),
     "unchanged": lambda x: (x, tf.where(x < 0)[:, 1]),
 }
 
@@ -89,7 +91,6 @@ REFUSED: dict[str, Any] = {
     "mirrored": lambda x: tf.pad(tf.boolean_mask(x, x > 0), [[1, 1]], "REFLECT"),
     "padded mean": lambda x: tf.nn.avg_pool1d(tf.reshape(tf.boolean_mask(x, x > 0), [1, -1, 1]), 2, 1, "SAME"),
     "from the end": lambda x: tf.boolean_mask(x, x > 0)[-1:],
-    "mask of a mask": lambda x: tf.boolean_mask(tf.boolean_mask(x, x > 0), tf.boolean_mask(x, x > 0) > 1),
     "into a list": lambda x: (
         tf.TensorArray(tf.float32, 1, infer_shape=False, element_shape=[None])
         .write(0, tf.boolean_mask(x, x > 0))

@@ -14,8 +14,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from ..ir import proto
 from ..ir.dim import LEAST_GENERIC, DimExpr
 from ..ir.node import Module
@@ -36,8 +34,7 @@ _MOST_GENERIC = 8  # modules of a family that are tried
 class Choice:
     """The module to compile, or to find compiled. generic: that it is one for many sizes; proofs: at how many it was
     proven besides those that it was made from. digest: of what it computes. misfit: why it is none, where an earlier
-    module might have made it one. apart: why the same trace at other sizes makes none with it, where that was tried.
-    handed: the literals that it takes as its last parameters, as they are at these sizes."""
+    module might have made it one. apart: why the same trace at other sizes makes none with it, where that was tried."""
 
     module: Module
     generic: Generic | None = None
@@ -45,7 +42,6 @@ class Choice:
     digest: str = ""
     misfit: Misfit | None = None
     apart: Misfit | None = None
-    handed: tuple[np.ndarray, ...] = ()
 
 
 @dataclass
@@ -54,9 +50,8 @@ class _Made:
     digest: str
     proofs: int = 0
 
-    def choice(self, module: Rows) -> Choice:
-        handed = prove.handed_over(self.generic, module)
-        return Choice(self.generic.module, self.generic, self.proofs, self.digest, handed=handed)
+    def choice(self) -> Choice:
+        return Choice(self.generic.module, self.generic, self.proofs, self.digest)
 
 
 @dataclass
@@ -133,7 +128,7 @@ def _serving(family: _Family, module: Rows, limits: Limits) -> Choice | None:
     for made in family.made:
         if _may_serve(made.generic, limits) and prove.prove(made.generic, module):
             made.proofs += 1
-            return made.choice(module)
+            return made.choice()
     return None
 
 
@@ -159,7 +154,7 @@ def _new(family: _Family, module: Rows, limits: Limits, samples: Sequence[Sample
         family.seen.popitem(last=False)
     if isinstance(found, Generic):
         family.made = [_Made(found, digest(found.module)), *family.made[: _MOST_GENERIC - 1]]
-        return replace(family.made[0].choice(module), apart=apart)
+        return replace(family.made[0].choice(), apart=apart)
     return Choice(module.module, digest=digest(module.module), misfit=found, apart=apart)
 
 

@@ -13,7 +13,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..errors import VerifierError
-from ..ir.dim import Dim, DimExpr, evaluate, has_produced, product
+from ..ir.dim import (
+    Dim,
+    DimExpr,
+    bounded_only,
+    capacity,
+    evaluate,
+    has_produced,
+    instantiate,
+    is_produced,
+    product,
+    with_bound,
+)
 from ..ir.infer import infer
 from ..ir.literal import equal_bits
 from ..ir.node import Computation, Instr, Module, WindowDim
@@ -23,7 +34,7 @@ from ..ir.shape import Shape
 from ..ir.size_values import SIZED, replaced, window_sizes, with_window_sizes
 from . import forms, literals
 from .fit import Sizes
-from .forms import Form, Handed
+from .forms import Form
 from .misfit import Misfit, short
 from .rows import Body, Row, Rows
 
@@ -41,22 +52,21 @@ class Generic:
 
     module: with named sizes, verified, to be compiled. template: the rows of one of the modules with named sizes, its
     literals as that one has them; literals: how those that vary follow the sizes, by (body, row). origin: the modules
-    that it was made from, in order. Parameters of `module` beyond those of the template are literals that are handed
-    over (`prove.handed_over`).
+    that it was made from, in order.
     """
 
     module: Module
     template: Rows
-    literals: Mapping[tuple[int, int], Form | Handed]
+    literals: Mapping[tuple[int, int], Form]
     origin: tuple[Module, ...]
 
     @property
     def is_guarded(self) -> bool:
         """Guards on dimensions say all that the arguments' sizes have to fulfil: none of them is an expression, and no
-        literal ends where the largest size ended, or is each module's own."""
+        literal ends where the largest size ended."""
         dims = (d for p in self.module.entry.params for d in p.shape.dims)
-        unknown = any(isinstance(form, (forms.Corner, Handed)) for form in self.literals.values())
-        return not unknown and all(isinstance(d, int) or d.is_size for d in dims)
+        cut = any(isinstance(form, forms.Corner) for form in self.literals.values())
+        return not cut and all(isinstance(d, int) or d.is_size for d in dims)
 
 
 class Parted(Exception):
@@ -94,16 +104,15 @@ class _Scope:
 
 class Unifier:
     """Of modules of one structure. Bodies are made when something first calls them, for the shapes that it hands over;
-    where another hands over others, the verifier says so. hands: literals that follow no size may be parameters."""
+    where another hands over others, the verifier says so."""
 
-    def __init__(self, modules: Sequence[Rows], sizes: Sizes, hands: bool = False) -> None:
+    def __init__(self, modules: Sequence[Rows], sizes: Sizes) -> None:
         self.modules, self.sizes = modules, sizes
-        self.room = literals.MOST_HANDED if hands else 0
         self.numbers = {body.comp: number for number, body in enumerate(modules[-1].bodies)}
         self.templates: dict[Computation, Computation] = {}
         self.made: dict[Computation, Computation] = {}
         self.scopes: dict[Computation, _Scope] = {}
-        self.forms: dict[tuple[int, int], Form | Handed] = {}
+        self.forms: dict[tuple[int, int], Form] = {}
         self.shapes: dict[Shape, Shape] = {}  # one object for equal ones, as where a module is read
 
     def generic(self) -> Generic:
@@ -152,8 +161,7 @@ class Unifier:
             scope.keep(instr, instr, self.made)
             return
         shape = self._likeliest(tuple(peer.shape for peer in peers), instr)
-        fitted = literals.fit(values, shape.dims, self.sizes)
-        form = fitted or self._handed(values, shape, place) or literals.cut(values, shape.dims)
+        form = literals.fit(values, shape.dims, self.sizes)
         if form is None:
             raise Parted(Misfit(instr, "a literal varies that follows no size", tuple(map(short, values))))
 
@@ -166,18 +174,6 @@ class Unifier:
         self.forms[place] = form
         scope.template[instr] = instr.replace(shape=shape)
         scope.made[instr] = form.write(forms.writer(add))
-
-    def _handed(self, values: Sequence[Any], shape: Shape, place: tuple[int, int]) -> Handed | None:
-        """A literal of the entry as one more parameter, where there is room for it."""
-        if not self.room or place[0] != 0:
-            return None
-        number = len(self.modules[-1].module.entry.params)
-        number += sum(isinstance(form, Handed) for form in self.forms.values())
-        found = literals.handed(values, shape.dims, number)
-        if found is None or found[1] > self.room:
-            return None
-        self.room -= found[1]
-        return found[0]
 
     def _instruction(self, scope: _Scope, instr: Instr, peers: tuple[Instr, ...]) -> Instr:
         """The template of an instruction that is no parameter and no literal."""
@@ -204,8 +200,9 @@ class Unifier:
             except VerifierError as error:
                 refusal, breaks_rule = error.message, True
                 continue
+            shape = _produced_as(shape, instr.shape)
             if self._gives(shape, peers):
-                shape = replaced(shape, lambda dim: dim if has_produced(dim) else as_dim(polynomial(dim)))
+                shape = replaced(shape, _normal)
                 self._learn(shape, peers)
                 shape = _laid_out(shape, instr.shape)
                 return instr.replace(attrs=attrs, shape=self.shapes.setdefault(shape, shape))
@@ -273,8 +270,14 @@ class Unifier:
         elif all(isinstance(value, int) for value in values):
             yield from self.sizes.candidates(tuple(values), near)
         else:
-            bounds = tuple(map(str, values))
-            raise Parted(Misfit(instr, "the bound of a size that an instruction produces varies", bounds))
+            yield from self._produced(values, near)
+
+    def _produced(self, values: Sequence[Dim], near: Sequence[Dim]) -> Iterator[Dim]:
+        """Sizes that an instruction produces, known by their bounds alone."""
+        bounds = tuple(value.bound for value in values if is_produced(value))
+        if len(bounds) == len(values):
+            numbers = tuple(bound for bound in bounds if isinstance(bound, int))
+            yield from map(bounded_only, self.sizes.candidates(numbers, list(map(capacity, near))))
 
     def _gives(self, shape: Shape, peers: tuple[Instr, ...]) -> bool:
         """It is the shape that each module has."""
@@ -291,8 +294,21 @@ class Unifier:
 
 
 def at(dim: DimExpr, env: Mapping[str, int]) -> Dim:
-    """The number that an expression is at these sizes; itself where an instruction produces a size in it."""
-    return dim if has_produced(dim) else evaluate(dim, env)
+    """The number that an expression is at these sizes; a size that an instruction produces with its bound there."""
+    return instantiate(dim, env) if has_produced(dim) else evaluate(dim, env)
+
+
+def _normal(dim: DimExpr) -> Dim:
+    return with_bound(dim, as_dim(polynomial(dim.bound))) if is_produced(dim) else as_dim(polynomial(dim))
+
+
+def _produced_as(shape: Shape, like: Shape) -> Shape:
+    """A shape that follows from operands, whose dimensions are produced by the run where those of `like` are."""
+    if shape.is_tuple:
+        elements = tuple(map(_produced_as, shape.elements, like.elements))
+        return replace(shape, elements=elements)
+    dims = zip(shape.dims, like.dims)
+    return replace(shape, dims=tuple(bounded_only(capacity(d)) if is_produced(known) else d for d, known in dims))
 
 
 def _dims(operands: Sequence[Instr]) -> list[Dim]:

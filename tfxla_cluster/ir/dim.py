@@ -24,7 +24,7 @@ class DimExpr:
 
     op 'sym': args (name, sample, low, high, every, rest): a size read from an input's shape, from low to high (None:
     any), of those that leave `rest` when divided by `every` (1: of all).
-    op 'bounded': args (name, bound): a size that an instruction produces, at most `bound`.
+    op 'bounded': args (name, bound): a size that an instruction produces, at most `bound`, a Dim over sizes of inputs.
     op one of `size_operators.OPERATORS`: args are two Dims.
 
     A size is its name: two of one name are equal, whatever their samples. Equal expressions may be written in
@@ -56,8 +56,13 @@ class DimExpr:
 
     @property
     def number(self) -> int:
-        """The sample or the bound of a size."""
-        return cast("int", self.args[1])
+        """The sample of a size; of one that an instruction produces, that of its bound."""
+        return cast("int", self.args[1]) if self.op == "sym" else sample(self.bound)
+
+    @property
+    def bound(self) -> Dim:
+        """The most that a size may be which an instruction produces."""
+        return cast("Dim", self.args[1])
 
     @property
     def low(self) -> int:
@@ -66,8 +71,10 @@ class DimExpr:
 
     @property
     def high(self) -> int | None:
-        """The most a size may be, None where that is not known."""
-        return cast("int | None", self.args[3]) if self.op == "sym" else self.number
+        """The most a size may be as a number, None where there is none."""
+        if self.op == "sym":
+            return cast("int | None", self.args[3])
+        return self.bound if isinstance(self.bound, int) else None
 
     @property
     def every(self) -> int:
@@ -137,8 +144,8 @@ def multiple_text(every: int, rest: int) -> str:
     return f"a multiple of {every}" if rest == 0 else f"{rest} more than a multiple of {every}"
 
 
-def bounded(name: str, bound: int) -> DimExpr:
-    """A size known only after its instruction ran, at most `bound` (HLO's `<=bound`)."""
+def bounded(name: str, bound: Dim) -> DimExpr:
+    """A size known only after its instruction ran, at most `bound` (HLO's `<=bound`), which no such size is in."""
     return DimExpr("bounded", (name, bound))
 
 
@@ -180,7 +187,7 @@ def sample(dim: Dim) -> int:
     return int(OPERATORS[dim.op].fold(sample(a), sample(b)))
 
 
-def bounded_only(bound: int) -> DimExpr:
+def bounded_only(bound: Dim) -> DimExpr:
     """A size of which XLA's text and protos tell no more than its bound (`<=8`): to inference it is that bound, as to
     XLA, until the pass size-namer says which sizes are one."""
     return bounded(f"<={bound}", bound)
@@ -198,29 +205,38 @@ def has_produced(dim: Dim) -> bool:
 
 def is_bounded_only(dim: Dim) -> bool:
     """A size of `bounded_only`."""
-    return is_produced(dim) and dim.name == f"<={dim.number}"
+    return is_produced(dim) and dim.name == f"<={dim.bound}"
 
 
 def capacity(dim: Dim) -> Dim:
     """`dim` with every produced size at its bound: what to reserve."""
-    return _replaced(dim, lambda size: size.number if is_produced(size) else size)
+    return _replaced(dim, lambda size: size.bound if is_produced(size) else size)
 
 
 def from_bounds(dim: Dim) -> Dim:
     """`dim` with the sizes of `bounded_only` at their bounds."""
-    return _replaced(dim, lambda size: size.number if is_bounded_only(size) else size)
+    return _replaced(dim, lambda size: size.bound if is_bounded_only(size) else size)
 
 
 def instantiate(dim: Dim, env: Mapping[str, int]) -> Dim:
     """`dim` with the sizes of inputs that `env` names at those numbers; UsageError where one is out of its range."""
 
     def number(size: DimExpr) -> Dim:
-        if is_produced(size) or size.name not in env:
+        if is_produced(size):
+            return with_bound(size, _replaced(size.bound, number))
+        if size.name not in env:
             return size
         check_range(size, env[size.name])
         return env[size.name]
 
     return _replaced(dim, number)
+
+
+def with_bound(size: DimExpr, bound: Dim) -> DimExpr:
+    """A size that an instruction produces, with another bound."""
+    if bound is size.bound:
+        return size
+    return bounded_only(bound) if is_bounded_only(size) else bounded(size.name, bound)
 
 
 def check_range(size: DimExpr, value: int) -> None:

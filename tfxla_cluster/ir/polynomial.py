@@ -12,7 +12,7 @@ from functools import lru_cache
 from math import gcd, inf
 from typing import cast
 
-from .dim import Dim, DimExpr, make, product
+from .dim import Dim, DimExpr, is_produced, make, product
 
 Monomial = tuple[DimExpr, ...]  # atoms in a fixed order
 Polynomial = dict[Monomial, int]  # the coefficient of each monomial, none of them 0
@@ -112,6 +112,7 @@ def _numbers(dim: Dim) -> Iterator[int | None]:
         return
     if dim.is_size:
         yield from (dim.number, dim.low, dim.high, dim.every, dim.rest)
+        yield from () if dim.op == "sym" else _numbers(dim.bound)
         return
     for operand in dim.operands:
         yield from _numbers(operand)
@@ -203,6 +204,8 @@ def _interval_product(a: Range, b: Range) -> Range:
 
 def atom_bounds(atom: DimExpr) -> Range:
     """The ends of an atom of a polynomial."""
+    if is_produced(atom):
+        return 0, bounds(polynomial(atom.bound))[1]
     if atom.is_size:
         return atom.low, inf if atom.high is None else atom.high
     if _is_quotient(atom):

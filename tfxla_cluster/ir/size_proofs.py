@@ -12,7 +12,7 @@ from itertools import product
 from math import inf
 from typing import cast
 
-from .dim import Dim, DimExpr, sym
+from .dim import Dim, DimExpr, is_produced, sym
 from .polynomial import Monomial, Polynomial, atom_bounds, bounds, is_free, plus, polynomial, times
 
 _MOST_ATOMS = 6  # taken apart in one proof
@@ -41,9 +41,20 @@ def not_negative(poly: Polynomial, steps: int = _MOST_ATOMS) -> bool:
         return False
     atoms = {a.op: a for m in poly for a in m if _is_case(a)}
     if not atoms:
-        return any(_covered(shifted) for shifted in _shifted(poly))
-    op = next(op for op in _CASES if op in atoms)
-    return steps > 0 and _CASES[op](poly, atoms[op], steps - 1)
+        found = any(_covered(shifted) for shifted in _shifted(poly))
+    else:
+        op = next(op for op in _CASES if op in atoms)
+        found = steps > 0 and _CASES[op](poly, atoms[op], steps - 1)
+    return found or (steps > 0 and _from_bounds(poly, steps - 1))
+
+
+def _from_bounds(poly: Polynomial, steps: int) -> bool:
+    """A size that an instruction produces, at most an expression, counted down from that."""
+    for atom in {a: None for m in poly for a in m if is_produced(a) and not isinstance(a.bound, int)}:
+        below = plus(polynomial(atom.bound), {(sym(f"{atom} from its bound", 0),): 1}, -1)
+        if not_negative(_substituted(poly, atom, below), steps):
+            return True
+    return False
 
 
 def _is_case(atom: DimExpr) -> bool:

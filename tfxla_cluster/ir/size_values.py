@@ -77,9 +77,14 @@ def sampled(value: Any) -> Any:
 
 
 def sizes_of(instr: Instr) -> Iterator[DimExpr]:
-    """The named sizes in an instruction's shape and attributes, as often as they come."""
+    """The named sizes in an instruction's shape and attributes, as often as they come, those in a bound before what
+    it is the bound of."""
     for expression in expressions((instr.shape, instr.attrs.get(SIZED.get(instr.opcode, "")))):
-        yield from (size for size in dims_.leaves(expression) if not dims_.is_bounded_only(size))
+        for size in dims_.leaves(expression):
+            if dims_.is_produced(size):
+                yield from dims_.leaves(size.bound)
+            if not dims_.is_bounded_only(size):
+                yield size
 
 
 def has_sizes(instr: Instr) -> bool:

@@ -126,7 +126,7 @@ class _Namer:
         dims = list(x.shape.dims)
         if not has_produced(instr.shape.dims[axis]):
             return x  # taken for its bound; it keeps its size here, and its users cut what stands beside it
-        dims[axis] = dims_.bounded(instr.name, _bound(instr, instr.shape.dims[axis]))
+        dims[axis] = dims_.bounded(instr.name, capacity(instr.shape.dims[axis]))
         scope.makers[instr.name] = size
         if all(d == 1 for d in dims[:axis]):
             return scope.add(_with(instr, array(x.shape.element_type, tuple(dims))))
@@ -156,15 +156,23 @@ class _Namer:
             if dim.name not in scope.makers:
                 raise UnsupportedError(f"{like.name}: the size {dim.name} was made in another computation")
             # As the run has it: TensorFlow's bridge subtracts from sizes without a look at 0.
-            bounds = [self._value(scope, like, bound) for bound in (0, dim.number)]
+            bounds = [self._value(scope, like, bound) for bound in (0, dim.bound)]
             made = match.make(like, "clamp", array(S32), (bounds[0], scope.makers[dim.name], bounds[1]))
-        elif dim.is_size:
-            raise UnsupportedError(f"{like.name}: the size {dim} is an input's")
+        elif not has_produced(dim):
+            return self._of_inputs(scope, like, dim)
         else:
             a, b = (self._value(scope, like, d) for d in dim.operands)
             if dim.op in _DIVISION:
                 return self._divided(scope, like, dim, a, b)
             made = match.make(like, _ARITHMETIC[dim.op], array(S32), (a, b))
+        return scope.add(made.replace(name=self.names.unique(like.name)))
+
+    def _of_inputs(self, scope: _Scope, like: Instr, dim: DimExpr) -> Instr:
+        """What the inputs' sizes give: the size of a shape that has it, which costs no memory."""
+        none = scope.add(match.constant(like, False, PRED).replace(name=self.names.unique(like.name)))
+        shaped = match.make(like, "broadcast", array(PRED, (dim,)), (none,), dimensions=())
+        shaped = scope.add(shaped.replace(name=self.names.unique(like.name)))
+        made = match.make(like, "get-dimension-size", array(S32), (shaped,), dimensions=(0,))
         return scope.add(made.replace(name=self.names.unique(like.name)))
 
     def _divided(self, scope: _Scope, like: Instr, dim: DimExpr, a: Instr, b: Instr) -> Instr:
@@ -312,22 +320,15 @@ def _whole(row: Any, dim: Dim) -> Any:
     return dim if same(row, capacity(dim)) else row
 
 
-def _bound(instr: Instr, dim: Dim) -> int:
-    """The most that a produced size may be."""
-    bound = capacity(dim)
-    if not isinstance(bound, int):
-        raise UnsupportedError(f"{instr.name}: a size known only after it ran, of a dimension of any size")
-    return bound
-
-
 def _check_part(instr: Instr, only_sized: bool) -> None:
     """Refuse a slice of part of a produced size that may hold elements which are not there, or that TensorFlow's
     bridge may have counted from the bound in place of the end (`x[-1:]`)."""
     for (start, limit, stride), dim in zip(instr.attrs["slice"], instr.operands[0].shape.dims):
         if not has_produced(dim) or (start, limit, stride) == (0, dim, 1) or start == limit:
             continue
-        bound = _bound(instr, dim)
-        if (limit == bound and bound - start <= start) or not (only_sized or limit - start == 1):
+        length = limit - start
+        is_end = same(limit, capacity(dim)) and not at_most(start + 1, length)
+        if is_end or not (only_sized or same(length, 1)):
             raise UnsupportedError(f"{instr.name}: a part of a dimension whose size is known only after it ran")
 
 

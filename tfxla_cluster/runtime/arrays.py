@@ -36,7 +36,8 @@ def bind_sizes(plan: LaunchPlan, inputs: Sequence[np.ndarray]) -> np.ndarray:
 
 def empty_outputs(plan: LaunchPlan, sizes: np.ndarray) -> list[np.ndarray]:
     """Memory for the outputs, produced sizes at their bound; `sizes` as `bind_sizes` gives them."""
-    env = {s.symbol: s.bound if s.is_produced else int(n) for s, n in zip(plan.sizes, sizes)}
+    env = {s.symbol: int(n) for s, n in zip(plan.sizes, sizes)}
+    env |= {s.symbol: evaluate(s.bound, env) for s in plan.sizes if s.is_produced}
     return [_aligned(tuple(evaluate(d, env) for d in shape.dims), shape) for shape in plan.outputs]
 
 
@@ -50,13 +51,6 @@ def aligned_bytes(count: int) -> np.ndarray:
     raw = np.empty(count + ALIGN, np.uint8)
     start = -raw.ctypes.data % ALIGN
     return raw[start : start + count]
-
-
-def aligned_copy(data: bytes) -> np.ndarray:
-    """`data` in memory of its own that begins at a multiple of ALIGN."""
-    array = aligned_bytes(len(data))
-    array[:] = np.frombuffer(data, np.uint8)
-    return array
 
 
 def _aligned(shape: tuple[int, ...], kind: Shape) -> np.ndarray:

@@ -134,12 +134,12 @@ Step = Union[KernelStep, LibraryStep, TfOpStep, CopyStep, BranchStep, LoopStep, 
 @dataclass(frozen=True, slots=True)
 class SizeSource:
     """Where a size symbol's value comes from: dim `axis` of input `input`, or (both -1) a `SizeStep`:
-    a size known only after an instruction ran, at most `bound`."""
+    a size known only after an instruction ran, at most `bound`, which follows the inputs' sizes."""
 
     symbol: str
     input: int = -1
     axis: int = -1
-    bound: int = 0
+    bound: Dim = 0
 
     @property
     def is_produced(self) -> bool:

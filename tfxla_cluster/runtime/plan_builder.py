@@ -94,7 +94,7 @@ def build(module: Module, units: Mapping[Instr, Unit], launches: Mapping[Kernel,
     return Planned(plan, placed)
 
 
-def _sizes(inputs: Sequence[Shape], produced: Mapping[str, int]) -> tuple[SizeSource, ...]:
+def _sizes(inputs: Sequence[Shape], produced: Mapping[str, Dim]) -> tuple[SizeSource, ...]:
     """Each size symbol once: the first input dim that is it, then those that instructions produce."""
     found: dict[str, SizeSource] = {}
     for number, shape in enumerate(inputs):

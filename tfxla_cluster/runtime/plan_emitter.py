@@ -40,7 +40,7 @@ class Emitter:
     constants: list[bytes] = field(default_factory=list)
     effects: dict[int, Effect] = field(default_factory=dict)
     affinities: list[Affinity] = field(default_factory=list)
-    produced: dict[str, int] = field(default_factory=dict)
+    produced: dict[str, Dim] = field(default_factory=dict)
     input_shapes: tuple[Shape, ...] = ()
     output_shapes: tuple[Shape, ...] = ()
     outputs: Buffers = ()
@@ -269,7 +269,7 @@ class Emitter:
         if any(d != 1 for d in instr.shape.dims[:axis]):
             raise UnsupportedError(f"{instr.name}: set-dimension-size of an inner dimension of {instr.shape}")
         if is_produced(size):
-            self.produced.setdefault(size.name, size.number)
+            self.produced.setdefault(size.name, size.bound)
             self._steps.append(SizeStep(size.name, _virtual(operands[1][0]), instr.name))
         return operands[0]
 

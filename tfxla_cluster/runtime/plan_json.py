@@ -2,7 +2,7 @@
 
 step: {"step": "kernel", "symbol": ..., "inputs": [["temp", 0, 64], ...], ...}
 place: [kind, index, offset]      shape: ["f32", [dims]]      guard: ["range", [input, axis], [least, most]]
-dim: 5 | ["sym", "n", 100, low, high, every, rest] | ["bounded", "k", 64] | ["mul", dim, dim]
+dim: 5 | ["sym", "n", 100, low, high, every, rest] | ["bounded", "k", dim] | ["mul", dim, dim]
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from ..errors import InputFileError
 from ..ir import dtype as dtypes
 from ..ir import guard
-from ..ir.dim import Dim, DimExpr, bounded, sym
+from ..ir.dim import Dim, DimExpr, bounded, is_produced, sym
 from ..ir.shape import Shape, array
 from ..ir.size_operators import OPERATORS
 from .plan import (
@@ -57,10 +57,9 @@ def loads(text: str) -> LaunchPlan:
     """The plan of `dumps`; InputFileError where the text is not one."""
     try:
         data = json.loads(text)
-        constants = [base64.b64decode(c) for c in data["constants"]]
+        return from_data(data, [base64.b64decode(c) for c in data["constants"]])
     except (ValueError, KeyError, TypeError) as error:
         raise InputFileError(f"not a launch plan: {error!r}") from None
-    return from_data(data, constants)
 
 
 def to_data(plan: LaunchPlan) -> dict[str, Any]:
@@ -70,7 +69,7 @@ def to_data(plan: LaunchPlan) -> dict[str, Any]:
         "name": plan.name,
         "inputs": [_shape(s) for s in plan.inputs],
         "outputs": [_shape(s) for s in plan.outputs],
-        "sizes": [[s.symbol, s.input, s.axis, s.bound] for s in plan.sizes],
+        "sizes": [[s.symbol, s.input, s.axis, _dim(s.bound)] for s in plan.sizes],
         "steps": [_step(s) for s in plan.steps],
         "constant_bytes": [len(c) for c in plan.constants],
         "arena_bytes": _dim(plan.arena_bytes),
@@ -79,15 +78,8 @@ def to_data(plan: LaunchPlan) -> dict[str, Any]:
     }
 
 
-def from_data(data: Any, constants: Sequence[bytes]) -> LaunchPlan:
-    """The plan of `to_data`; InputFileError for another format, other constants and what is no plan."""
-    try:
-        return _read_plan(data, constants)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputFileError(f"not a launch plan: {error!r}") from None
-
-
-def _read_plan(data: Any, constants: Sequence[bytes]) -> LaunchPlan:
+def from_data(data: dict[str, Any], constants: Sequence[bytes]) -> LaunchPlan:
+    """Raises InputFileError (another format, wrong constants); ValueError, KeyError, TypeError (no plan)."""
     if data["format"] != FORMAT:
         raise InputFileError(f"launch plan of format {data['format']}, expected {FORMAT}")
     if [len(c) for c in constants] != data["constant_bytes"]:
@@ -96,7 +88,7 @@ def _read_plan(data: Any, constants: Sequence[bytes]) -> LaunchPlan:
         str(data["name"]),
         tuple(map(_read_shape, data["inputs"])),
         tuple(map(_read_shape, data["outputs"])),
-        tuple(SizeSource(str(s), int(i), int(a), int(b)) for s, i, a, b in data["sizes"]),
+        tuple(SizeSource(str(s), int(i), int(a), _read_dim(b)) for s, i, a, b in data["sizes"]),
         _read_steps(data["steps"]),
         tuple(constants),
         _read_dim(data["arena_bytes"]),
@@ -108,6 +100,8 @@ def _read_plan(data: Any, constants: Sequence[bytes]) -> LaunchPlan:
 def _dim(dim: Dim) -> Any:
     if isinstance(dim, int):
         return dim
+    if is_produced(dim):
+        return [dim.op, dim.name, _dim(dim.bound)]
     return [dim.op, *dim.args] if dim.is_size else [dim.op, *map(_dim, dim.operands)]
 
 
@@ -119,7 +113,7 @@ def _read_dim(data: Any) -> Dim:
         low, high, every, rest = ends
         return sym(str(a), int(b), int(low), None if high is None else int(high), int(every), int(rest))
     if op == "bounded":
-        return bounded(str(a), int(b))
+        return bounded(str(a), _read_dim(b))
     if op not in OPERATORS:
         raise ValueError(f"unknown size expression {op!r}")
     return DimExpr(op, (_read_dim(a), _read_dim(b)))

@@ -123,7 +123,8 @@ class _Execution:
 
     def _size(self, step: SizeStep) -> None:
         """Between 0 and the bound whatever the program computes, for memory is reserved by the bound."""
-        self.env[step.symbol] = min(max(self.scalar(step.source, np.int32), 0), self.bounds[step.symbol])
+        bound = evaluate(self.bounds[step.symbol], self.env)
+        self.env[step.symbol] = min(max(self.scalar(step.source, np.int32), 0), bound)
 
     _RUN: ClassVar[dict[type, Callable[[_Execution, Any], None]]] = {
         KernelStep: _kernel,

@@ -16,7 +16,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 from ..errors import LoweringError, NoConstantError
-from . import function_tree, must_be_constant, passed_values, refusal, tensor_lists, wire
+from . import function_tree, must_be_constant, passed_values, prefix_sums, refusal, tensor_lists, wire
 from .function_def import library as library
 from .function_def import specialise
 
@@ -146,7 +146,7 @@ def _lower(definition: Any, args: Sequence[Arg], needed: Sequence[int]) -> Lower
     module, pairs = wire.aliases(proto)
     outputs = tuple(i for i, o in enumerate(definition.signature.output_arg) if o.type != tf.resource.as_datatype_enum)
     return Lowered(
-        proto=proto,
+        proto=prefix_sums.in_windows(proto),
         name=module,
         parameters=tuple(order),
         outputs=outputs,

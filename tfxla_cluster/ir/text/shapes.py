@@ -75,8 +75,8 @@ def render_dim(dim: Dim) -> str:
     """`8`, `<=8`, or its sample with its name or the expression in a comment: `101/*n*/`, `<=8/*found*/`."""
     if isinstance(dim, int):
         return str(dim)
-    if dims_.is_produced(dim) and dims_.is_bounded_only(dim):
-        return f"<={dim.number}"
+    if dims_.is_produced(dim) and dims_.is_bounded_only(dim) and isinstance(dim.bound, int):
+        return f"<={dim.bound}"
     return f"<={written(dim)}" if dims_.has_produced(dim) else written(dim)
 
 

@@ -1,10 +1,10 @@
 """Sizes in HLO text: the number they had in the trace, with the expression in a comment, which XLA skips.
 
-    HloModule m, frontend_attributes={tfxla_sizes="n=101>=1, k<=8"}
-    ... f32[101/*n*/,<=8/*k*/] ... slice={[0:100/*(n+-1)*/]} ... padding=0_101/*0;n;0*/ ... window={size=101}/*n;0;0*/
+    HloModule m, frontend_attributes={tfxla_sizes="n=101>=1, k<=(n*4)"}
+    ... f32[101/*n*/,<=404/*k*/] ... slice={[0:100/*(n+-1)*/]} ... padding=0_101/*0;n;0*/ ... window={size=101}/*n;0;0*/
 
-The module's attribute says each size's sample, range and residue class (`n=101>=1<=4096%2=1`: odd ones); `k<=8` is one
-that an instruction produces.
+The module's attribute says each size's sample, range and residue class (`n=101>=1<=4096%2=1`: odd ones); `k<=8` and
+`k<=(n*4)` are such as an instruction produces.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from .scanner import Scanner
 
 SIZES_KEY = "tfxla_sizes"
 _NAME = r"[A-Za-z_][\w.\-]*"
-_DECLARED = re.compile(rf"({_NAME})(?:=(\d+))?(?:>=(\d+))?(?:<=(\d+))?(?:%(\d+)=(\d+))?")
-_TOKEN = re.compile(rf"\s*(<=\d+|-?\d+|{_NAME}|//|[()+*%,])")
+_DECLARED = re.compile(rf"({_NAME})=(\d+)(?:>=(\d+))?(?:<=(\d+))?(?:%(\d+)=(\d+))?")
+_PRODUCED = re.compile(rf"({_NAME})<=(.+)")
+_TOKEN = re.compile(rf"\s*(<=|-?\d+|{_NAME}|//|[()+*%,])")
 _INFIX = {row.infix: name for name, row in OPERATORS.items() if row.infix}
 _COMMENT = re.compile(r"/\*(.*?)\*/", re.S)
 
@@ -37,7 +38,7 @@ def _declared(size: DimExpr) -> str:
     if not re.fullmatch(_NAME, size.name) or size.name in OPERATORS:
         raise InternalError(f"a size cannot be called '{size.name}'")
     if dims_.is_produced(size):
-        return f"{size.name}<={size.number}"
+        return f"{size.name}<={size.bound}"
     low, high = f">={size.low}" if size.low else "", "" if size.high is None else f"<={size.high}"
     residue = f"%{size.every}={size.rest}" if size.every > 1 else ""
     return f"{size.name}={size.number}{low}{high}{residue}"
@@ -46,17 +47,28 @@ def _declared(size: DimExpr) -> str:
 def read_declared(text: str) -> dict[str, DimExpr]:
     """The sizes by name; ValueError where the text is not what `declare` writes."""
     found: dict[str, DimExpr] = {}
-    for part in filter(None, map(str.strip, text.split(","))):
-        row = _DECLARED.fullmatch(part)
-        if row is None or not (row[2] or row[4]):
+    for part in filter(None, map(str.strip, re.split(r",\s", text))):
+        size = _input_size(part) or _produced_size(part, found)
+        if size is None:
             raise ValueError(f"'{part}' declares no size")
-        low, high = int(row[3] or 0), None if row[4] is None else int(row[4])
-        every, rest = int(row[5] or 1), int(row[6] or 0)
-        if every == 0 or (row[2] and int(row[2]) % every != rest):
-            raise ValueError(f"'{part}' declares no size: its sample is of another residue class")
-        size = dims_.sym(row[1], int(row[2]), low, high, every, rest) if row[2] else dims_.bounded(row[1], high or 0)
-        found[row[1]] = size
+        found[size.name] = size
     return found
+
+
+def _input_size(part: str) -> DimExpr | None:
+    row = _DECLARED.fullmatch(part)
+    if row is None:
+        return None
+    low, high = int(row[3] or 0), None if row[4] is None else int(row[4])
+    every, rest = int(row[5] or 1), int(row[6] or 0)
+    if every == 0 or int(row[2]) % every != rest:
+        raise ValueError(f"'{part}' declares no size: its sample is of another residue class")
+    return dims_.sym(row[1], int(row[2]), low, high, every, rest)
+
+
+def _produced_size(part: str, sizes: Mapping[str, DimExpr]) -> DimExpr | None:
+    row = _PRODUCED.fullmatch(part)
+    return row and dims_.bounded(row[1], parse_size(row[2], sizes))
 
 
 def parse_size(text: str, sizes: Mapping[str, DimExpr]) -> Dim:
@@ -83,6 +95,8 @@ def _tokens(text: str) -> Iterator[str]:
 
 def _expression(tokens: Iterator[str], sizes: Mapping[str, DimExpr]) -> Dim:
     token = next(tokens)
+    if token == "<=":
+        return dims_.bounded_only(_expression(tokens, sizes))
     if token == "(":
         left = _expression(tokens, sizes)
         op = _INFIX.get(next(tokens))
@@ -102,8 +116,6 @@ def _expression(tokens: Iterator[str], sizes: Mapping[str, DimExpr]) -> Dim:
 def _leaf(token: str, sizes: Mapping[str, DimExpr]) -> Dim:
     if token in sizes:
         return sizes[token]
-    if token.startswith("<="):
-        return dims_.bounded_only(int(token[2:]))
     if token.lstrip("-").isdigit():
         return int(token)
     raise ValueError(f"no size '{token}' is declared" if token else "an expression of sizes ends too soon")

@@ -80,11 +80,11 @@ class _Values:
         self.template = [0] * len(plan.sizes)
         self._slots: dict[Dim, int] = {}
         self._symbols = {source.symbol: n for n, source in enumerate(plan.sizes)}
-        self.bounds = {source.symbol: source.bound for source in plan.sizes}
+        self.bounds = {source.symbol: source.bound for source in plan.sizes if source.is_produced}
         produced = dict.fromkeys(s.symbol for s in walk(plan.steps) if isinstance(s, SizeStep))
         self._stages = {symbol: n for n, symbol in enumerate(produced, 1)}
         self._rows: list[tuple[int, tuple[int, int, int, int]]] = []
-        for dim in (*_dims(plan), *extra):
+        for dim in (*_dims(plan), *self.bounds.values(), *extra):
             self.slot(dim)
         self._rows.sort(key=lambda row: row[0])
 
@@ -184,7 +184,7 @@ class _Writer:
         first = self.values.stage_start(self.values.stage_of(step.symbol))
         symbol = self.values.slot(DimExpr("bounded", (step.symbol, 0)))
         self.words += [STEPS["size"], *self._place(step.source), symbol, first, len(self.values.rows())]
-        self.words.append(self.values.bounds[step.symbol])
+        self.words.append(self.values.slot(self.values.bounds[step.symbol]))
 
     def _branch(self, step: BranchStep) -> None:
         """The table of targets, then each branch with a jump behind the last."""

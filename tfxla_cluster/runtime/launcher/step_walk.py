@@ -151,7 +151,7 @@ class StepWalk(ABC):
     def _size(self, evaluate: Function) -> None:
         """Between 0 and the bound whatever the program computes, for memory is reserved by the bound."""
         f = self.f
-        f.store(self.values, self.word(3), self.read(1, 32).max(0).min(self.word(6)))
+        f.store(self.values, self.word(3), self.read(1, 32).max(0).min(f.load(self.values, self.word(6))))
         first = self.word(4)
         expressions = f.load(self.record, RECORD["expressions"]) + first * 32
         f.call(evaluate, expressions, self.word(5) - first, self.values)

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from ...errors import UnsupportedError
 from ...ir.dim import Dim, DimExpr
 from ...ir.guard import Guard
@@ -50,10 +48,10 @@ class Entry:
 
     guards: about the op inputs, in the order they are checked. record, execute: the runtime's record and its
     entry point `int32 execute(record, inputs, outputs, sizes, launch)`; record 0 says "not compilable for such inputs".
-    parameters: which op input is the executable's k-th parameter (UNREAD: one it never reads); handed: its last ones,
-    the same at each call. outputs: one per op output. results: how many results the executable writes. sizes: (symbol,
-    op input, axis) of each size the executable takes, or (symbol, UNREAD, bound) of one it produces. device: the GPU
-    that it is for, by CUDA's number, HOST_DEVICE for the CPU. keep: what must stay alive while the entry is in use.
+    parameters: which op input is the executable's k-th parameter (UNREAD: one it never reads). outputs: one
+    per op output. results: how many results the executable writes. sizes: (symbol, op input, axis) of each
+    size the executable takes, or (symbol, UNREAD, bound) of one it produces. device: the GPU that it is for, by CUDA's
+    number, HOST_DEVICE for the CPU. keep: what must stay alive while the entry is in use.
     """
 
     guards: tuple[Guard, ...]
@@ -62,9 +60,8 @@ class Entry:
     parameters: tuple[int, ...] = ()
     outputs: tuple[Output, ...] = ()
     results: int = 0
-    sizes: tuple[tuple[str, int, int], ...] = ()
+    sizes: tuple[tuple[str, int, Dim], ...] = ()
     device: int = HOST_DEVICE
-    handed: tuple[np.ndarray, ...] = field(default=(), compare=False)
     keep: Any = field(default=None, compare=False)
 
 
@@ -110,21 +107,19 @@ def pack(entry: Entry) -> Words:
             raise UnsupportedError(f"a result of rank {len(out.dims)}, where at most {MAX_RANK} dimensions are written")
         outputs += (out.passes, out.result, out.dtype, out.itemsize, int(out.produced), len(out.dims))
         for dim in out.dims:
-            code = postfix(dim, symbols)
-            outputs += (len(code), *(word for pair in code for word in pair))
-    sources = [*((source, 0) for source in entry.parameters), *((UNREAD, a.ctypes.data) for a in entry.handed)]
+            outputs += _program(dim, symbols)
     parts = {
         "guards": guard_rows(entry.guards),
-        "parameters": Words([word for source in sources for word in source]),
+        "parameters": Words(entry.parameters),
         "outputs": Words(outputs),
-        "sizes": Words([word for _, source, axis in entry.sizes for word in (source, axis)]),
+        "sizes": _size_rows(entry.sizes, symbols),
     }
     words = Words([0] * len(ENTRY_WORDS), keep=(entry, parts))
     for name, part in parts.items():
         words[entry_word(name)] = part.address
     words[entry_word("record")], words[entry_word("execute")] = entry.record, entry.execute
     words[entry_word("guard_count")] = len(entry.guards)
-    words[entry_word("parameter_count")] = len(sources)
+    words[entry_word("parameter_count")] = len(entry.parameters)
     words[entry_word("result_count")] = entry.results
     words[entry_word("size_count")] = len(entry.sizes)
     words[entry_word("device")] = entry.device
@@ -158,6 +153,24 @@ def _operands(guard: Guard, values: list[Any]) -> tuple[int, int]:
         return wanted
     assert isinstance(wanted, int), guard
     return wanted, 0
+
+
+def _size_rows(sizes: Sequence[tuple[str, int, Dim]], symbols: dict[str, int]) -> Words:
+    rows: list[int] = []
+    programs: list[Words] = []
+    for _, source, axis in sizes:
+        if source != UNREAD and isinstance(axis, int):
+            rows += (source, axis)
+        else:
+            programs.append(Words(_program(axis, symbols)))
+            rows += (UNREAD, programs[-1].address)
+    return Words(rows, programs)
+
+
+def _program(dim: Dim, symbols: dict[str, int]) -> list[int]:
+    """The words of a dim's program."""
+    code = postfix(dim, symbols)
+    return [len(code), *(word for pair in code for word in pair)]
 
 
 def postfix(dim: Dim, symbols: dict[str, int]) -> list[tuple[int, int]]:

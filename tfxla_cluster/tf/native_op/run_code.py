@@ -78,7 +78,7 @@ def build(module: ll.Module, addresses: Mapping[str, int], stopped: int) -> ll.F
     c = Code(module, "run", ll.FunctionType(VOID, (PTR, P64, P64, PPTR, PTR)), addresses)
     b = c.b
     _, program, entry, tensors, status = c.args
-    sizes = _read_sizes(c, entry, tensors)
+    sizes = _read_sizes(c, dim, entry, tensors)
     count = c.load(program, program_word("outputs"))
     held = b.alloca(PTR, count)
     results = b.alloca(PTR, b.add(c.load(entry, entry_word("result_count")), I64(1)))
@@ -91,9 +91,8 @@ def build(module: ll.Module, addresses: Mapping[str, int], stopped: int) -> ll.F
     with b.if_then(b.not_(c.failed(status))):
         parameters = b.inttoptr(c.load(entry, entry_word("parameters")), P64)
         with c.loop(c.load(entry, entry_word("parameter_count"))) as k:
-            at = b.mul(k, I64(2))
-            source = c.load(parameters, at)
-            c.store(b.inttoptr(c.load(parameters, b.add(at, I64(1))), PTR), inputs, k)
+            source = c.load(parameters, k)
+            c.store(PTR(None), inputs, k)
             with b.if_then(b.icmp_signed(">=", source, I64(0)), likely=True):
                 c.store(c.api("TF_TensorData", c.load(tensors, source)), inputs, k)
         execute = b.inttoptr(c.load(entry, entry_word("execute")), EXECUTE.as_pointer())
@@ -133,9 +132,9 @@ def _report(c: Code, code: ll.Value, stopped: int) -> None:
             c.api("failed", status, b.sext(code, I64))
 
 
-def _read_sizes(c: Code, entry: ll.Value, tensors: ll.Value) -> ll.Value:
-    """An array with the value of each size symbol, read from the inputs' dims (of one the run produces, its
-    bound)."""
+def _read_sizes(c: Code, dim: ll.Function, entry: ll.Value, tensors: ll.Value) -> ll.Value:
+    """An array with the value of each size symbol, read from the inputs' dims; after these, of each that the run
+    produces its bound."""
     b = c.b
     count = c.load(entry, entry_word("size_count"))
     sources = b.inttoptr(c.load(entry, entry_word("sizes")), P64)
@@ -144,9 +143,11 @@ def _read_sizes(c: Code, entry: ll.Value, tensors: ll.Value) -> ll.Value:
         at = b.mul(i, I64(2))
         source = c.load(sources, at)
         axis = c.load(sources, b.add(at, I64(1)))
-        c.store(axis, sizes, i)
-        with b.if_then(b.icmp_signed(">=", source, I64(0)), likely=True):
-            c.store(c.api("TF_Dim", c.load(tensors, source), b.trunc(axis, I32)), sizes, i)
+        with b.if_else(b.icmp_signed(">=", source, I64(0)), likely=True) as (given, produced):
+            with given:
+                c.store(c.api("TF_Dim", c.load(tensors, source), b.trunc(axis, I32)), sizes, i)
+            with produced:
+                c.store(b.call(dim, (b.inttoptr(axis, P64), sizes)), sizes, i)
     return sizes
 
 
