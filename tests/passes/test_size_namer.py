@@ -16,7 +16,7 @@ from tfxla_cluster.ir.dtype import F32
 from tfxla_cluster.ir.node import Instr, Metadata
 from tfxla_cluster.ir.shape import array
 from tfxla_cluster.options import DEFAULT
-from tfxla_cluster.passes import size_losses, size_namer
+from tfxla_cluster.passes import dce, size_losses, size_namer
 
 # How many windows of 3, a stride of 2 apart, fit into the first n of 8 elements.
 WINDOWS = """
@@ -143,3 +143,45 @@ def test_a_size_known_by_its_bound_waits_for_no_other_of_that_bound(size: int) -
     executable = compiler.compile_module(text.parse(PART), cpu.this_machine()).executable
     (got,) = executable.run([np.arange(4, dtype=np.float32), np.int32(size)])
     assert got.tolist() == [0, 1][: min(size, 2)]
+
+
+# The loop carries rows of a size that XLA's text knows by its bound alone, and its body makes such a size of them.
+ROWS = """
+HloModule m
+body {
+  state = (s32[], f32[3,<=4]) parameter(0)
+  i = s32[] get-tuple-element(state), index=0
+  rows = f32[3,<=4] get-tuple-element(state), index=1
+  zero = s32[] constant(0)
+  first = f32[1,4] dynamic-slice(rows, zero, zero), dynamic_slice_sizes={1,4}
+  row = f32[1,<=4] set-dimension-size(first, i), dimensions={1}
+  written = f32[3,<=4] dynamic-update-slice(rows, row, i, zero)
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  ROOT r = (s32[], f32[3,<=4]) tuple(next, written)
+}
+condition {
+  state = (s32[], f32[3,<=4]) parameter(0)
+  i = s32[] get-tuple-element(state), index=0
+  three = s32[] constant(3)
+  ROOT r = pred[] compare(i, three), direction=LT
+}
+ENTRY e {
+  x = f32[3,4] parameter(0)
+  n = s32[] parameter(1)
+  rows = f32[3,<=4] set-dimension-size(x, n), dimensions={1}
+  zero = s32[] constant(0)
+  state = (s32[], f32[3,<=4]) tuple(zero, rows)
+  ROOT r = (s32[], f32[3,<=4]) while(state), condition=condition, body=body
+}
+"""
+
+
+def test_rows_of_several_sizes_are_not_one_array() -> None:
+    with pytest.raises(UnsupportedError, match="written into an array of another size"):
+        size_namer.run(text.parse(ROWS))
+
+
+def test_a_loop_does_not_wait_for_what_its_body_makes() -> None:
+    module = dce.PASS.run(text.parse(ROWS))
+    assert [c.name for c in module.computations()] == [c.name for c in text.parse(ROWS).computations()]

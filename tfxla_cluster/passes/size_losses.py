@@ -1,6 +1,8 @@
-"""TensorFlow ops that the bridge lowers with the bound of a size in place of the size, found by metadata.
+"""TensorFlow ops that the bridge lowers with the bound of a size in place of the size, most found by metadata.
 
 The module is then exact for the bound alone, so that a function with such an op on what has a produced size is refused.
+So is a write into an array of a produced size that is not the size of what is written: rows of several sizes in one
+tensor list.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 from ..errors import UnsupportedError
 from ..ir.dim import has_produced
 from ..ir.node import Instr
+from ..ir.polynomial import same
 
 _TAKE_BOUNDS = frozenset(
     [
@@ -27,3 +30,9 @@ def check(instr: Instr) -> None:
         first = int(op in _COUNT_ELEMENTS)
         if any(has_produced(d) for o in instr.operands for d in o.shape.dims[first:]):
             raise UnsupportedError(f"{instr.name}: {op} of a size that is known only after it ran")
+    if instr.opcode == "dynamic-update-slice":
+        into, part = (operand.shape.dims for operand in instr.operands[:2])
+        if any(has_produced(d) and not same(d, p) for d, p in zip(into, part)):
+            raise UnsupportedError(
+                f"{instr.name}: written into an array of another size that is known only after it ran"
+            )
