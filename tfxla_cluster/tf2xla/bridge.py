@@ -16,7 +16,8 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 from ..errors import LoweringError, NoConstantError
-from . import function_tree, must_be_constant, passed_values, prefix_sums, refusal, tensor_lists, wire
+from . import function_tree, list_checks, must_be_constant, passed_values, prefix_sums, refusal, tensor_lists, wire
+from . import known_values as known
 from .function_def import library as library
 from .function_def import specialise
 
@@ -60,6 +61,11 @@ class Lowered:
     updates: tuple[tuple[int, int], ...]
 
 
+def known_values(args: Sequence[Arg]) -> list[known.Value]:
+    """What is known of arguments before the function runs."""
+    return [known.Variable(arg.dtype, arg.dims) if arg.is_resource else known.Tensor(arg.dims) for arg in args]
+
+
 def function_def(name: str | bytes) -> Any:
     """The FunctionDef registered in the eager context; LoweringError when there is none."""
     found = library(name if isinstance(name, str) else name.decode())
@@ -96,6 +102,8 @@ def _lower_with_lists(name: str, args: Sequence[Arg]) -> Lowered:
         except LoweringError as error:
             refused = tensor_lists.refused(error)
             if refused is None or refused.node in writes:
+                raise
+            if not tensor_lists.is_right(refused, list_checks.writes(name, known_values(args), library)):
                 raise
             writes[refused.node] = refused
 

@@ -1,14 +1,14 @@
 """Writes into lists of tensors (TensorArray) whose size is right but cannot be seen while lowering.
 
 `x[i:i + 1]` has one row wherever it may be written into a list of [1, n] elements, but the bridge only knows that it
-has at most as many as `x`, and refuses the write. Its refusal names the write and both shapes; the write then takes
-a slice of the list's own element shape. Where the size is another, TensorFlow would raise: that write is not valid.
+has at most as many as `x`, and refuses the write. Its refusal names the write and both shapes; where algebra says that
+the sizes are equal, the write then takes a slice of the list's own element shape.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..errors import LoweringError
+from . import list_checks, part_sizes
 from .function_tree import Rewriting
 
 _REFUSED = re.compile(
@@ -42,6 +43,14 @@ def refused(error: LoweringError) -> Write | None:
     element, value = (tuple(int(d.strip("<=")) for d in text.split(",") if d)[1:] for text in match.groups()[:2])
     fits = len(element) == len(value) and all(e <= v for e, v in zip(element, value))
     return Write(match.group(3), element, value) if fits else None
+
+
+def is_right(write: Write, met: Iterable[list_checks.Write]) -> bool:
+    """Has the value the list's element shape wherever the node is met?"""
+    found = [w for w in met if w.node.name == write.node]
+    return bool(found) and all(
+        part_sizes.is_of(w.definition, w.inferred, w.node.input[2], write.element) for w in found
+    )
 
 
 def sliced(writes: Mapping[str, Write]) -> Rewriting:

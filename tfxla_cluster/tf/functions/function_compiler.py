@@ -18,7 +18,7 @@ from ...errors import LoweringError, UnsupportedError
 from ...ir import guard as guards
 from ...ir.dim import symbols
 from ...size_spec import stronger
-from ...tf2xla import bridge, must_be_constant, sources
+from ...tf2xla import bridge, list_checks, must_be_constant, sources
 from .. import devices
 from ..compiler_port import Compiler, CompileRequest, Loaded, Served
 from ..graph.open_sizes import ARG_SHAPES
@@ -282,6 +282,7 @@ def _lower(compiler: Compiler, function: str, args: Sequence[bridge.Arg], device
 def _lowered(function: str, args: Sequence[bridge.Arg]) -> bridge.Lowered:
     try:
         shape_check.check(bridge.function_def(function), args)
+        list_checks.check(function, bridge.known_values(args), bridge.library)
         with rewritten_functions.expanded(function) as name:
             return bridge.lower(name, args)
     except LoweringError as error:
@@ -353,7 +354,9 @@ def _values(interface: Interface, lowered: bridge.Lowered) -> list[guards.Guard]
 
 
 def _output(kind: int, loaded: Loaded, result: int) -> Output:
-    shape = loaded.outputs[result]
+    shape, declared = loaded.outputs[result], np.dtype(tf.dtypes.as_dtype(kind).as_numpy_dtype)
+    if declared.names is None and declared != shape.element_type.numpy:  # quantized ones have fields
+        raise UnsupportedError(f"result {result} is {declared.name}, and compiled it is {shape.element_type}")
     made = {s.symbol for s in loaded.sizes if s.is_produced}
     return Output(
         kind, shape.element_type.itemsize, shape.dims, result, produced=any(symbols(dim) & made for dim in shape.dims)

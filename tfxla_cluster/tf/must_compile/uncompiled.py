@@ -1,8 +1,8 @@
 """Must-compile functions that neither this package nor stock XLA compiles rightly: their ops run uncompiled.
 
 Sizes that depend on data (stock XLA then gives wrong answers or ends the process), shuffles (stock XLA does not
-compile those of floats), and tensor lists that cross the function's border (the forward part of a loop under an
-eager tape; stock XLA refuses it).
+compile those of floats), tensor lists (tf2xla/list_checks says what stock XLA makes of them), and those that cross the
+function's border (the forward part of a loop under an eager tape; stock XLA refuses it).
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ UNSAFE_IN_STOCK = frozenset(
         "NonMaxSuppressionV3",
         "NonMaxSuppressionV4",
         "NonMaxSuppressionV5",
+        "TensorListReserve",
+        "EmptyTensorList",
+        "TensorListFromTensor",
     }
 )
 
