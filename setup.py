@@ -91,6 +91,10 @@ TEST = [
     "ruff==0.17.6",  # formatter and rules change between versions
     "mypy==2.4.1",
     "scikit-learn",
+    "moto[s3]>=5.2,<6",  # an S3 server
+    "flask",  # of which it needs these two
+    "flask-cors",
+    "s3fs",  # pip takes the one of fsspec's version
 ]
 
 setup(

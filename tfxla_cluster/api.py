@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import importlib
 import os
 import platform
 import sys
@@ -72,6 +73,7 @@ def connect() -> Frontend:
             _connected.append((service, Frontend(service)))
             counters.provide(_native_counts)
             atexit.register(_at_exit)
+            _before_pools_end(_save_profiles)
             record_run()
         return _connected[0][1]
 
@@ -176,9 +178,19 @@ def record_run() -> None:
         )
 
 
-def _at_exit() -> None:
+def _before_pools_end(call: Callable[[], None]) -> None:
+    """Call it when the program ends, as long as thread pools take work, which clients of networks hand to them: from
+    `atexit` on they take none."""
+    importlib.import_module("concurrent.futures.thread")  # what is registered last is called first
+    getattr(threading, "_register_atexit", atexit.register)(call)
+
+
+def _save_profiles() -> None:
     for service, _ in _connected:
         service.save_profiles()
+
+
+def _at_exit() -> None:
     if trace.directory():
         from .dump import manifest
 

@@ -74,8 +74,11 @@ def _read(where: str) -> bytes:
 
 
 def _write(where: str, data: bytes) -> None:
-    """By way of a hidden file beside it."""
+    """Object stores write whole objects or none; elsewhere it goes by way of a hidden file beside it."""
     fs, path = fsspec.core.url_to_fs(where)
+    if not isinstance(fs, LocalFileSystem):
+        fs.pipe_file(path, data)
+        return
     folder, _, name = path.rpartition("/")
     temporary = f"{folder}/.{name[:100]}.{uuid.uuid4().hex}.tmp"
     fs.makedirs(folder or "/", exist_ok=True)

@@ -20,7 +20,6 @@ from tfxla_cluster.ir.guard import Guard, divisible, facts, in_range
 from tfxla_cluster.ir.text import parse
 from tfxla_cluster.options import StoreOptions
 from tfxla_cluster.runtime import persist, plan_json
-from tfxla_cluster.runtime import store as store_module
 from tfxla_cluster.runtime.cache import Cache, Key
 from tfxla_cluster.runtime.cpu import host
 from tfxla_cluster.runtime.cpu.executable import Executable
@@ -37,6 +36,7 @@ from tfxla_cluster.runtime.plan import (
     TfOpStep,
 )
 from tfxla_cluster.runtime.store import Store
+from tfxla_cluster.stored import rest
 from tfxla_cluster.stored.entry import MAGIC, pack
 
 from .compile_text import plan_of
@@ -235,7 +235,7 @@ def test_a_store_that_cannot_be_reached_is_said_once_and_left_alone(
 ) -> None:
     fsspec.register_implementation("broken", Broken, clobber=True)
     now = [0.0]
-    monkeypatch.setattr(store_module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(rest.time, "monotonic", lambda: now[0])
     store = Store(f"broken://{os.getpid()}/s")
     assert "no route to host" in store.get(guards(), "x").reason
     for _ in range(3):
@@ -247,7 +247,22 @@ def test_a_store_that_cannot_be_reached_is_said_once_and_left_alone(
     assert not store.put(guards(), "x", SECTIONS)
     assert Broken.asked == 2
     assert capfd.readouterr().err.count("going on without it") == 1
-    store_module._resting.pop(store.url)
+    rest.clear()
+
+
+def test_what_lies_on_one_server_rests_together() -> None:
+    """Also where a URL is chained to it; what may not be written is read on; a disk never rests."""
+    rest.failed("s3://bucket/a/executables", writing=True)
+    assert rest.rests("s3://bucket/a/profiles/job", writing=True)
+    assert not rest.rests("s3://bucket/a/profiles/job")
+    rest.failed("simplecache::s3://bucket/a")
+    assert rest.rests("s3://bucket/b")
+    assert not rest.rests("s3://other/b", writing=True)
+    assert not rest.rests("gs://bucket/b")
+    rest.failed("/disk/a")
+    assert not rest.rests("/disk/a")
+    rest.clear()
+    assert not rest.rests("s3://bucket/b", writing=True)
 
 
 @pytest.mark.parametrize("url", ["nosuchprotocol://bucket/x", "/no/such/pack.zip"])
@@ -257,7 +272,7 @@ def test_a_store_that_cannot_be(url: str, capfd: pytest.CaptureFixture[str]) -> 
         Store(url).explain_miss(guards(), "x")
         assert not Store(url).put(guards(), "x", SECTIONS)
     assert capfd.readouterr().err.count("cannot be read") == 1
-    store_module._resting.pop(url, None)
+    rest.clear()
 
 
 def _write_many(directory: str) -> None:

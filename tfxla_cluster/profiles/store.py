@@ -10,7 +10,7 @@ import platformdirs
 
 from .. import shared_file, trace
 from ..errors import InputFileError, OutputError
-from ..stored import place
+from ..stored import place, rest
 from .profile import Profile, from_json, to_json
 
 SUFFIX = ".profile.json"
@@ -60,6 +60,8 @@ class ProfileStore:
     def load(self) -> Profile:
         """Empty, and said once, where the file cannot be read; empty where there is none."""
         try:
+            if rest.rests(self.file):
+                raise InputFileError(f"{self.file}: not read, as its server could not be reached")
             return read(self.file)
         except InputFileError as error:
             if not isinstance(error.__context__, FileNotFoundError):
@@ -68,7 +70,7 @@ class ProfileStore:
 
     def join(self, profile: Profile) -> bool:
         """Merge it into the file; False, and said once, where that cannot be done."""
-        if self._read_only:
+        if self._read_only or rest.rests(self.file, writing=True):
             return False
         try:
             merge_into(self.file, profile)
@@ -78,5 +80,6 @@ class ProfileStore:
         return True
 
     def _failed(self, error: InputFileError | OutputError) -> None:
+        rest.failed(self.file, writing=isinstance(error, OutputError))
         if trace.once(f"profile:{self.file}", f"{error}; going on without it"):
             trace.record("store", event="failed", reason=str(error))

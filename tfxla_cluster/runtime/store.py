@@ -2,7 +2,7 @@
 
 An entry is one file, written whole, so that a reader never sees half of one and two writers may race. Anything wrong
 with it is a miss with a reason, never an exception; a store that cannot be used is said once, and left alone for a
-minute where each attempt may wait for a network.
+minute where each attempt may wait for a network (`stored.rest`).
 """
 
 from __future__ import annotations
@@ -14,12 +14,10 @@ from dataclasses import dataclass
 from .. import trace
 from ..ir.guard import differences
 from ..options import StoreOptions
-from ..stored import entry, place
+from ..stored import entry, place, rest
 from .cache import Key
 
 _EXPLAINED = 64  # entries that `explain_miss` looks at, at most
-_REST = 60.0  # seconds for which a store is left alone after a failure
-_resting: dict[str, float] = {}  # url -> until when
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +40,7 @@ class Store:
 
     def get(self, key: Key, kind: str) -> Lookup:
         """The entry of `kind` under `key`."""
-        if self._rests():
+        if rest.rests(self.url):
             return Lookup(None, f"the store {self.url} is not asked again yet")
         try:
             data = place.opened(self.url).read(self._name(key, kind))
@@ -60,7 +58,7 @@ class Store:
     def put(self, key: Key, kind: str, sections: Mapping[str, bytes], about: Mapping[str, str] | None = None) -> bool:
         """Write the entry; False (and a line, once) where the store cannot be written. `about`: what it is, in words
         by name, for who lists the store."""
-        if self._read_only or self._rests():
+        if self._read_only or rest.rests(self.url, writing=True):
             return False
         try:
             folder = place.opened(self.url)
@@ -71,12 +69,12 @@ class Store:
             folder.write(self._name(key, kind), entry.pack(key, sections, told))
             return True
         except Exception as error:  # noqa: BLE001 - as in `get`
-            self._failed("written", error)
+            self._failed("written", error, writing=True)
             return False
 
     def explain_miss(self, key: Key, kind: str) -> list[str]:
         """Which guards differ from those of the entry that agrees in most of them."""
-        if self._rests():
+        if rest.rests(self.url):
             return []
         try:
             present = self._keys(kind)
@@ -109,7 +107,7 @@ class Store:
                     folder.remove(name)
                     count += 1
         except Exception as error:  # noqa: BLE001 - as in `get`
-            self._failed("cleared", error)
+            self._failed("cleared", error, writing=True)
         return count
 
     def _is_ours(self, name: str) -> bool:
@@ -117,9 +115,6 @@ class Store:
 
     def _name(self, key: Key, kind: str) -> str:
         return entry.file_name(self._prefix, kind, key)
-
-    def _rests(self) -> bool:
-        return self.url in _resting and time.monotonic() < _resting[self.url]
 
     def _missing(self) -> Lookup:
         """No such entry; a pack that is not there is a mistake, a directory that is not there only empty."""
@@ -130,12 +125,11 @@ class Store:
                 return self._failed("read", error)
         return Lookup(None, "not in the store")
 
-    def _failed(self, verb: str, error: Exception) -> Lookup:
+    def _failed(self, verb: str, error: Exception, *, writing: bool = False) -> Lookup:
         reason = f"the store {self.url} cannot be {verb} ({error})"
         trace.once(f"store:{self.url}", f"{reason}; going on without it")
         trace.record("store", event="failed", reason=reason)
-        if "://" in self.url:
-            _resting[self.url] = time.monotonic() + _REST
+        rest.failed(self.url, writing=writing)
         return Lookup(None, reason)
 
 

@@ -8,10 +8,11 @@ import hashlib
 import uuid
 
 import fsspec
+from fsspec.implementations.local import LocalFileSystem
 
 from ...errors import OutputError
-from ...shared_file import resolve
-from ...stored import place
+from ...shared_file import resolve, write
+from ...stored import place, rest
 from .messages import from_text, message, to_text
 from .results import Entry, Key, fill_result, from_result
 
@@ -35,11 +36,14 @@ class Directory:
     def get(self, key: Key) -> tuple[Entry | None, str]:
         """The entry, or None and why; what is wrong with a file makes it a miss."""
         path = f"{resolve(self.url).rstrip('/')}/{file_name(key)}"
+        if rest.rests(path):
+            return None, f"{self.url} is not asked again yet"
         try:
             data = place.fetch(path)
         except FileNotFoundError:
             return None, NOT_THERE
         except Exception as error:  # noqa: BLE001 - fsspec backends differ
+            rest.failed(path)
             return None, f"{path} cannot be read ({error})"
         result = message("xla.AutotuneResult")()
         try:
@@ -50,15 +54,26 @@ class Directory:
 
     def put(self, entry: Entry) -> None:
         """Write it, whole; nothing where the directory is only read. OutputError where that cannot be done."""
-        if self._read_only:
+        if self._read_only or rest.rests(self.url, writing=True):
             return
         result = message("xla.AutotuneResult")()
         fill_result(result, entry)
         name = file_name(entry.key)
+        data = to_text(result).encode()
+        if not isinstance(self._fs, LocalFileSystem):
+            self._put_remote(name, data)
+            return
         temporary = f"{self._root}/tmp/tmp_per_fusion_cache_{name.partition('.')[0]}_{uuid.uuid4().hex}.textproto"
         try:
             self._fs.makedirs(f"{self._root}/tmp", exist_ok=True)
-            self._fs.pipe_file(temporary, to_text(result).encode())
+            self._fs.pipe_file(temporary, data)
             self._fs.mv(temporary, f"{self._root}/{name}")
         except Exception as error:  # noqa: BLE001 - fsspec backends differ
             raise OutputError(f"{self.url}: the autotuning result cannot be written ({error})") from None
+
+    def _put_remote(self, name: str, data: bytes) -> None:
+        try:
+            write(f"{resolve(self.url).rstrip('/')}/{name}", "the autotuning result", data)
+        except OutputError:
+            rest.failed(self.url, writing=True)
+            raise
