@@ -10,7 +10,7 @@ import pytest
 
 from tfxla_cluster import flags, size_spec
 from tfxla_cluster.dynamic import sources
-from tfxla_cluster.dynamic.families import Choice
+from tfxla_cluster.dynamic.families import Choice, Told
 from tfxla_cluster.dynamic.misfit import PARTED, Misfit
 from tfxla_cluster.history import History
 from tfxla_cluster.ir import guard
@@ -136,6 +136,15 @@ def test_python_values_and_constexprs_that_changed() -> None:
     assert found["reason"] == "constexpr 'axpy.BLOCK': was 64, is 128"
     (remedy,) = found["remedies"]
     assert remedy.startswith("pass 'axpy.BLOCK' to the kernel as an argument")
+
+
+def test_what_other_workers_saw() -> None:
+    """Of a first compilation too, which is for all sizes then."""
+    told = (Told("worker 1", "argument 'x'", 0, 33),)
+    choice = dataclasses.replace(GENERIC, told=told)
+    since = "compiled for all such sizes since worker 1 saw size 33 in dim 0 of argument 'x'"
+    assert History().note(request(8), key(), choice, 0)["reason"] == f"first compilation of this function; {since}"
+    assert noted(request(8), request(9), choice)["reason"] == f"argument 'x': dim 0 was 8, is 9; {since}"
 
 
 def test_the_same_once_more() -> None:

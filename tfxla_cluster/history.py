@@ -64,7 +64,9 @@ class History:
         made = Compilation(number, request.defined, (*request.guards, *python), key, choice.generic is not None)
         closest = self._closest(family, made)
         if closest is None:
-            return {"reason": "first compilation of this function"}
+            return {
+                "reason": "; ".join(["first compilation of this function", *(for_all(choice) if choice.told else [])])
+            }
         changed = [
             *guard.changes(closest.guards, made.guards, request.names),
             *(c for c in guard.changes(closest.key, key) if c.of != _PROGRAM),
@@ -107,10 +109,17 @@ def _words(changed: Sequence[guard.Change], known: bool, choice: Choice, apart: 
     elif not changed:
         yield "the function changed"
     yield from map(str, changed)
-    if choice.generic is not None:
-        yield "compiled for all such sizes"
-    elif apart is not None:
+    yield from for_all(choice)
+    if choice.generic is None and apart is not None:
         yield f"for these alone: {apart['where']}{': ' if apart['where'] else ''}{choice.misfit}"
+
+
+def for_all(choice: Choice) -> Iterator[str]:
+    """That it is for many sizes, and where other workers' made it so whose; nothing of what is for its own."""
+    if choice.generic is None:
+        return
+    since = f" since {', '.join(map(str, choice.told))}" if choice.told else ""
+    yield f"compiled for all such sizes{since}"
 
 
 def _apart(misfit: Misfit, request: CompileRequest) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import dynamic_records, flag_options, trace
 from .dynamic import rows
-from .dynamic.families import Choice, Families, Sample
+from .dynamic.families import Choice, Families, Sample, Told
 from .dynamic.rows import Rows
 from .dynamic.unify import Limits
 from .errors import RankError, TfxlaError
@@ -170,8 +170,9 @@ class _Agreement:
         if met.is_failed:
             self._missing(met)
         members: dict[str, _Member] = {}
-        for offer in met.offers.values():
+        for rank, offer in met.offers.items():
             member = _member(offer["member"])
+            self.exchange.held[member.content].add(tasks[rank])
             members.setdefault(member.content, member)
         return list(members.values())[:_MOST_MEMBERS]
 
@@ -194,6 +195,8 @@ class _Agreement:
                 number = exchange.read[log] if self.families.knows(name, self.wanted.structure) else 0
                 proposal = {"by": exchange.task, "members": [asdict(member) for member in members]}
                 entry = exchange.entry(log, number, proposal, self.seconds)
+                for content in (_member(member).content for member in entry["members"]):
+                    exchange.held[content] |= set() if exchange.held[content] else {entry["by"]}
                 # All is fetched before any of it counts.
                 fetched = [self._fetched(_member(member)) for member in entry["members"]]
                 own = [choice for modules in fetched if (choice := self._join(modules, mine)) is not None]
@@ -204,7 +207,17 @@ class _Agreement:
                 members = [mine]
         request = self.wanted.request
         exchange.note("agreed", request.name, request.family, by=entry["by"], generic=found.generic is not None)
-        return replace(found, apart=own[0].apart if own else None)
+        return replace(found, apart=own[0].apart if own else None, told=tuple(self._told(found)))
+
+    def _told(self, choice: Choice) -> Iterator[Told]:
+        """The sizes of other ranks that are in a module for many."""
+        inputs, mine = self.wanted.request.inputs, self.wanted.read.module.entry.params
+        for module in () if choice.generic is None else choice.generic.origin:
+            holders = self.exchange.held.get(rows.content(rows.of_module(module)), set())
+            for task in () if self.exchange.task in holders else sorted(holders):
+                for words, other, own in zip(inputs, module.entry.params, mine):
+                    dims = enumerate(zip(other.shape.sample_dims, own.shape.sample_dims))
+                    yield from (Told(task, words, axis, there) for axis, (there, here) in dims if there != here)
 
     def _fetched(self, member: _Member) -> _Modules:
         samples = tuple(map(self._module, member.samples))

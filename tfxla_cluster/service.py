@@ -24,7 +24,7 @@ from .dynamic_policy import DynamicPolicy
 from .errors import InputFileError, RecompileLimitError, TuningError
 from .executable_key import about, cache_key
 from .handover import Handover
-from .history import History
+from .history import History, for_all
 from .ir import guard
 from .ir import proto as hlo_proto
 from .loaded import Loaded, Served
@@ -257,7 +257,8 @@ class Service:
         counters.add("cache_hits", reason=cache_name)
         _lookup(cache_name, True, key)
         loaded.count_kernels()
-        self._record(request, key, choice, {"hit": cache_name, **asdict(loaded.count)})
+        why = {"reason": "; ".join(["another worker compiled it", *for_all(choice)])} if cache_name == "rank" else {}
+        self._record(request, key, choice, {"hit": cache_name, **why, **asdict(loaded.count)})
         return loaded
 
     def _record(self, request: CompileRequest, key: cache.Key, choice: Choice, fields: dict[str, Any]) -> None:
@@ -273,6 +274,7 @@ class Service:
             inputs=list(request.inputs),
             key=cache_key_text(key),
             generic=choice.generic is not None,
+            told=list(map(asdict, choice.told)),
             family=request.family or request.name,
             where=request.place() or "",
             **{"costs": compile_records.costs(request), **fields},

@@ -164,13 +164,22 @@ def _why(made: Compilation) -> Html:
     record = made.record
     parts: list[object] = [el("b", ", ".join(made.causes))] if made.causes else []
     changed = rows(record["changed"]) if isinstance(record.get("changed"), list) else []
+    told = record.get("told")
+    of_others = [el("div", _told(one)) for one in rows(told)] if isinstance(told, list) else []
     if not changed:
         alike = "the inputs are alike, the program is not"
         return _lines([*parts, alike if mapping(record, "apart") else reason(record)])
     if made.closest is not None:
         parts.append(f"against {made.closest.name}:")
     shown = [(_guard(change), _short(word(change, "was")), "|", _short(word(change, "now"))) for change in changed]
-    return join([_lines(parts), el("table", *(el("tr", *(el("td", cell) for cell in row)) for row in shown))])
+    return join(
+        [_lines(parts), el("table", *(el("tr", *(el("td", cell) for cell in row)) for row in shown)), *of_others]
+    )
+
+
+def _told(one: Record) -> str:
+    """What another worker of the strategy saw."""
+    return f"{word(one, 'task')} saw {word(one, 'of')} dim {word(one, 'axis')} {word(one, 'size')}"
 
 
 def _short(text: str) -> str:

@@ -261,6 +261,13 @@ def test_a_deep_stack_and_what_is_no_stack(tmp_path: Path) -> None:
     assert "train.py:4999 in main" in shown(page, "stacks")
 
 
+def test_what_other_workers_saw(tmp_path: Path) -> None:
+    told = [{"task": "worker 1", "of": "argument 'x'", "axis": 0, "size": 33}, 7, {}]
+    page = built(tmp_path, compiled(0), compiled(1, closest=0, changed=[change("equal", "8", "9", 0)], told=told))
+    assert "argument 'x' dim 0 8 | 9 worker 1 saw argument 'x' dim 0 33" in shown(page)
+    assert "size" in shown(built(tmp_path, compiled(0), compiled(1, closest=0, changed=[], told=3)))
+
+
 def test_nothing_compiled_again(tmp_path: Path) -> None:
     page = built(tmp_path, compiled(0))
     assert shown(page) == "1 compilation of 1 function: Nothing was compiled more than once."

@@ -85,6 +85,18 @@ def test_two_sizes_make_it_generic_at_once() -> None:
     assert one.digest == other.digest == third.digest
 
 
+def test_it_is_known_whose_sizes_made_it_generic() -> None:
+    """Also where they came later, of another rank; own ones are told by what changed."""
+    (one, own), (other,), (third,) = sizes([5, 31], [9], [9])
+    assert list(map(str, one.told)) == [f"worker {rank} saw size 9 in dim 0 of argument 'x'" for rank in (1, 2)]
+    assert [(t.task, t.size) for t in other.told] == [(t.task, t.size) for t in third.told] == [("worker 0", 5)]
+    assert own.told == (), "served by what there is"
+    first, second = ranks(2)
+    together(partial(first.choose, module(5)), partial(second.choose, module(5)))
+    assert first.choose(module(9)).told == ()
+    assert list(map(str, second.choose(module(7)).told)) == ["worker 0 saw size 9 in dim 0 of argument 'x'"]
+
+
 def test_one_size_stays_as_it_is() -> None:
     (one,), (other,) = sizes([5], [5])
     assert one.generic is None

@@ -38,7 +38,7 @@ class Workers:
         children = [
             subprocess.Popen(
                 [sys.executable, "-m", "tests.ranks.worker", str(rank), *ports],
-                env=environment(f"--xla_dump_to={directory / str(rank)}", TFXLA_LOGS="ranks"),
+                env=environment(f"--xla_dump_to={directory / str(rank)}", TFXLA_LOGS="ranks,recompiles"),
                 cwd=ROOT,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -88,6 +88,21 @@ def test_two_sizes_are_one_executable_that_one_rank_compiles(workers: Workers) -
     (compiled,) = [r for rank in range(2) for r in workers.of("two_sizes", "compiled", rank)]
     (loaded,) = [r for rank in range(2) for r in workers.of("two_sizes", "loaded", rank)]
     assert compiled["task"] == compiled["by"] == loaded["by"] != loaded["task"]
+
+
+def test_records_of_compilations_tell_of_the_other_ranks_size(workers: Workers) -> None:
+    """Of the one that compiled, and of the one that loaded."""
+    found = {}
+    for rank in range(2):
+        record = next(r for r in workers.records[rank] if r["kind"] == "compile" and "two_sizes" in r["module"])
+        found[record["hit"]] = record["reason"]
+        (told,) = record["told"]
+        assert told == {"task": f"worker {1 - rank}", "of": "argument 'x'", "axis": 0, "size": (6, 9)[1 - rank]}
+        since = f"worker {1 - rank} saw size {told['size']} in dim 0 of argument 'x'"
+        assert record["reason"].endswith(f"; compiled for all such sizes since {since}")
+        assert f"compiled for all such sizes since {since}" in workers.said[rank]
+    assert found[""].startswith("first compilation of this function")
+    assert found["rank"].startswith("another worker compiled it")
 
 
 def test_keys_are_free_of_ranks(workers: Workers) -> None:

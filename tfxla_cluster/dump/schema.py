@@ -149,6 +149,7 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
             "apart": "{where, instr, what, values, stack}: why it and an earlier module are not one for many sizes; "
             "the stack is what made the instruction.",
             "remedies": "List of sentences: what would have made one executable of both.",
+            "told": "List of {task, of, axis, size}: what other workers saw that made it one for many sizes.",
             "structure": "Digest of the module up to sizes and literals.",
             "serves": "What it holds for: {inputs: [{of, dtype, dims, guards, value}], python, process}; a dim that "
             "may be any is null.",

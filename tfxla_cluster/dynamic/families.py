@@ -31,10 +31,24 @@ _MOST_GENERIC = 8  # modules of a family that are tried
 
 
 @dataclass(frozen=True)
+class Told:
+    """A size that another worker (`task`) has, at dimension `axis` of the input `of`, in words."""
+
+    task: str
+    of: str
+    axis: int
+    size: int
+
+    def __str__(self) -> str:
+        return f"{self.task} saw size {self.size} in dim {self.axis} of {self.of}"
+
+
+@dataclass(frozen=True)
 class Choice:
     """The module to compile, or to find compiled. generic: that it is one for many sizes; proofs: at how many it was
     proven besides those that it was made from. digest: of what it computes. misfit: why it is none, where an earlier
-    module might have made it one. apart: why the same trace at other sizes makes none with it, where that was tried."""
+    module might have made it one. apart: why the same trace at other sizes makes none with it, where that was tried.
+    told: what other workers have that made it one for many sizes."""
 
     module: Module
     generic: Generic | None = None
@@ -42,6 +56,7 @@ class Choice:
     digest: str = ""
     misfit: Misfit | None = None
     apart: Misfit | None = None
+    told: tuple[Told, ...] = ()
 
 
 @dataclass

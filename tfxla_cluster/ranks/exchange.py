@@ -18,12 +18,13 @@ from .turns import Turn
 
 class Exchange:
     """Of one rank; thread safe. met: names of the topics that this rank need not meet for any more; read: how many
-    entries of each log it has read, under the log's `lock`."""
+    entries of each log it has read, under the log's `lock`; held: by content of a module, who is known to have it."""
 
     def __init__(self, board: Board, patience: float = PATIENCE_S) -> None:
         self.board, self.meetings = board, Meetings(board, patience)
         self.met: set[str] = set()
         self.read: defaultdict[str, int] = defaultdict(int)
+        self.held: defaultdict[str, set[str]] = defaultdict(set)
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._lock = threading.Lock()
 
