@@ -83,7 +83,7 @@ class DynamicPolicy:
         samples = [
             lambda of=of: _sample(module, of, limits.sizes, request) for of in _sampled(rules, strict, request, known)
         ]
-        wanted = Wanted(request, name, read, structure, limits, samples, kept)
+        wanted = Wanted(request, name, read, structure, limits, samples, strict <= request.open, kept)
         choice = self._ranks.choose(self._families, wanted)
         keep_marks(strict, request, choice)
         return choice

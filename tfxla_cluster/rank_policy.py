@@ -44,8 +44,8 @@ _REMEDY = (
 
 @dataclass(frozen=True)
 class Wanted:
-    """What this rank would compile. name: of the family; structure: `rows.structure` of the module; limits, samples: as
-    Families.choose takes them; kept: what an earlier process left."""
+    """What this rank would compile. name: of the family; structure: `rows.structure` of the module; limits, samples,
+    are_other_calls: as Families.choose takes them; kept: what an earlier process left."""
 
     request: CompileRequest
     name: str
@@ -53,6 +53,7 @@ class Wanted:
     structure: str
     limits: Limits
     samples: Sequence[Sample]
+    are_other_calls: bool
     kept: KeptModules
 
 
@@ -243,7 +244,7 @@ class _Agreement:
         if not self.families.knows(wanted.name, wanted.structure):
             _restore(self.families, wanted, modules.kept)
         samples = [partial(_same, module) for module in modules.samples]
-        choice = self.families.choose(wanted.name, read, wanted.limits, samples)
+        choice = self.families.choose(wanted.name, read, wanted.limits, samples, wanted.are_other_calls)
         if _keep(wanted, choice) and choice.generic is not None:
             dynamic_records.named(choice.generic, wanted.request, "the modules of these sizes, of workers, are one")
         return choice if rows.content(read) == mine.content else None
@@ -253,7 +254,7 @@ def _own(families: Families, wanted: Wanted) -> Choice:
     """What this process comes to by itself."""
     if not families.knows(wanted.name, wanted.structure):
         _restore(families, wanted, wanted.kept.load())
-    choice = families.choose(wanted.name, wanted.read, wanted.limits, wanted.samples)
+    choice = families.choose(wanted.name, wanted.read, wanted.limits, wanted.samples, wanted.are_other_calls)
     _keep(wanted, choice)
     return choice
 

@@ -52,7 +52,7 @@ class Rank:
         structure = rows.structure(read)
         kept = KeptModules(self.store, name, structure)
         found = self.policy.choose(
-            self.families, Wanted(request, name, read, structure, unify.NONE, [lambda: sample], kept)
+            self.families, Wanted(request, name, read, structure, unify.NONE, [lambda: sample], True, kept)
         )
         assert found.module is wanted or holds(found, wanted)
         return found

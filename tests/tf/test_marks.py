@@ -68,6 +68,14 @@ def test_a_marked_dimension_is_a_size_from_the_first_call_on(make: Function) -> 
     assert counted(make(unread), (5, 0, 1, 7), first_dynamic) == [1, 2, 3, 3]
 
 
+def test_a_number_that_each_trace_makes_of_its_size_takes_two_traces() -> None:
+    """TensorFlow folds it while it traces: at other sizes each trace is a program that nobody calls."""
+    function = lambda x: unread(x) * tf.cast(tf.shape(x)[0], tf.float32)  # noqa: E731
+    for make in MAKERS.values():
+        tfxla_cluster.clear_cache()
+        assert counted(make(function), (5, 9, 31, 12), first_dynamic, function) == [1, 2, 2, 2]
+
+
 def test_only_the_first_needs_the_mark() -> None:
     function = tfxla_cluster.jit(unread)
     assert counted(function, (5,), first_dynamic) == [1]

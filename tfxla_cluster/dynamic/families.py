@@ -102,13 +102,21 @@ class Families:
             return found
         return None
 
-    def choose(self, name: str, module: Rows, limits: Limits = unify.NONE, samples: Sequence[Sample] = ()) -> Choice:
+    def choose(
+        self,
+        name: str,
+        module: Rows,
+        limits: Limits = unify.NONE,
+        samples: Sequence[Sample] = (),
+        are_other_calls: bool = True,
+    ) -> Choice:
         """For a module that was lowered at some sizes; `limits`: what is said about sizes.
         Each of `samples`: the module of the same trace at other sizes, or None; asked for one after the other where no
-        generic one serves."""
+        generic one serves. are_other_calls: the program runs that trace at these sizes too; where it does not, earlier
+        modules tell more."""
         family = self._family(name)
         with family.lock:
-            return _serving(family, module, limits) or _new(family, module, limits, samples)
+            return _serving(family, module, limits) or _new(family, module, limits, samples, are_other_calls)
 
     def serving(self, name: str, module: Rows, limits: Limits = unify.NONE) -> Choice | None:
         """The generic module there is that is proven to be this one."""
@@ -154,12 +162,15 @@ def _may_serve(generic: Generic, limits: Limits) -> bool:
     return varying.isdisjoint(limits.static)
 
 
-def _new(family: _Family, module: Rows, limits: Limits, samples: Sequence[Sample]) -> Choice:
+def _new(family: _Family, module: Rows, limits: Limits, samples: Sequence[Sample], are_other_calls: bool) -> Choice:
     """For a module that no generic one serves."""
     structure = rows.structure(module)
-    found = sampled = _with_samples(family, structure, module, limits, samples)
-    if not isinstance(found, Generic):
+    sampled, found = None, None
+    if not are_other_calls and structure in family.seen:
         found = _with_earlier(family, structure, module, limits)
+    if not isinstance(found, Generic):
+        sampled = _with_samples(family, structure, module, limits, samples)
+        found = sampled if isinstance(sampled, Generic) else found or _with_earlier(family, structure, module, limits)
     apart = sampled if isinstance(sampled, Misfit) else None
     earlier = family.seen.setdefault(structure, [])
     family.seen.move_to_end(structure)
