@@ -96,19 +96,26 @@ def rows(url: str) -> list[Row]:
             raise FileNotFoundError(f"{url} holds nothing")
         found = []
         for name in names:
-            if entry.kind_of(name):
-                found.append(_row(name, where.read(name)))
-            elif entry.is_temporary(name):
+            if entry.is_temporary(name):
                 found.append(Row(name, LEFT_OVER, where.size(name)))
-            elif _BESIDE.fullmatch(name):
-                found.append(_beside(name, where.read(name)))
+            elif entry.kind_of(name) or _BESIDE.fullmatch(name):
+                found.append(_file(where, name))
         return found
     except Exception as error:  # noqa: BLE001 - fsspec backends differ
         raise InputFileError(f"{url}: no store of executables: {error}") from None
 
 
-def _row(name: str, data: bytes) -> Row:
-    kind = entry.kind_of(name)
+def _file(where: Folder | Pack, name: str) -> Row:
+    """An entry, a profile or an autotuning result."""
+    kind = entry.kind_of(name) or (PROFILE if name.startswith(PROFILES_FOLDER) else TUNED)
+    try:
+        data = where.read(name)
+    except InputFileError as error:
+        return Row(name, kind, where.size(name), damaged=error.message)
+    return _entry(name, kind, data) if entry.kind_of(name) else _beside(name, kind, data)
+
+
+def _entry(name: str, kind: str, data: bytes) -> Row:
     try:
         found = entry.unpack(data)
         if entry.file_name(entry.prefix_of(name), kind, found.key) != name:
@@ -129,9 +136,8 @@ def _row(name: str, data: bytes) -> Row:
     )
 
 
-def _beside(name: str, data: bytes) -> Row:
+def _beside(name: str, kind: str, data: bytes) -> Row:
     """A profile, or the autotuning result of one kernel: they are of any version, and stay when executables go."""
-    kind = PROFILE if name.startswith(PROFILES_FOLDER) else TUNED
     try:
         if kind == PROFILE:
             from_json(data)

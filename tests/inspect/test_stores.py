@@ -172,6 +172,27 @@ def test_a_damaged_entry_of_a_pack_is_a_miss(folder: Path, tmp_path: Path, capsy
     assert run(capsys, pack, "--verify")[0] == 1
 
 
+def test_damage_of_a_pack_itself_is_damage_of_an_entry(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pack, name = tmp_path / "pack.zip", entry.file_name(PREFIX, "executable", KEYS["first"])
+    run(capsys, folder, "--pack", pack)
+    with zipfile.ZipFile(pack) as file:
+        at = file.getinfo(name).header_offset + 30 + len(name) + 8
+    data = bytearray(pack.read_bytes())
+    data[at : at + 4] = bytes(4)
+    pack.write_bytes(data)
+    code, out = run(capsys, pack, "--verify")
+    assert (code, out.count("is damaged in its pack")) == (1, 1)
+    assert "second(x f32[3])" in out
+    store = Store(str(pack), PREFIX)
+    assert "is damaged in its pack" in store.get(KEYS["first"], "executable").reason
+    assert store.get(KEYS["second"], "executable").sections
+    assert store.explain_miss(KEYS["stale"], "executable")
+    assert capsys.readouterr().err == ""  # the store is used on
+    assert run(capsys, tmp_path / "other", "--unpack", pack) == (0, f"{tmp_path / 'other'}: 1 entries from {pack}\n")
+
+
 def test_wrong_use(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, tmp_path / "missing")[0] == 3
     assert run(capsys, tmp_path / "missing.zip")[0] == 3

@@ -19,6 +19,7 @@ from tfxla_cluster.ir import guard, text
 from tfxla_cluster.ir.node import Module
 from tfxla_cluster.options import CompileOptions, DumpOptions, TuningOptions
 from tfxla_cluster.runtime.store import Store
+from tfxla_cluster.stored import place
 from tfxla_cluster.tuning import session
 from tfxla_cluster.tuning.keys import TunedKeys
 from tfxla_cluster.tuning.persisted import files, results
@@ -312,3 +313,15 @@ def test_a_module_without_kernels_to_tune_is_known_where_no_store_keeps_it() -> 
     tuning = session.choices(cpu.this_machine(), CompileOptions(), TUNE, Tables())
     assert keys.key(base, tuning, None) is None
     assert keys.learn(base, tuning, [], None) == keys.key(base, tuning, None) == base
+
+
+def test_a_pack_without_results_leaves_all_untuned(tmp_path: Path) -> None:
+    """What it has was made without any: it is found, not compiled each time."""
+    for name, known in (("tuning/a.textproto", False), ("a.bin", True), ("tuning.bin", True)):
+        (pack := tmp_path / "kept.zip").write_bytes(place.packed({name: b""}))
+        for inside in ("tuning", "tuning/"):
+            options = replace(USE, directory=f"{pack}/{inside}", directory_read_only=True)
+            found = session.choices(cpu.this_machine(), CompileOptions(), options, Tables())
+            assert (found is UNTUNED) == known
+    missing = replace(USE, directory=f"{tmp_path}/none.zip/tuning", directory_read_only=True)
+    assert session.choices(cpu.this_machine(), CompileOptions(), missing, Tables()) is not UNTUNED

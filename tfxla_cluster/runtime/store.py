@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .. import trace
+from ..errors import InputFileError
 from ..ir.guard import differences
 from ..options import StoreOptions
 from ..stored import entry, place, rest
@@ -46,14 +47,14 @@ class Store:
             data = place.opened(self.url).read(self._name(key, kind))
         except FileNotFoundError:
             return self._missing()
+        except InputFileError as error:
+            return self._unusable(error.message)
         except Exception as error:  # noqa: BLE001 - fsspec backends differ; a store never stops a program
             return self._failed("read", error)
         try:
             return Lookup(entry.unpack(data, key).sections)
         except ValueError as error:
-            reason = f"entry {self.path(key, kind)} is unusable: {error}"
-            trace.record("store", event="unusable", reason=reason)
-            return Lookup(None, reason)
+            return self._unusable(f"entry {self.path(key, kind)} is unusable: {error}")
 
     def put(self, key: Key, kind: str, sections: Mapping[str, bytes], about: Mapping[str, str] | None = None) -> bool:
         """Write the entry; False (and a line, once) where the store cannot be written. `about`: what it is, in words
@@ -91,7 +92,7 @@ class Store:
         for name in names[:_EXPLAINED]:
             try:
                 found.append(entry.unpack(folder.read(name)).key)
-            except (ValueError, FileNotFoundError):  # damaged, or another process removed it
+            except (ValueError, InputFileError, FileNotFoundError):  # damaged, or another process removed it
                 continue
         return found
 
@@ -124,6 +125,10 @@ class Store:
             except Exception as error:  # noqa: BLE001 - as in `get`
                 return self._failed("read", error)
         return Lookup(None, "not in the store")
+
+    def _unusable(self, reason: str) -> Lookup:
+        trace.record("store", event="unusable", reason=reason)
+        return Lookup(None, reason)
 
     def _failed(self, verb: str, error: Exception, *, writing: bool = False) -> Lookup:
         reason = f"the store {self.url} cannot be {verb} ({error})"

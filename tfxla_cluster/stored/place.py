@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import uuid
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from io import BytesIO
@@ -14,11 +15,13 @@ from typing import Any, Protocol
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
+from ..errors import InputFileError
 from ..options import PACK
 
 
 class Place(Protocol):
-    """Files by name ('a', 'folder/b'). Raises what its file system raises; FileNotFoundError for what is not there."""
+    """Files by name ('a', 'folder/b'). Raises what its file system raises; FileNotFoundError for what is not there,
+    InputFileError for a file that is damaged where the place itself can tell."""
 
     def names(self) -> list[str]:
         """Of all files, in order; none where the place is not there."""
@@ -109,6 +112,8 @@ class Pack:
                 return file.read(name)
             except KeyError:
                 raise FileNotFoundError(self.path(name)) from None
+            except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+                raise InputFileError(f"{self.path(name)} is damaged in its pack ({error})") from None
 
     def size(self, name: str) -> int:
         """As Place."""
@@ -134,11 +139,23 @@ def opened(url: str) -> Folder | Pack:
 
 def fetch(path: str) -> bytes:
     """The bytes of a file, also of one in a pack: 'kept.zip/profiles/job.profile.json'. Raises as Place does."""
-    pack, inside, name = path.rpartition(f"{PACK}/")
-    if inside:
-        return Pack(pack + PACK).read(name)
+    if (inside := _in_pack(path)) is not None:
+        pack, name = inside
+        return pack.read(name)
     fs, at = fsspec.core.url_to_fs(path)
     return bytes(fs.cat_file(at))
+
+
+def holds_nothing(folder: str) -> bool:
+    """Whether a folder is known to have no files: one in a pack may be. Raises as Place does."""
+    inside = _in_pack(f"{folder.rstrip('/')}/")
+    return inside is not None and not any(name.startswith(inside[1]) for name in inside[0].names())
+
+
+def _in_pack(path: str) -> tuple[Pack, str] | None:
+    """The pack that it lies in and its name there; None for what lies elsewhere."""
+    pack, inside, name = path.rpartition(f"{PACK}/")
+    return (Pack(pack + PACK), name) if inside else None
 
 
 def packed(files: Mapping[str, bytes]) -> bytes:

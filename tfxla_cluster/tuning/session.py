@@ -19,6 +19,7 @@ from ..locks import ForkSafeLock
 from ..options import CompileOptions, TuningOptions
 from .devices import device_text
 from .fingerprint import canonical
+from .persisted.directory import Directory
 from .persisted.results import Entry, Key, Measured, short, spelled
 from .tables import PROCESS, Tables
 from .tuner import Budget, Tuner
@@ -35,8 +36,13 @@ def choices(
     backend: Backend[Launcher], compiling: CompileOptions, options: TuningOptions, tables: Tables = PROCESS
 ) -> Choices:
     """Choices for compilations on `backend`; UNTUNED where no result is used and none is made."""
-    wanted = options.tune or options.require or options.load or options.directory or not tables.empty
+    wanted = options.tune or options.require or options.load or not tables.empty or _may_have_results(options)
     return Session(backend, compiling, options, tables) if options.use and wanted else UNTUNED
+
+
+def _may_have_results(options: TuningOptions) -> bool:
+    """Of the directory of results. Where it is known to have none, executables are those that are made without it."""
+    return bool(options.directory) and not Directory(options.directory).holds_nothing()
 
 
 @dataclass(slots=True)

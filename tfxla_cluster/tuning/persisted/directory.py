@@ -52,6 +52,13 @@ class Directory:
         except ValueError as error:
             return None, f"{path} is unusable: {error}"
 
+    def holds_nothing(self) -> bool:
+        """It is a folder that a pack does not have; of what cannot be read that is not known, and `get` says why."""
+        try:
+            return place.holds_nothing(resolve(self.url))
+        except Exception:  # noqa: BLE001 - fsspec backends differ
+            return False
+
     def put(self, entry: Entry) -> None:
         """Write it, whole; nothing where the directory is only read. OutputError where that cannot be done."""
         if self._read_only or rest.rests(self.url, writing=True):
