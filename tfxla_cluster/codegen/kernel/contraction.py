@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ...ir import dim as dims_
 from ...ir.dim import Dim
 from ...ir.dtype import DType
 from ...target import Target
@@ -173,11 +172,3 @@ def blocks(dtype: DType, target: Target) -> Blocks:
     fitting = int(_L2_SHARE * target.l2_bytes) // (dtype.itemsize * (PANEL_DEPTH + cols))
     rows = min(_MOST_ROWS, max(fitting // _ROW_UNIT, 1) * _ROW_UNIT)
     return Blocks(rows, cols, PANEL_DEPTH)
-
-
-def even_block(extent: Dim, most: int, unit: int) -> Dim:
-    """The block size that splits `extent` evenly into the fewest blocks of at most `most`, a multiple
-    of `unit` (which divides `most`)."""
-    count = dims_.make("max", dims_.ceil_div(extent, most), 1)
-    block = dims_.ceil_div(dims_.ceil_div(extent, count), unit)
-    return dims_.make("mul", dims_.make("max", block, 1), unit)

@@ -312,17 +312,18 @@ class _Interpreter:
         self.env[stmt.out] = np.matmul(left.astype(kind), right.astype(kind))
 
     def product(self, p: Product) -> None:
-        """Whole panels, as a target works: what lies past `cols` is read and written too."""
+        """Whole panels of a packed right operand, as a target works: what lies past `cols` is read too."""
         rows, cols, depth = (max(0, self.scalar(v)) for v in (p.rows, p.cols, p.depth))
         i, k = np.arange(rows)[:, None], np.arange(depth)
-        j = np.arange(-(-cols // p.panel) * p.panel)
-        c_at = self.scalar(p.c_offset) + i * self.scalar(p.c_stride) + j
+        j = np.arange(-(-cols // p.panel) * p.panel if p.packed else cols)
+        c_at = self.scalar(p.c_offset) + i * self.scalar(p.c_stride) + j[:cols]
         a_at = self.scalar(p.a_offset) + self._a_places(p, i, k)
         b_at = self.scalar(p.b_offset) + self._b_places(p, k[:, None], j)
         a, b = self._read(p, p.a, a_at), self._read(p, p.b, b_at)
         total = np.zeros((rows, len(j)), p.c.dtype.numpy)
         for step in k:
             total = total + a[:, step : step + 1] * b[step]
+        total = total[:, :cols]
         if self.scalar(p.accumulate):
             total = self._read(p, p.c, c_at) + total
         self._write(p, p.c, c_at, total)

@@ -309,8 +309,8 @@ class Product:
     float dtype). Element offsets: c[i, j]: c_offset + i * c_stride + j. a[i, k]: a_offset + i *
     a_stride + k ('row' major), or a_offset + k * a_stride + i ('depth' major). b[k, j]: b_offset +
     k * b_stride + j, or where `packed` b_offset + (j // panel) * b_stride + k * panel + j % panel.
-    Whole panels of `panel` columns are read of b and written of c: both must have room for them.
-    Not packed, depth is at most `contraction.PANEL_DEPTH`.
+    Whole panels of `panel` columns are read of a packed b, which must have room for them; else nothing beside the
+    columns is touched. Not packed, depth is at most `contraction.PANEL_DEPTH`.
     """
 
     c: Buffer

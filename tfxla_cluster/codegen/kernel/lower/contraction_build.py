@@ -4,126 +4,44 @@ Two steps where several row blocks read the same right operand: `pack` copies it
 ([batch][panel][depth][panel width]) of a temporary, `multiply` uses them. Where one row block covers
 all rows, the task that multiplies packs its part itself, or the product reads the operand in place.
 
+Which of these, and how large the blocks are, follows from the sizes when the kernels run (`contraction_plan`).
 Every element's sum runs over depth blocks in order, whatever the tasks: results do not depend on threads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ....ir import dim as dims_
 from ....ir.dim import Dim
 from ....target import Target
+from ..builder import KernelBuilder
 from ..choice import Knobs
-from ..contraction import Contraction, Index, blocks, even_block, tile
+from ..contraction import Contraction, Index
 from ..contraction_ports import Ports
 from ..ir import Buffer, Product, Var
 from ..unit import Unit, UnitKernel
-from .contraction_walk import Span, fill, minimum, segments, subtract
+from .contraction_plan import Plan, block_size, plan
+from .contraction_walk import Span, either, fill, minimum, segments, subtract
 from .space import delinearize
 
 _PAD = 16  # elements added to a packed row, so that rows do not share cache sets
 _GROUP, _PACK_DEPTH = 4, 128  # panels and depth that a packing task copies
-_TASK_ROWS = 256  # up to so many rows a task takes all, and reads or packs the right operand itself
-_ROWS = (24, 48, 72, 144, 288)  # of a task, that tuning tries
-_PANELS = (1, 2, 4, 8, 16, 32)  # of a task, that tuning tries
-_TASKS = 2  # blocks shrink until there are so many tasks a core
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """Sizes and choices of one contraction. `rhs`: 'shared' (packed by a step of its own), 'local'
-    (packed by the task) or 'direct' (read in place)."""
-
-    c: Contraction
-    panel: int
-    most_rows: int
-    most_cols: int
-    most_depth: int
-    sub_rows: int
-    rhs: str
-    lhs_direct: bool
-
-    @property
-    def extents(self) -> tuple[Dim, Dim, Dim, Dim]:
-        """Flat sizes: batch, rows, columns, depth."""
-        c = self.c
-        batch, rows, cols, depth = map(dims_.product, (c.batch, c.rows, c.cols, c.depth))
-        return batch, rows, cols, depth
-
-    @property
-    def panels(self) -> Dim:
-        return dims_.ceil_div(self.extents[2], self.panel)
-
-    @property
-    def row_block(self) -> Dim:
-        return even_block(self.extents[1], self.most_rows, 2)
-
-    @property
-    def col_block(self) -> Dim:
-        return even_block(self.extents[2], self.most_cols, self.panel)
-
-    @property
-    def depth_block(self) -> Dim:
-        return even_block(self.extents[3], self.most_depth, 8)
-
-    @property
-    def writes_place(self) -> bool:
-        """The product may write the result itself: no epilogue, whole panels."""
-        cols = self.extents[2]
-        return self.c.place is not None and isinstance(cols, int) and cols % self.panel == 0
 
 
 def build(c: Contraction, target: Target, knobs: Knobs) -> Unit:
     """The kernels of `c`, whose dtype is f32 or f64."""
-    plan = _choose(c, target, knobs)
-    if plan.rhs != "shared":
-        return Unit((_multiply(plan),))
-    batch, _, _, depth = plan.extents
-    elements = dims_.product((batch, plan.panels, depth, plan.panel))
-    return Unit((_pack(plan), _multiply(plan)), temps=(dims_.make("mul", elements, c.dtype.itemsize),))
-
-
-def _choose(c: Contraction, target: Target, knobs: Knobs) -> _Plan:
-    """Choices by sizes (the traced ones where a dim varies: they cost speed only when sizes differ). Knobs 'rows' and
-    'cols': the largest block of a task. They change no sum."""
-    most, panel = blocks(c.dtype, target), tile(c.dtype, target).panel
-    batch, rows, cols = (dims_.sample(dims_.product(d)) for d in (c.batch, c.rows, c.cols))
-    static_cols = dims_.product(c.cols)
-    whole = isinstance(static_cols, int) and static_cols % panel == 0
-    place = c.place is not None and whole
-    # Twelve rows of a power-of-two stride do not fit into the ways of L1; six do.
-    rows_fit = target.vector_bits <= 256 or cols <= 2 * panel
-    lhs_direct = c.lhs.plain is not None and (
-        (c.lhs.major == "depth" and rows_fit) or (c.lhs.major == "free" and (cols <= 2 * panel or rows <= 64))
-    )
-    in_place = c.rhs.plain is not None and c.rhs.major == "free" and whole
-    task_rows = 2 * _TASK_ROWS if in_place and place and lhs_direct else _TASK_ROWS
-    rhs = "shared" if rows > task_rows else "direct" if in_place else "local"
-    most_rows = most.rows if rhs == "shared" else task_rows
-    if rhs == "shared":
-        # The left block is packed once for all columns of a task: more of them, where there are rows enough.
-        wide = place and not lhs_direct and batch * -(-rows // most_rows) >= _TASKS * target.cores
-        most_cols = 4 * most.cols if wide else most.cols
-    elif rhs == "direct":
-        most_cols = most.cols if place else most.cols // 2
-    else:
-        most_cols = most.cols if cols <= most.cols else most.cols // 4
-    tasks = _TASKS * target.cores
-    while rhs == "shared" and most_rows > 24 and batch * -(-cols // most_cols) * -(-rows // most_rows) < tasks:
-        most_rows //= 2
-    while rhs != "shared" and most_cols > 2 * panel and batch * -(-cols // most_cols) < tasks:
-        most_cols //= 2
-    if rhs == "shared":
-        most_rows = knobs.take("rows", most_rows, [n for n in _ROWS if n < rows + _ROWS[0]])
-    most_cols = knobs.take("cols", most_cols, [n * panel for n in _PANELS if n * panel < cols + panel])
-    sub_rows = most_rows if rhs == "direct" and lhs_direct else min(most.rows, most_rows)
-    return _Plan(c, panel, most_rows, most_cols, most.depth, sub_rows, rhs, lhs_direct)
+    made = plan(c, target, knobs)
+    if made.shared == 0:
+        return Unit((_multiply(made),))
+    batch, _, _, depth = made.extents
+    elements = dims_.product((made.shared, batch, made.panels, depth, made.panel))
+    return Unit((_pack(made), _multiply(made)), temps=(dims_.make("mul", elements, c.dtype.itemsize),))
 
 
 # --- step 1: the right operand into panels ---
-def _pack(plan: _Plan) -> UnitKernel:
+def _pack(plan: Plan) -> UnitKernel:
     """One task packs some panels over a block of the depth."""
     c, (batch, _, cols, depth) = plan.c, plan.extents
     p = Ports(f"{c.name}.pack")
@@ -137,11 +55,11 @@ def _pack(plan: _Plan) -> UnitKernel:
     col_span = _block(p, c.rhs.free, group, width)
     depth_span = _block(p, c.rhs.depth, part, _PACK_DEPTH)
     _pack_panels(plan, p, tuple(delinearize(b, g, c.batch)), col_span, depth_span, temp, base, stride)
-    return p.kernel(dims_.product(counts), 2 * width * _PACK_DEPTH)
+    return p.kernel(dims_.product((plan.shared, *counts)), 2 * width * _PACK_DEPTH)
 
 
 def _pack_panels(
-    plan: _Plan, p: Ports, g: Index, cols: Span, depth: Span, target: Buffer, base: Var, stride: Var
+    plan: Plan, p: Ports, g: Index, cols: Span, depth: Span, target: Buffer, base: Var, stride: Var
 ) -> None:
     """Copy columns `cols` (whole panels from a panel's start on) of depths `depth` to
     target[base + (j // width) * stride + k * width + j % width]; zeros fill the last panel."""
@@ -178,7 +96,7 @@ def _pack_panels(
 
 
 def _pad_panel(
-    plan: _Plan, p: Ports, cols: Span, depth: Span, target: Buffer, panel: Callable[[], tuple[Span, Var]]
+    plan: Plan, p: Ports, cols: Span, depth: Span, target: Buffer, panel: Callable[[], tuple[Span, Var]]
 ) -> None:
     """Zeros in the columns of the last panel that lie past the operand."""
     b, width = p.b, p.b.index(plan.panel)
@@ -197,66 +115,116 @@ def _extent(p: Ports, span: Span) -> Var:
 
 
 # --- step 2: block products ---
-def _multiply(plan: _Plan) -> UnitKernel:
+_Matrix = tuple[Buffer, Var, Var]  # buffer, offset, stride
+
+
+def _multiply(plan: Plan) -> UnitKernel:
     """One task computes a block of rows and columns."""
     c, (batch, rows, cols, depth) = plan.c, plan.extents
     p = Ports(c.name)
     b = p.b
-    row_blocks, col_blocks = dims_.ceil_div(rows, plan.row_block), dims_.ceil_div(cols, plan.col_block)
-    g_flat, row_task, col_task = delinearize(b, b.task, (batch, row_blocks, col_blocks))
+    g_flat, row_task, col_task = delinearize(b, b.task, (batch, plan.row_count, plan.col_count))
     g = tuple(delinearize(b, g_flat, c.batch))
-    row_span = _block(p, c.rows, row_task, plan.row_block)
-    col_span = _block(p, c.cols, col_task, plan.col_block)
-    rhs_cols = replace(col_span, dims=c.rhs.free)
-    target, target_offset, target_stride = _accumulator(plan, p, g, row_span, col_span)
-    packed_a = None if plan.lhs_direct else b.scratch_buffer(c.dtype, _lhs_elements(plan))
-    packed_b = b.scratch_buffer(c.dtype, plan.most_cols * plan.most_depth) if plan.rhs == "local" else None
-    depth_blocks = dims_.make("max", dims_.ceil_div(depth, plan.depth_block), 1)
-    with b.loop(b.index(0), b.size(depth_blocks)) as step:
-        depth_span = _block(p, c.depth, step, plan.depth_block)
-        lhs_depth, rhs_depth = replace(depth_span, dims=c.lhs.depth), replace(depth_span, dims=c.rhs.depth)
-        right = _rhs_block(plan, p, g, g_flat, rhs_cols, rhs_depth, packed_b)
-        for lhs_rows in _sub_blocks(plan, p, row_span):
-            a = _lhs_block(plan, p, g, lhs_rows, lhs_depth, packed_a)
-            sizes = (_extent(p, lhs_rows), _extent(p, col_span), _extent(p, depth_span))
-            skip = b.mul(subtract(b, lhs_rows.start, row_span.start), target_stride)
-            b.product(
-                Product(
-                    target,
-                    b.add(target_offset, skip),
-                    target_stride,
-                    *a,
-                    *right,
-                    *sizes,
-                    b.compare(step, b.index(0), "GT"),
-                    a_major="row" if c.lhs.major == "depth" else "depth",
-                    packed=plan.rhs != "direct",
-                    panel=plan.panel,
-                )
-            )
+    row_block, depth_count = _block_size(b, rows, plan.row_count, 2), _count(b, depth, plan.most_depth)
+    depth_block = _block_size(b, depth, depth_count, 8)
+    row_span = _block(p, c.rows, row_task, row_block)
+    col_span = _block(p, c.cols, col_task, _block_size(b, cols, plan.col_count, plan.panel))
+    sums, offset, stride = _accumulator(plan, p, g, row_span, col_span)
+    left, right = _Left(plan, p, g), _Right(plan, p, g, g_flat, replace(col_span, dims=c.rhs.free))
+    with b.loop(b.index(0), _steps(plan, p, depth_count, row_span, col_span)) as step:
+        depth_span = _block(p, c.depth, step, depth_block)
+        right.pack(depth_span)
+        for lhs_rows in _sub_blocks(plan, p, row_span, row_block):
+            left.pack(lhs_rows, depth_span)
+            skip = b.mul(subtract(b, lhs_rows.start, row_span.start), stride)
+            target = (sums, b.add(offset, skip), stride)
+            spans = (lhs_rows, col_span, depth_span)
+            _products(plan, p, target, left, right, spans, b.compare(step, b.index(0), "GT"))
     if not plan.writes_place:
-        _finish(plan, p, g, row_span, col_span, target, target_stride)
-    work = dims_.product((plan.row_block, plan.col_block, depth))
-    return p.kernel(dims_.product((batch, row_blocks, col_blocks)), work)
+        _finish(plan, p, g, row_span, col_span, sums, stride)
+    tasks = dims_.product((plan.row_count, plan.col_count))
+    work = dims_.make("floordiv", dims_.product((rows, cols, depth)), tasks)
+    return p.kernel(dims_.make("mul", batch, tasks), work)
 
 
-def _sub_blocks(plan: _Plan, p: Ports, rows: Span) -> Iterator[Span]:
-    """The rows of a task in blocks whose left operand stays in L2: yields once, inside their loop."""
-    b = p.b
-    block = even_block(plan.row_block, plan.sub_rows, 2)
-    with b.loop(b.index(0), b.size(dims_.ceil_div(plan.row_block, block))) as number:
-        start = minimum(b, b.add(rows.start, b.mul(number, b.size(block))), rows.stop)
-        yield Span(plan.c.lhs.free, start, minimum(b, b.add(start, b.size(block)), rows.stop))
+def _steps(plan: Plan, p: Ports, count: int | Var, rows: Span, cols: Span) -> Var:
+    """Steps over the depth: none in an empty block."""
+    b, steps = p.b, _known(p.b, count)
+    if isinstance(plan.row_count, int) and isinstance(plan.col_count, int):
+        return steps
+    some = b.op("and", *(b.compare(span.start, span.stop, "LT") for span in (rows, cols)))
+    return b.op("select", some, steps, b.index(0), dtype=steps.dtype)
 
 
-def _block(p: Ports, dims: tuple[Dim, ...], number: Var, block: Dim) -> Span:
+def _products(
+    plan: Plan, p: Ports, target: _Matrix, left: _Left, right: _Right, spans: tuple[Span, Span, Span], resumes: Var
+) -> None:
+    """The product of a block of rows, columns and depths, from where its operands are."""
+    b, (rows, cols, depth) = p.b, spans
+    major = "row" if plan.c.lhs.major == "depth" else "depth"
+
+    def product(lhs: _Matrix, rhs: _Matrix, packed: bool) -> None:
+        sizes = (_extent(p, rows), _extent(p, cols), _extent(p, depth))
+        b.product(Product(*target, *lhs, *rhs, *sizes, resumes, a_major=major, packed=packed, panel=plan.panel))
+
+    def with_left(lhs: _Matrix) -> None:
+        either(
+            b,
+            plan.shared,
+            lambda: product(lhs, right.shared(depth), True),
+            lambda: product(lhs, right.own(depth), not plan.in_place),
+        )
+
+    either(b, plan.packs_lhs, lambda: with_left(left.packed()), lambda: with_left(left.direct(rows, depth)))
+
+
+def _sub_blocks(plan: Plan, p: Ports, rows: Span, row_block: int | Var) -> Iterator[Span]:
+    """The rows of a task in blocks whose left operand stays in L2, all where it is read in place: yields once, inside
+    their loop."""
+    b, count = p.b, _count(p.b, row_block, plan.sub_rows) if plan.packs_lhs != 0 else 1
+    if not isinstance(plan.packs_lhs, int):
+        packs, several = b.compare(b.size(plan.packs_lhs), b.index(0), "NE"), _known(b, count)
+        count = b.op("select", packs, several, b.index(1), dtype=several.dtype)
+    block = _block_size(b, row_block, count, 2)
+    with b.loop(b.index(0), _known(b, count)) as number:
+        yield _part(p, Span(plan.c.lhs.free, rows.start, rows.stop), number, block)
+
+
+def _block(p: Ports, dims: tuple[Dim, ...], number: Var, block: int | Var) -> Span:
     """Block `number` of the flat index of `dims`."""
-    b = p.b
-    start = b.mul(number, b.size(block))
-    return Span(dims, start, minimum(b, b.add(start, b.size(block)), b.size(dims_.product(dims))))
+    return _part(p, Span(dims, p.b.index(0), p.b.size(dims_.product(dims))), number, block)
 
 
-def _accumulator(plan: _Plan, p: Ports, g: Index, rows: Span, cols: Span) -> tuple[Buffer, Var, Var]:
+def _part(p: Ports, span: Span, number: Var, block: int | Var) -> Span:
+    """Block `number` of a span."""
+    b, size = p.b, _known(p.b, block)
+    start = minimum(b, b.add(span.start, b.mul(number, size)), span.stop)
+    return Span(span.dims, start, minimum(b, b.add(start, size), span.stop))
+
+
+# --- sizes of blocks: numbers where they are known, otherwise found when the kernel runs ---
+def _block_size(b: KernelBuilder, extent: Dim | Var, count: Dim | Var, unit: int) -> int | Var:
+    """As `block_size`."""
+    if isinstance(extent, int) and isinstance(count, int):
+        return block_size(extent, count, unit)
+    width, one = b.mul(_known(b, count), b.index(unit)), b.index(1)
+    blocks = b.quotient(b.op("subtract", b.add(_known(b, extent), width), one), width)
+    return b.mul(b.op("maximum", blocks, one), b.index(unit))
+
+
+def _count(b: KernelBuilder, extent: Dim | Var, most: int) -> int | Var:
+    """The fewest blocks of at most `most`, at least one."""
+    if isinstance(extent, int):
+        return max(-(-extent // most), 1)
+    blocks = b.quotient(b.add(_known(b, extent), b.index(most - 1)), b.index(most))
+    return b.op("maximum", blocks, b.index(1))
+
+
+def _known(b: KernelBuilder, number: Dim | Var) -> Var:
+    return number if isinstance(number, Var) else b.size(number)
+
+
+def _accumulator(plan: Plan, p: Ports, g: Index, rows: Span, cols: Span) -> tuple[Buffer, Var, Var]:
     """Where the product accumulates: the result itself, or a scratch block."""
     b = p.b
     if plan.writes_place:
@@ -268,56 +236,90 @@ def _accumulator(plan: _Plan, p: Ports, g: Index, rows: Span, cols: Span) -> tup
     return buffer, b.index(0), b.index(plan.most_cols + _PAD)
 
 
-def _lhs_elements(plan: _Plan) -> int:
-    if plan.c.lhs.major == "depth":
-        return plan.sub_rows * (plan.most_depth + _PAD)
-    return plan.sub_rows * plan.most_depth
+class _Left:
+    """The left block: in place, or copied to scratch in its own order."""
+
+    def __init__(self, plan: Plan, p: Ports, g: Index) -> None:
+        self._plan, self._p, self._g, self._side = plan, p, g, plan.c.lhs
+        self._by_depth = self._side.major == "depth"
+        width = plan.most_depth + _PAD if self._by_depth else plan.most_depth
+        copies = plan.packs_lhs != 0
+        self._scratch = p.b.scratch_buffer(plan.c.dtype, plan.sub_rows * width) if copies else None
+        self._stride = p.b.index(width if self._by_depth else plan.sub_rows)
+
+    def pack(self, rows: Span, depth: Span) -> None:
+        """The copy, where there is one."""
+        p, b, scratch = self._p, self._p.b, self._scratch
+        if scratch is None:
+            return
+
+        def put(i: Var, k: Var, value: Var) -> None:
+            first, second = (i, k) if self._by_depth else (k, i)
+            b.store(scratch, b.add(b.mul(first, self._stride), second), value)
+
+        lhs_depth = replace(depth, dims=self._side.depth)
+        either(
+            b,
+            self._plan.packs_lhs,
+            lambda: fill(p, self._side, self._plan.c.dtype, self._g, rows, lhs_depth, put),
+            lambda: None,
+        )
+
+    def packed(self) -> _Matrix:
+        assert self._scratch is not None
+        return self._scratch, self._p.b.index(0), self._stride
+
+    def direct(self, rows: Span, depth: Span) -> _Matrix:
+        assert self._side.plain is not None
+        plain = self._side.plain(self._p, self._g)
+        first, second = (rows, depth) if self._by_depth else (depth, rows)
+        return plain.buffer, plain.at(self._p.b, first.start, second.start), plain.stride
 
 
-def _lhs_block(
-    plan: _Plan, p: Ports, g: Index, rows: Span, depth: Span, packed: Buffer | None
-) -> tuple[Buffer, Var, Var]:
-    """(buffer, offset, stride) of the left block: in place, or copied to scratch in its own order."""
-    b, side = p.b, plan.c.lhs
-    by_depth = side.major == "depth"
-    if packed is None:
-        assert side.plain is not None
-        plain = side.plain(p, g)
-        first, second = (rows, depth) if by_depth else (depth, rows)
-        return plain.buffer, plain.at(b, first.start, second.start), plain.stride
-    stride = b.index(plan.most_depth + _PAD if by_depth else plan.sub_rows)
+class _Right:
+    """The right block of the columns `cols`: as the first step packed it, packed by the task, or in place."""
 
-    def put(i: Var, k: Var, value: Var) -> None:
-        first, second = (i, k) if by_depth else (k, i)
-        b.store(packed, b.add(b.mul(first, stride), second), value)
+    def __init__(self, plan: Plan, p: Ports, g: Index, g_flat: Var, cols: Span) -> None:
+        self._plan, self._p, self._g, self._g_flat, self._cols = plan, p, g, g_flat, cols
+        copies = plan.shared != 1 and not plan.in_place
+        elements = plan.most_cols * plan.most_depth
+        self._scratch = p.b.scratch_buffer(plan.c.dtype, elements) if copies else None
+        self._stride = p.b.index(plan.panel * plan.most_depth)
 
-    fill(p, side, plan.c.dtype, g, rows, depth, put)
-    return packed, b.index(0), stride
+    def pack(self, depth: Span) -> None:
+        """The task's own copy, where there is one."""
+        p, b, scratch = self._p, self._p.b, self._scratch
+        if scratch is None:
+            return
+        depth = replace(depth, dims=self._plan.c.rhs.depth)
 
+        def copy() -> None:
+            # The panels of the block begin at offset 0 of the scratch.
+            width = b.index(self._plan.panel)
+            first = b.op("add", b.mul(b.quotient(self._cols.start, width), self._stride), b.mul(depth.start, width))
+            base = subtract(b, b.index(0), first)
+            _pack_panels(self._plan, p, self._g, self._cols, depth, scratch, base, self._stride)
 
-def _rhs_block(
-    plan: _Plan, p: Ports, g: Index, g_flat: Var, cols: Span, depth: Span, packed: Buffer | None
-) -> tuple[Buffer, Var, Var]:
-    """(buffer, offset, stride) of the right block."""
-    b, c = p.b, plan.c
-    width = b.index(plan.panel)
-    if plan.rhs == "direct":
-        assert c.rhs.plain is not None
-        plain = c.rhs.plain(p, g)
-        return plain.buffer, plain.at(b, depth.start, cols.start), plain.stride
-    if packed is None:
+        either(b, self._plan.shared, lambda: None, copy)
+
+    def shared(self, depth: Span) -> _Matrix:
+        plan, b = self._plan, self._p.b
+        width = b.index(plan.panel)
         stride = b.mul(b.size(plan.extents[3]), width)
-        panel = b.add(b.mul(g_flat, b.size(plan.panels)), b.quotient(cols.start, width))
+        panel = b.add(b.mul(self._g_flat, b.size(plan.panels)), b.quotient(self._cols.start, width))
         offset = b.add(b.mul(panel, stride), b.mul(depth.start, width))
-        return p.read("temp", 0, c.dtype), offset, stride
-    stride = b.index(plan.panel * plan.most_depth)
-    # The panels of the block begin at offset 0 of the scratch.
-    first = b.op("add", b.mul(b.quotient(cols.start, width), stride), b.mul(depth.start, width))
-    _pack_panels(plan, p, g, cols, depth, packed, subtract(b, b.index(0), first), stride)
-    return packed, b.index(0), stride
+        return self._p.read("temp", 0, plan.c.dtype), offset, stride
+
+    def own(self, depth: Span) -> _Matrix:
+        if self._scratch is not None:
+            return self._scratch, self._p.b.index(0), self._stride
+        side = self._plan.c.rhs
+        assert side.plain is not None
+        plain = side.plain(self._p, self._g)
+        return plain.buffer, plain.at(self._p.b, depth.start, self._cols.start), plain.stride
 
 
-def _finish(plan: _Plan, p: Ports, g: Index, rows: Span, cols: Span, sums: Buffer, stride: Var) -> None:
+def _finish(plan: Plan, p: Ports, g: Index, rows: Span, cols: Span, sums: Buffer, stride: Var) -> None:
     """Run the epilogue over the block of sums."""
     b, c = p.b, plan.c
     with b.loop(rows.start, rows.stop) as flat:

@@ -36,6 +36,22 @@ def subtract(b: KernelBuilder, a: Var, c: Var) -> Var:
     return a if c is b.index(0) else b.op("subtract", a, c)
 
 
+def either(b: KernelBuilder, flag: Dim, then: Callable[[], None], orelse: Callable[[], None]) -> None:
+    """What is done where `flag` is 1, and where it is 0."""
+    if isinstance(flag, int):
+        (then if flag else orelse)()
+        return
+
+    def branch(fill_in: Callable[[], None]) -> Callable[[], tuple[Var, ...]]:
+        def run() -> tuple[Var, ...]:
+            fill_in()
+            return ()
+
+        return run
+
+    b.cond(b.compare(b.size(flag), b.index(0), "NE"), branch(then), branch(orelse))
+
+
 def segments(b: KernelBuilder, span: Span, body: Callable[[Index, Var, Var, Var], None]) -> None:
     """Cut a span where the innermost dim wraps.
 
