@@ -20,7 +20,7 @@ from .ir import proto as hlo_proto
 from .ir.dim import DimExpr
 from .ir.guard import Guard
 from .ir.node import Module
-from .kept_marks import keep_marks, keep_ties, must_vary, not_at, special
+from .kept_marks import MarkedTraces, keep_marks, keep_ties, must_vary, not_at, special
 from .locks import ForkSafeLock
 from .options import ProfileOptions
 from .profiles.profile import RECOMPILE_LIMIT
@@ -46,6 +46,7 @@ class DynamicPolicy:
         self._recorders: dict[ProfileOptions, Recorder] = {}
         self._trusted: OrderedDict[_Trace, bool] = OrderedDict()
         self._lock = ForkSafeLock()
+        self._marked = MarkedTraces()
 
     def choose(self, module: Module, request: CompileRequest) -> Choice:
         """The module itself, or a generic one that is proven to be it. RankError where another worker of the strategy
@@ -74,18 +75,21 @@ class DynamicPolicy:
         name, rules = _family(request, module), self._rules(module, request)
         self._note(module, request)
         limits = _limits(rules)
+        strict = must_vary(module, request)
         served = self._families.serving(name, read, limits)
         if served is not None:
+            self._marked.check(strict, read, request, served)
             return served
         structure = rows.structure(read)
         kept = KeptModules(flag_options.store_options(request.device.partition(":")[0]), name, structure)
-        strict, known = must_vary(module, request), self._families.knows(name, structure)
+        known = self._families.knows(name, structure)
         samples = [
             lambda of=of: _sample(module, of, limits.sizes, request) for of in _sampled(rules, strict, request, known)
         ]
         wanted = Wanted(request, name, read, structure, limits, samples, strict <= request.open, kept)
         choice = self._ranks.choose(self._families, wanted)
         keep_marks(strict, request, choice)
+        self._marked.check(strict, read, request, choice)
         return choice
 
     def trusts(self, module: Module, request: CompileRequest, choice: Choice) -> bool:
@@ -134,6 +138,7 @@ class DynamicPolicy:
     def forget(self) -> None:
         """All modules that were seen."""
         self._families = Families()
+        self._marked.forget()
         self._trusted.clear()
 
     def save_profiles(self) -> None:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+import itertools
+from collections import OrderedDict
+from collections.abc import Collection, Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from .dynamic import prove
 from .dynamic.families import Choice
+from .dynamic.rows import Rows
 from .dynamic.sources import Place
 from .errors import ConstraintError, LoweringError, UsageError
 from .ir.dim import LEAST_GENERIC
 from .ir.node import Module
+from .locks import ForkSafeLock
 from .size_spec import How
 
 if TYPE_CHECKING:  # not at run time: `enable` may run within the import of tensorflow
-    from .tf.compiler_port import CompileRequest
+    from .tf.compiler_port import CompileRequest, Trace
 
+_REMEMBERED = 256  # traces: those that came first are forgotten
 _REMEDY = "Make it the same program at each size (tf.shape(x) in place of x.shape), or use maybe_mark_dynamic"
 
 
@@ -77,6 +84,81 @@ def keep_marks(strict: Collection[Place], request: CompileRequest, choice: Choic
             nodes = sorted(misfit.instr.sources) if misfit.instr is not None else []
             where = next((request.lines[node] for node in nodes if node in request.lines), "")
             raise ConstraintError(f"{_marked(place, request)}: {misfit}", _REMEDY, where or request.place() or "")
+
+
+@dataclass(frozen=True)
+class _First:
+    """The first trace of a function, of those in which all but the marked sizes is the same. kept: digests of the
+    modules for many sizes that are proven to be it too."""
+
+    trace: Trace
+    read: Rows
+    lines: Mapping[str, str]
+    kept: set[str] = field(default_factory=set)
+
+
+class MarkedTraces:
+    """Whether Python makes one program of a function at all marked sizes: a trace that reads its size tells nothing of
+    others, but the next trace does. Thread safe."""
+
+    def __init__(self) -> None:
+        self._lock = ForkSafeLock()
+        self._first: OrderedDict[Hashable, _First] = OrderedDict()
+
+    def check(self, strict: frozenset[Place], read: Rows, request: CompileRequest, choice: Choice) -> None:
+        """ConstraintError where what is chosen is not the function's first trace too, and its operations are others.
+        Where they are the same, it is lowering that takes turns with the sizes (windows with strides): each residue
+        class has an executable."""
+        trace = request.traced() if strict else None
+        if trace is None:
+            return
+        with self._lock:
+            key = _but_for_sizes(trace, strict, read.module, request)
+            first = self._first.setdefault(key, _First(trace, read, request.lines))
+            if len(self._first) > _REMEMBERED:
+                self._first.popitem(last=False)
+        if first.read is read or choice.digest in first.kept:
+            return
+        if choice.generic is not None and prove.prove(choice.generic, first.read):
+            first.kept.add(choice.digest)
+        else:
+            _compare(first, _First(trace, read, request.lines), strict, request)
+
+    def forget(self) -> None:
+        """All traces."""
+        with self._lock:
+            self._first.clear()
+
+
+def _but_for_sizes(trace: Trace, strict: frozenset[Place], module: Module, request: CompileRequest) -> Hashable:
+    """What traces of a function share that are to be one program."""
+    dims = tuple(
+        tuple(None if (number, axis) in strict else dim for axis, dim in enumerate(param.shape.dims))
+        for number, param in enumerate(module.entry.params)
+    )
+    asked = tuple(guard for guard in request.guards if guard.kind != "equal")
+    return trace.function, request.device, special(module, request), asked, tuple(request.python.items()), dims
+
+
+def _compare(first: _First, now: _First, strict: frozenset[Place], request: CompileRequest) -> None:
+    """ConstraintError for the first operation that only one of the traces has, else for one that takes others."""
+    pairs = ((now, first), (first, now))
+    alone = ((one, other, at) for one, other in pairs for at in one.trace.nodes if at not in other.trace.nodes)
+    changed = ((now, first, at) for at, what in now.trace.nodes.items() if first.trace.nodes.get(at) != what)
+    found = next(itertools.chain(alone, changed), None)
+    if found is None:
+        return
+    one, other, at = found
+    places = [p for p in sorted(strict) if _size(one.read.module, p) != _size(other.read.module, p)]
+    if places:
+        here, there = (_size(trace.read.module, places[0]) for trace in (one, other))
+        what = f"{one.trace.nodes[at][0]} '{at[1]}'"
+        takes = at in other.trace.nodes
+        said = (
+            f"{what} takes others at {here} than at {there}" if takes else f"{what} is in it at {here}, not at {there}"
+        )
+        where = one.lines.get(at[1], "") or request.place() or ""
+        raise ConstraintError(f"{_marked(places[0], request)}: {said}", _REMEDY, where)
 
 
 def not_at(sizes: Mapping[Place, int], request: CompileRequest, error: LoweringError) -> ConstraintError:

@@ -18,6 +18,15 @@ def _alone(sizes: Mapping[tuple[int, int], int]) -> bytes:
 
 
 @dataclass(frozen=True)
+class Trace:
+    """A trace up to its sizes. function: a number of the Python function that it is of. nodes: (which function of those
+    that it calls, name) -> (op, what else it is but for numbers)."""
+
+    function: int
+    nodes: Mapping[tuple[int, str], tuple[str, str]]
+
+
+@dataclass(frozen=True)
 class CompileRequest:
     """One module to compile.
 
@@ -35,6 +44,7 @@ class CompileRequest:
     TensorFlow removed it. defined: `file:line` of the Python function, '' unknown. python: the Python values that it
     was traced for, by name. costs: milliseconds of 'trace' and 'lowering', as far as known. called: the stack of its
     first call. stack(node): that of a TF node; both outermost frame first, each {file, line, text, function, user}.
+    traced(): the trace, None where it is of no function that is known.
     """
 
     name: str
@@ -61,6 +71,7 @@ class CompileRequest:
     stack: Callable[[str], Sequence[Mapping[str, Any]]] = lambda node: ()
     defined: str = ""
     untold: frozenset[int] = frozenset()
+    traced: Callable[[], Trace | None] = lambda: None
 
     @property
     def has_predicates(self) -> bool:

@@ -26,7 +26,7 @@ from ..native_op import op as native_op
 from ..native_op.op import InputView, Program
 from ..native_op.records import UNREAD, Entry, Output
 from ..rewrites import rewritten_functions
-from . import kept_lowering, marks, origins, shape_check
+from . import kept_lowering, marks, origins, shape_check, traces
 from .marks import Marks, Noted
 from .variables import Interface
 
@@ -198,6 +198,7 @@ def compile_function(
         functools.partial(sources.stack, origin),
         known.defined,
         _untold(interface, lowered),
+        functools.partial(traces.of, interface.function, known.number if origin == interface.function else 0),
     )
     served = compiler.compile_hlo(lowered.proto, request)
     if served.compiled:

@@ -8,6 +8,7 @@ stack at the first call, and holds the traced functions that it calls.
 from __future__ import annotations
 
 import functools
+import itertools
 import sys
 import time
 import weakref
@@ -18,7 +19,7 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.core.function.trace_type import default_types
-from tensorflow.python.eager.polymorphic_function import atomic_function, concrete_function
+from tensorflow.python.eager.polymorphic_function import atomic_function, concrete_function, polymorphic_function
 from tensorflow.python.framework import func_graph as func_graphs
 from tensorflow.python.framework import ops
 from tensorflow.python.util import tf_decorator
@@ -38,7 +39,7 @@ class Origin:
     constants: the arguments that are tensors which the function captures.
     python: what Python value each parameter, or part of one, had that is no tensor. stack: that of the first call,
     outermost first. trace_ms: milliseconds that TensorFlow traced for, None where nobody looked or once `spent`.
-    defined: `file:line` of the Python function, '' where nobody looked."""
+    defined: `file:line` of the Python function, '' where nobody looked. number: of the tf.function, 0 unknown."""
 
     names: Mapping[int, str] = field(default_factory=dict)
     python: Mapping[str, str] = field(default_factory=dict)
@@ -46,12 +47,15 @@ class Origin:
     trace_ms: float | None = None
     defined: str = ""
     constants: frozenset[int] = frozenset()
+    number: int = 0
 
 
 UNKNOWN = Origin()
 _known: dict[str, Origin] = {}
-_traced: weakref.WeakKeyDictionary[Any, tuple[float, str]] = weakref.WeakKeyDictionary()
-"""FuncGraph -> milliseconds, and where its Python function is defined."""
+_traced: weakref.WeakKeyDictionary[Any, tuple[float, str, int]] = weakref.WeakKeyDictionary()
+"""FuncGraph -> milliseconds, where its Python function is defined, and the number of the tf.function."""
+_numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+_drawn = itertools.count(1)
 
 
 def of(function: str) -> Origin:
@@ -116,10 +120,11 @@ def _note(atomic: Any, traced: Any, outer: Mapping[int, str], stack: tuple[sourc
     given = [name for name, part in _parts(signature) for _ in part.flatten()]
     if len(given) + len(graph.captures) == len(graph.inputs):
         names |= {k: name for k, name in enumerate(given) if k not in names}
-    trace_ms, defined = _traced.get(traced.graph, (None, ""))
+    trace_ms, defined, number = _traced.get(traced.graph, (None, "", 0))
     outside = {id(internal) for external, internal in graph.captures if _is_constant(external, internal)}
     constants = frozenset(k for k, tensor in enumerate(graph.inputs) if id(tensor) in outside)
-    _known[atomic.name.decode()] = Origin(names, dict(_values(signature)), stack, trace_ms, defined, constants)
+    python = dict(_values(signature))
+    _known[atomic.name.decode()] = Origin(names, python, stack, trace_ms, defined, constants, number)
     for child in atomic.children:
         if child.name.decode() not in _known:
             _note(child, child, inner, stack)
@@ -198,10 +203,21 @@ def timed(original: Callable[..., Any]) -> Callable[..., Any]:
     def func_graph_from_py_func(*args: Any, **kwargs: Any) -> Any:
         start = time.perf_counter()
         graph = original(*args, **kwargs)
-        _traced[graph] = (time.perf_counter() - start) * 1e3, _defined(*args, **kwargs)
+        number = _number(sys._getframe(1))
+        _traced[graph] = (time.perf_counter() - start) * 1e3, _defined(*args, **kwargs), number
         return graph
 
     return func_graph_from_py_func
+
+
+def _number(frame: FrameType | None) -> int:
+    """That of the tf.function that these frames trace; 0 for none."""
+    for _ in range(_NEAR):
+        this = None if frame is None else frame.f_locals.get("self")
+        if isinstance(this, polymorphic_function.Function):
+            return _numbers.setdefault(this, next(_drawn))
+        frame = None if frame is None else frame.f_back
+    return 0
 
 
 def _defined(name: str, python_func: Any, *rest: Any, **more: Any) -> str:
