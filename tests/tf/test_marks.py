@@ -17,7 +17,7 @@ from tests.close import assert_near
 from tfxla_cluster import Size, counters, flags
 from tfxla_cluster.errors import UsageError
 from tfxla_cluster.size_spec import ANY, How, Mark
-from tfxla_cluster.tf.functions import marks
+from tfxla_cluster.tf.functions import marks, traces
 
 Function = Callable[..., Any]
 MAKERS: dict[str, Function] = {
@@ -361,6 +361,27 @@ def test_a_trace_that_reads_its_size_is_told_at_the_first_size_of_another_progra
             function(x)
         assert f"{__file__}:{line}: dimension 0 of argument 'x' is marked dynamic" in str(told.value)
         assert "'add/y' is in it at 5, not at" in str(told.value)
+
+
+def test_what_a_trace_is_up_to_its_sizes() -> None:
+    """The same for sizes that Python reads as numbers alone, of functions that are called and branches too."""
+
+    @tf.function
+    def inner(x: Any) -> Any:
+        return x * float(x.shape[0])
+
+    @tf.function
+    def function(x: Any) -> Any:
+        return tf.cond(x[0, 0] > 0.0, lambda: inner(x) + 1.0, lambda: x) if x.shape[0] != 7 else inner(x)
+
+    def trace(n: int) -> Any:
+        concrete = function.get_concrete_function(tf.TensorSpec([n, 2]))
+        assert traces.of(concrete.function_def.signature.name, 0) is None
+        return traces.of(concrete.function_def.signature.name, 3)
+
+    assert trace(4) == trace(5)
+    assert {of for of, _ in trace(4).nodes} == {0, 1, 2, 3}
+    assert trace(7).nodes.keys() != trace(5).nodes.keys()
 
 
 def test_a_trace_that_reads_its_size_may_be_marked_as_one_that_may_vary() -> None:
