@@ -8,6 +8,7 @@ import pytest
 from tests import oracle
 from tests.close import assert_near
 from tests.codegen import run_unit
+from tfxla_cluster.codegen.kernel.lower.contraction_operand import Axis, merged
 from tfxla_cluster.ir import dim, text
 
 
@@ -175,3 +176,11 @@ def test_one_kernel_serves_many_batch_sizes() -> None:
         (got,) = run_unit.run(symbolic, [x, taps], {"n": n})
         (want,) = oracle.run(hlo.replace("[4,9", f"[{n},9"), [x, taps])
         assert_near(got, want, 1e-6)
+
+
+def test_dims_of_sizes_that_are_one_run_of_memory_become_one() -> None:
+    """However their strides are written."""
+    n = dim.sym("n", 9)
+    axes = [Axis(4, n * n * 32), Axis(n, 32 * n), Axis(n, 32)]
+    assert [(dim.evaluate(a.extent, {"n": 5}), a.step) for a in merged(axes)] == [(100, 32)]
+    assert len(merged([Axis(4, n * n * 33), *axes[1:]])) == 2

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from tests.codegen import run_unit
+from tests.codegen import run_kernel, run_unit
 from tests.codegen.lower import programs
+from tfxla_cluster.codegen.kernel import lower
+from tfxla_cluster.codegen.kernel.lower.recompute import MAX_ROW
 from tfxla_cluster.ir import dim, text
 from tfxla_cluster.ir.evaluator import evaluate
 from tfxla_cluster.ir.node import Computation, Instr
@@ -100,3 +102,26 @@ def test_sizes(name: str) -> None:
         want = evaluate(module, args)  # XLA adds an initial value of 5 many times over
         for g, w in zip(got, want):
             np.testing.assert_array_equal(g, w, err_msg=f"{name} at {size}")
+
+
+KEPT = """
+      x = f32[3,N] parameter(0)
+      z = f32[] constant(0)
+      squares = f32[3,N] multiply(x, x)
+      less = f32[3,N] subtract(squares, x)
+      cubes = f32[3,N] multiply(less, x)
+      costly = f32[3,N] add(cubes, squares)
+      t = f32[3] reduce(costly, z), dimensions={1}, to_apply=add_f32
+      tb = f32[3,N] broadcast(t), dimensions={0}
+      ROOT r = f32[3,N] subtract(costly, tb)"""
+
+
+def test_rows_of_a_size_keep_what_they_compute_twice_up_to_a_length() -> None:
+    generic = substitute(text.parse(module_text(KEPT, SAMPLE)).entry, {SAMPLE: B})
+    fusion = Instr("f", "fusion", generic.root.shape, generic.params, {"kind": "kLoop", "calls": generic})
+    (step,) = lower.lower(fusion, run_kernel.host_target()).steps
+    assert [buffer.elements for buffer in step.kernel.scratch] == [MAX_ROW]
+    for size in (1, 9, MAX_ROW, MAX_ROW + 1):
+        arg = np.random.RandomState(size).randint(-5, 6, (3, size)).astype(np.float32)
+        (got,), (want,) = run_unit.run(fusion, [arg], {"B": size}), evaluate(text.parse(module_text(KEPT, size)), [arg])
+        np.testing.assert_array_equal(got, want, err_msg=str(size))

@@ -14,6 +14,7 @@ from ....ir import dim as dims_
 from ....ir.dim import Dim
 from ....ir.dtype import F32, DType
 from ....ir.node import Instr
+from ....ir.polynomial import same
 from ..builder import KernelBuilder
 from ..contraction import Index
 from ..contraction_ports import Ports
@@ -100,7 +101,7 @@ def merged(axes: Sequence[Axis], may_check: bool = False) -> list[Axis]:
     found = [kept[-1]]
     for axis in reversed(kept[:-1]):
         inner = found[0]
-        linear = axis.step == dims_.make("mul", inner.step, inner.extent)
+        linear = same(axis.step, dims_.make("mul", inner.step, inner.extent))
         if linear and inner.spatial is None and axis.spatial is None:
             found[0] = Axis(dims_.make("mul", axis.extent, inner.extent), inner.step)
         elif linear and inner.spatial is None and may_check and len(found) == 1 and inner.step == 1:

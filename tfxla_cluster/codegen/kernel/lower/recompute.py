@@ -17,19 +17,26 @@ COSTLY = 4  # scalar operations from which a value is kept
 
 
 class RowCache:
-    """Plans what to keep. `begin(n)` stands before pass n, `element(n)` in its loop, once an element."""
+    """Plans what to keep. `begin(n)` stands before pass n, `element(n)` in its loop, once an element. `longest`: of
+    rows that are kept; `always`: there are no longer ones. Values are kept while it is `on`."""
 
     def __init__(self, e: Emitter) -> None:
         self.e = e
+        self.on = True
         self.first: dict[Access, int] = {}
         self.buffers: dict[Access, Buffer] = {}
-        longest = bounds(polynomial(extent_of(e.program.reduced)))[1]
-        if 0 < longest <= MAX_ROW:
+        low, high = bounds(polynomial(extent_of(e.program.reduced)))
+        self.always, self.longest = high <= MAX_ROW, int(min(high, MAX_ROW))
+        if high > 0 and low <= MAX_ROW:
             self.first = _choose(e.program)
-            self.buffers = {a: e.b.scratch_buffer(a.instr.shape.element_type, int(longest)) for a in self.first}
+            kept = {a: a.instr.shape.element_type for a in self.first}
+            self.buffers = {a: e.b.scratch_buffer(dtype, self.longest) for a, dtype in kept.items()}
 
     def begin(self, number: int) -> None:
         """Later passes read what earlier ones kept."""
+        if not self.on:
+            self.e.replaced.clear()
+            return
         for access, first in self.first.items():
             if first < number:
                 self.e.replaced[access] = self._reader(self.buffers[access])
@@ -37,7 +44,7 @@ class RowCache:
     def element(self, number: int) -> None:
         """Stores the values that this pass is the first to compute."""
         for access, first in self.first.items():
-            if first == number:
+            if self.on and first == number:
                 place = self.e.number(self.e.program.reduced)
                 self.e.b.store(self.buffers[access], place, self.e.value(access))
 

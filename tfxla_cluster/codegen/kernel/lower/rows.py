@@ -31,15 +31,29 @@ def row_unit(program: Program, name: str, knobs: Knobs) -> Unit:
     cache = RowCache(e)
     with task_rows(e.b, rows, step) as number:
         bind_rows(e, kept, number)
-        for level, reduces in enumerate(program.levels):
-            cache.begin(level)
-            store = partial(cache.element, level)
-            bind_results(e, reduces, reduce_level(e, reduces, reduced, "vector", store))
-        cache.begin(len(program.levels))
-        _store_rows(e, outputs, "vector")
+        if cache.always or not cache.first:
+            _passes(e, outputs, reduced, cache)
+        else:
+            fits = e.b.compare(e.b.size(row), e.b.index(cache.longest), "LE")
+            e.b.cond(
+                fits, lambda: _passes(e, outputs, reduced, cache), lambda: _passes(e, outputs, reduced, cache, False)
+            )
     passes = 1 + len(program.levels)
     cost = make("mul", make("mul", step, row), passes * work(program))
     return Unit((single_step(program, e.b.finish(ceil_div(rows, step), cost)),))
+
+
+def _passes(
+    e: Emitter, outputs: Sequence[Buffer], reduced: Sequence[Group], cache: RowCache, keep: bool = True
+) -> tuple[Var, ...]:
+    """All passes over the row; with `keep` later ones read what earlier ones computed."""
+    cache.on = keep
+    for level, reduces in enumerate(e.program.levels):
+        cache.begin(level)
+        bind_results(e, reduces, reduce_level(e, reduces, reduced, "vector", partial(cache.element, level)))
+    cache.begin(len(e.program.levels))
+    _store_rows(e, outputs, "vector")
+    return ()
 
 
 def lanes_unit(program: Program, name: str) -> Unit:
