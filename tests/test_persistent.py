@@ -105,10 +105,16 @@ def _with_plan(text: bytes) -> Callable[[bytes, int], bytes]:
     return spoil
 
 
+def _without_code(data: bytes, k: int) -> bytes:
+    written = entry.unpack(data)
+    return entry.pack(written.key, {n: part for n, part in written.sections.items() if not n.startswith("object.")})
+
+
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
         ([_with_plan(b'{"format": 0}'), _with_plan(b"[]")], ("launch plan of format 0", "list indices must be")),
+        ([_without_code] * 2, ("machine code has no symbol", "machine code has no symbol")),
         (
             [_rewritten("target", "Target('cpu', 'alpha')"), _rewritten("tfxla_cluster", "0.0.0")],
             ("written for another key", "written for another key"),
@@ -130,6 +136,12 @@ def test_damaged_entries_are_misses_with_a_reason(filled, tmp_path, damage, reas
     reasons = "; ".join(again["cache_miss_reasons"])
     assert all(text in reasons for text in reason), reasons
     assert entries(broken)[0].read_bytes()[:5] == b"TFXLA"
+
+
+def test_a_miss_reads_no_other_entries(tmp_path) -> None:
+    """Why it is one is looked for where somebody hears it."""
+    unasked = "from tfxla_cluster.runtime.store import Store\nStore.explain_miss = None\n"
+    assert result(run(unasked + PROGRAM, flags(tmp_path)))["compilations"] == 2
 
 
 OTHER = """

@@ -21,7 +21,7 @@ from .dump.sink import Sink
 from .dynamic import families, prove, rows
 from .dynamic.families import Choice
 from .dynamic_policy import DynamicPolicy
-from .errors import InputFileError, RecompileLimitError, TuningError
+from .errors import RecompileLimitError, TuningError
 from .executable_key import about, cache_key
 from .handover import Handover
 from .history import History, for_all
@@ -214,7 +214,8 @@ class Service:
                 return found
             reason = found
         counters.add("cache_misses", reason=reason)
-        _lookup("disk", False, key, "; ".join([reason, *store.explain_miss(key, persist.KIND)]))
+        if trace.wants("cache"):  # it reads other entries
+            _lookup("disk", False, key, "; ".join([reason, *store.explain_miss(key, persist.KIND)]))
         return None
 
     def _from_rank(
@@ -235,7 +236,7 @@ class Service:
             _lookup("rank", False, key, found)
             return None
         if (store := opened(options.store)) is not None:
-            store.put(key, persist.KIND, sections)
+            store.put(key, persist.KIND, sections, about(request, choice.module))
         return found
 
     def _restored(
@@ -252,7 +253,7 @@ class Service:
         try:
             plan, objects = persist.from_sections(sections)
             loaded = Loaded.of(backend.load(plan, Code(tuple(objects)), options), request.name, None)
-        except (KeyError, ValueError, TypeError, InputFileError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with an entry, it can be compiled
             return f"the entry does not hold an executable of this version ({error})"
         counters.add("cache_hits", reason=cache_name)
         _lookup(cache_name, True, key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import subprocess
@@ -78,6 +79,22 @@ _BAD_OPERATION = plan_json.dumps(EVERY_STEP).replace('"mul"', '"pow"')
 def test_a_text_that_is_no_plan(text: str) -> None:
     with pytest.raises(InputFileError):
         plan_json.loads(text)
+
+
+_PLAN = plan_json.to_data(EVERY_STEP)
+
+
+@pytest.mark.parametrize(
+    "data", [None, [], {}, {**_PLAN, "format": -1}, {**_PLAN, "steps": 5}, {**_PLAN, "steps": [[1]]}]
+)
+def test_sections_that_are_no_executable(data: object) -> None:
+    sections = persist.to_sections(EVERY_STEP, [b"obj"])
+    for plan in ({"plan.json": json.dumps(data).encode()}, {"plan.json": b"{"}, {"constant.0": b"too long"}):
+        with pytest.raises(InputFileError):
+            persist.from_sections({**sections, **plan})
+    del sections["plan.json"]
+    with pytest.raises(InputFileError):
+        persist.from_sections(sections)
 
 
 def test_a_plan_from_json_runs() -> None:

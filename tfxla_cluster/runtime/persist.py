@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
+from ..errors import InputFileError
 from .plan import LaunchPlan
 from .plan_json import from_data, to_data
 
@@ -20,9 +21,12 @@ def to_sections(plan: LaunchPlan, objects: Sequence[bytes]) -> dict[str, bytes]:
 
 
 def from_sections(sections: Mapping[str, bytes]) -> tuple[LaunchPlan, list[bytes]]:
-    """The plan and the object files; KeyError, ValueError, TypeError, InputFileError for other contents."""
-    plan = from_data(json.loads(sections["plan.json"]), _numbered(sections, "constant"))
-    return plan, _numbered(sections, "object")
+    """The plan and the object files; InputFileError for other contents."""
+    try:
+        data = json.loads(sections["plan.json"])
+    except (KeyError, ValueError) as error:
+        raise InputFileError(f"no launch plan: {error!r}") from None
+    return from_data(data, _numbered(sections, "constant")), _numbered(sections, "object")
 
 
 def _numbered(sections: Mapping[str, bytes], name: str) -> list[bytes]:

@@ -57,9 +57,10 @@ def loads(text: str) -> LaunchPlan:
     """The plan of `dumps`; InputFileError where the text is not one."""
     try:
         data = json.loads(text)
-        return from_data(data, [base64.b64decode(c) for c in data["constants"]])
+        constants = [base64.b64decode(c) for c in data["constants"]]
     except (ValueError, KeyError, TypeError) as error:
         raise InputFileError(f"not a launch plan: {error!r}") from None
+    return from_data(data, constants)
 
 
 def to_data(plan: LaunchPlan) -> dict[str, Any]:
@@ -78,8 +79,15 @@ def to_data(plan: LaunchPlan) -> dict[str, Any]:
     }
 
 
-def from_data(data: dict[str, Any], constants: Sequence[bytes]) -> LaunchPlan:
-    """Raises InputFileError (another format, wrong constants); ValueError, KeyError, TypeError (no plan)."""
+def from_data(data: Any, constants: Sequence[bytes]) -> LaunchPlan:
+    """The plan of `to_data`; InputFileError for another format, other constants and what is no plan."""
+    try:
+        return _read_plan(data, constants)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputFileError(f"not a launch plan: {error!r}") from None
+
+
+def _read_plan(data: Any, constants: Sequence[bytes]) -> LaunchPlan:
     if data["format"] != FORMAT:
         raise InputFileError(f"launch plan of format {data['format']}, expected {FORMAT}")
     if [len(c) for c in constants] != data["constant_bytes"]:
