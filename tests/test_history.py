@@ -12,7 +12,7 @@ from tfxla_cluster import flags, size_spec
 from tfxla_cluster.dynamic import sources
 from tfxla_cluster.dynamic.families import Choice, Told
 from tfxla_cluster.dynamic.misfit import PARTED, Misfit
-from tfxla_cluster.history import History
+from tfxla_cluster.history import EARLIER, History
 from tfxla_cluster.ir import guard
 from tfxla_cluster.ir.guard import Guard
 from tfxla_cluster.tf.compiler_port import CompileRequest
@@ -172,3 +172,12 @@ def test_the_closest_is_the_latest_of_those_with_most_in_common() -> None:
     assert found["reason"] == (
         f"argument 'x': dim 0 was 8, is 9; for these alone: train.py:9: %add.4 (add): {PARTED}: a, b"
     )
+
+
+def test_the_latest_compilations_are_remembered() -> None:
+    """A program may compile one function any number of times; each is held against so many."""
+    history = History()
+    for number in range(EARLIER + 2):
+        history.note(request(8 + number), key(hlo=str(number)), ALONE, number)
+    assert "compiled before" in history.note(request(8 + EARLIER), key(hlo=str(EARLIER)), ALONE, 0)["reason"]
+    assert "dim 0" in history.note(request(8), key(hlo="0"), ALONE, 0)["reason"]

@@ -3,7 +3,9 @@ and what would have made one executable of both. It is what the records `compile
 
 from __future__ import annotations
 
+import functools
 import re
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,6 +22,8 @@ if TYPE_CHECKING:  # not at run time: `enable` may run within the import of tens
     from .tf.compiler_port import CompileRequest
 
 _REMEMBERED = 10_000  # functions; the one that came first goes first
+EARLIER = 64
+"""The latest compilations of a function, which are remembered: each later one is held against them."""
 _PROGRAM = "hlo"  # the fact of a key that is the program itself
 _NAMED = re.compile(r"(?P<noun>[\w ]+) '(?P<name>.*)'", re.DOTALL)
 _MARKED = frozenset({"argument", "value"})  # what a list of sources may name; variables are static
@@ -44,13 +48,18 @@ class Compilation:
     key: tuple[guard.Guard, ...]
     generic: bool
 
+    @functools.cached_property
+    def sets(self) -> tuple[frozenset[guard.Guard], frozenset[guard.Guard]]:
+        """The guards and the key; hashed once, as each is held against all that come later."""
+        return frozenset(self.guards), frozenset(self.key)
+
 
 class History:
     """Compilations by function of the program; thread safe."""
 
     def __init__(self) -> None:
         self._lock = ForkSafeLock()
-        self._compiled: dict[str, list[Compilation]] = {}
+        self._compiled: dict[str, deque[Compilation]] = {}
 
     def note(
         self, request: CompileRequest, key: tuple[guard.Guard, ...], choice: Choice, number: int | None
@@ -85,10 +94,11 @@ class History:
         """The earlier one that most of the guards, then most of the key, are the same of; the latest of several."""
 
         def same(one: Compilation) -> tuple[int, int]:
-            return len(set(one.guards) & set(made.guards)), len(set(one.key) & set(made.key))
+            (guards, key), (other_guards, other_key) = one.sets, made.sets
+            return len(guards & other_guards), len(key & other_key)
 
         with self._lock:
-            known = self._compiled.setdefault(family, [])
+            known = self._compiled.setdefault(family, deque(maxlen=EARLIER))
             earlier = known.copy()
             known.append(made)
             if len(self._compiled) > _REMEMBERED:
