@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from . import bugs, dynamic_records, flag_options, flags, size_spec, trace
@@ -74,7 +75,7 @@ class DynamicPolicy:
         keep_ties(module, request)
         name, rules = _family(request, module), self._rules(module, request)
         self._note(module, request)
-        limits = _limits(rules)
+        limits = replace(_limits(rules), hands=request.device.startswith("CPU"))
         strict = must_vary(module, request)
         served = self._families.serving(name, read, limits)
         if served is not None:

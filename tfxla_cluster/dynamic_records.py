@@ -67,7 +67,8 @@ def specialised(misfit: Misfit, module: Module, request: CompileRequest) -> None
 
 def guarded(guards: Iterable[guard.Guard], request: CompileRequest) -> None:
     """What a compiled module for all sizes asks of them."""
-    for one in (g for g in guards if g.kind in _ASKED and trace.wants(KIND)):
+    asked = (g for g in guards if g.kind in _ASKED and g.place[0] < len(request.inputs))
+    for one in asked if trace.wants(KIND) else ():
         words = compile_records.size_guard(one, request.inputs)
         _record("guard", request, of=request.inputs[one.place[0]], axis=one.place[1], reason=words)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from . import counters
 from .backends.backend import NativeExecutable
 from .ir import guard
@@ -55,3 +57,4 @@ class Served:
     loaded: Loaded
     compiled: bool
     exact: bool = False
+    handed: tuple[np.ndarray, ...] = ()

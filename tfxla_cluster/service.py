@@ -34,6 +34,7 @@ from .rank_policy import RankPolicy
 from .ranks.board import Board
 from .recompile_limit import RecompileLimit
 from .runtime import cache, persist, random_state
+from .runtime.arrays import aligned_copy
 from .runtime.kept_sections import KeptSections
 from .runtime.store import opened
 from .tuning import session, tables
@@ -86,7 +87,9 @@ class Service:
                 self._policy.refuse(request, generic, reason)
             else:
                 if fits := prove.holds(loaded.guards, module):
-                    return Served(loaded, compiled, exact=not self._policy.trusts(module, request, choice))
+                    exact = not self._policy.trusts(module, request, choice)
+                    handed = tuple(aligned_copy(literal.tobytes()) for literal in choice.handed)
+                    return Served(loaded, compiled, exact, handed)
                 reason = fits.reason
             choice = families.alone(module, reason)
             if choice.misfit is not None:

@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 from tests.dynamic.test_unify import check_at, floats, lowered, misfit, unified
-from tfxla_cluster.dynamic import prove
+from tfxla_cluster.dynamic import literals, prove
+from tfxla_cluster.dynamic.forms import Handed
+from tfxla_cluster.dynamic.unify import Limits
 from tfxla_cluster.ir.builder import Builder
 from tfxla_cluster.ir.evaluator import evaluate
 from tfxla_cluster.ir.node import Instr
@@ -105,3 +107,56 @@ def test_a_table_of_positions_holds_up_to_the_largest() -> None:
         assert "another literal" in prove.prove(generic, lowered(body, *larger)).reason
     assert not generic.is_guarded
     assert unified(_body(lambda n, m: F32(1 / n)), *SIZES).is_guarded
+
+
+HANDED: dict[str, tuple[Value, tuple[int, ...]]] = {
+    "a logarithm": (lambda n, m: F32(math.log(n)), ()),
+    "a double": (lambda n, m: np.array(0.9**n * m), ()),
+    "a whole number": (lambda n, m: np.int32(n * 7919 % 101), ()),
+    "a truth": (lambda n, m: np.array(n % 3 == 0), ()),
+    "drawn": (lambda n, m: np.random.default_rng(n + 99 * m).standard_normal((n, m)).astype(F32), (0, 1)),
+    "the last row": (lambda n, m: np.eye(n, dtype=F32)[-1:].T + np.zeros(m, F32), (0,)),
+    "columns": (lambda n, m: np.broadcast_to(np.sin(np.arange(m) / m).astype(BF16), (n, 2, m)), (2,)),
+    "alike": (lambda n, m: np.full((n, m), np.exp(-n), F32), ()),
+    "extremes": (lambda n, m: np.array([-0.0, np.nan, np.inf, n % 5 or -np.inf, 5e-324])[:, None] * np.ones(m), (0,)),
+    "fewer and fewer": (lambda n, m: np.random.default_rng(n).standard_normal((m - 2, 2)).astype(F32), (0, 1)),
+    "bits": (lambda n, m: (np.arange(n) ** 3 % 251).astype(np.uint8), (0,)),
+}
+
+
+@pytest.mark.parametrize("name", HANDED)
+def test_what_follows_no_size_is_handed_over(name: str) -> None:
+    """Larger ones than those that were seen too."""
+    value, axes = HANDED[name]
+    body = _body(value)
+    generic = unified(body, *SIZES, limits=Limits(hands=True))
+    for sizes in (*SIZES, *OTHERS):
+        check_at(body, generic, *sizes)
+    forms = [form for form in generic.literals.values() if isinstance(form, Handed)]
+    assert [form.axes for form in forms] == [axes]
+    assert not generic.is_guarded
+
+
+def test_literals_are_handed_over_in_their_order_while_there_is_room() -> None:
+    def body(b: Builder, n: int, m: int) -> list[Instr]:
+        drawn = np.random.default_rng(n).standard_normal(8).astype(F32)
+        rows = np.broadcast_to(drawn[:, None], (8, m))
+        return [floats(b, n, m), b.constant(drawn), b.constant(rows), b.constant(drawn[0])]
+
+    generic = unified(body, *SIZES, limits=Limits(hands=True))
+    assert [p.shape.rank for p in generic.module.entry.params] == [2, 1, 1, 0]
+    for sizes in OTHERS:
+        check_at(body, generic, *sizes)
+    large = lambda n, m: np.random.default_rng(n).standard_normal((n, literals.MOST_HANDED // 32))  # noqa: E731
+    assert "a literal varies" in misfit(_body(large), *SIZES, limits=Limits(hands=True))
+
+
+def test_a_literal_that_is_handed_over_is_the_same_along_other_dimensions() -> None:
+    def body(b: Builder, n: int, m: int) -> list[Instr]:
+        rows = np.full((n, m), np.exp(-n), F32)
+        rows[-1, -1] += n == 64
+        return [floats(b, n, m), b.constant(rows)]
+
+    generic = unified(body, *SIZES, limits=Limits(hands=True))
+    check_at(body, generic, 41, 6)
+    assert "another literal" in prove.prove(generic, lowered(body, 64, 33)).reason

@@ -44,9 +44,9 @@ def lowered(body: Body, *sizes: int) -> Rows:
     return rows.of_module(b.module(*body(b, *sizes)))
 
 
-def unified(body: Body, *sizes: Sequence[int]) -> Generic:
+def unified(body: Body, *sizes: Sequence[int], limits: Limits = unify.NONE) -> Generic:
     """The generic module of those at some sizes; it has to be one."""
-    found = unify.unify([lowered(body, *own) for own in sizes])
+    found = unify.unify([lowered(body, *own) for own in sizes], limits)
     assert isinstance(found, Generic), str(found)
     return found
 
@@ -77,6 +77,7 @@ def check_at(body: Body, generic: Generic, *sizes: int) -> None:
     verify(instantiate(generic.module, env))
     args = drawn(own.module, 7)
     wanted = evaluate(own.module, args)
+    args += prove.handed_over(generic, own)
     executable = compiler.compile_module(generic.module, cpu.this_machine()).executable
     for results in (evaluate(instantiate(generic.module, env), args), executable.run(args)):
         for got, want in zip(results, wanted, strict=True):

@@ -323,7 +323,7 @@ def test_log_lines(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtur
         capsys.readouterr()
 
         def step(x: Any) -> Any:
-            return tf.exp(x) + (1.0 if x.shape[0] == 33 else 0.0)  # read by Python
+            return tf.exp(x) if x.shape[0] == 33 else tf.tanh(x)  # read by Python
 
         step.__name__ = name
         function = must(step)

@@ -4,6 +4,7 @@ every size."""
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -133,6 +134,22 @@ def random(x: Any) -> Any:
     return tf.nn.experimental.stateless_dropout(x, 0.4, seed) + tf.random.stateless_normal(x.shape, seed)
 
 
+def literals(x: Any) -> Any:
+    """Numbers of a trace that no expression of its sizes gives."""
+    n, m = x.shape
+    near = np.abs(np.arange(n)[:, None] - np.arange(n)).astype(np.float32)
+    return (
+        x * math.log(n) + 0.9**m,
+        x * tf.signal.hann_window(n)[:, None] + tf.linspace(-1.0, 1.0, m),
+        x + tf.random.stateless_normal(x.shape, [n, 5]),
+        x * tf.one_hot(n - 1, n)[:, None] + (2.71 if n == 9 else 3.3),
+        tf.gather(x, np.random.default_rng(n).permutation(n)),
+        tf.matmul(x, x, transpose_b=True) - 0.25 * near,
+        tf.where(np.arange(n * m).reshape(n, m) % 7 == 0, x, -x),
+        tf.cast(x, tf.float64) * math.sqrt(n) ** m,
+    )
+
+
 FUNCTIONS: dict[str, tuple[Shapes, Callable[..., Any]]] = {
     "softmax": (lambda n, m: [(n, m)], tf.nn.softmax),
     "attention": (lambda n, m: [(m, n, 8)], attention),
@@ -142,12 +159,13 @@ FUNCTIONS: dict[str, tuple[Shapes, Callable[..., Any]]] = {
     "layer_norm": (lambda n, m: [(n, m)], layer_norm),
     "cumulative": (lambda n, m: [(n, m)], cumulative),
     "recurrent": (lambda n, m: [(n, m, 3)], tf.function(recurrent)),
+    "literals": (lambda n, m: [(n, m)], literals),
     "moves": (lambda n, m: [(n, m)], moves),
     "random": (lambda n, m: [(n, m)], random),
     "mean": (lambda n, m: [(n, m)], lambda x: (tf.reduce_sum(x * x) / x.shape[0], tf.math.reduce_variance(x, 0))),
     "two": (lambda n, m: [(n, m), (m, n)], lambda x, y: x @ y + tf.transpose(y) @ tf.transpose(x)),
 }
-NEVER_EMPTY = ("recurrent",)  # x[t] in the loop's body is refused where there is none
+NEVER_EMPTY = ("recurrent", "literals")  # x[t] in the loop's body is refused where there is none; log(0)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -317,20 +317,34 @@ def test_an_open_size_that_has_to_be_a_number() -> None:
 
 
 def test_an_open_size_whose_literals_follow_it_in_no_way() -> None:
-    """The bridge computes the literal at each size; its elements are no expression of one."""
+    """The bridge computes the literal at each size; its elements are no expression of one, and are handed over."""
 
     def function(x: Any) -> Any:
-        return x * tf.linspace(0.0, 1.0, tf.shape(x)[0])
+        return x * tf.linspace(0.0, 1.0, tf.shape(x)[0])[:, None]
 
-    spec, x = [tf.TensorSpec([None])], values(6)
+    function_of = lambda: tfxla_cluster.jit(function, input_signature=[tf.TensorSpec([None, 6])])  # noqa: E731
+    assert counted(function_of(), (6, 9, 31, 6, 7), first_dynamic, function) == [1, 1, 1, 1, 1]
+    for verify in ("first", "off"):
+        with flags.patch(tfxla_dynamic_verify=verify):
+            assert counted(function_of(), (6, 9, 31, 6, 7), first_dynamic, function)[-1] <= 1
+
+
+def test_an_open_size_of_which_a_literal_is_too_large() -> None:
+    """Handed over they are kept for each size: beyond a limit each has an executable."""
+
+    def function(x: Any) -> Any:
+        return tf.reduce_sum(x) * tf.random.stateless_uniform([40_000, tf.shape(x)[0]], [1, 2])
+
+    x = values(9)
     first_dynamic(x)
+    spec = [tf.TensorSpec([None])]
     with pytest.raises(tf.errors.InvalidArgumentError) as told:
         tfxla_cluster.jit(function, input_signature=spec)(x)
     assert "dimension 0 of argument 'x' is marked dynamic, but the program is another" in str(told.value)
     assert "a literal varies that follows no size" in str(told.value)
     assert f"{__file__}:" in str(told.value)
     for mark in (tfxla_cluster.maybe_mark_dynamic, tfxla_cluster.mark_static):
-        y = values(6)
+        y = values(9)
         mark(y, 0)
         assert_near(tfxla_cluster.jit(function, input_signature=spec)(y), function(y), 2e-6)
 

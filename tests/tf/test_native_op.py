@@ -318,6 +318,35 @@ def test_dims_are_computed_as_ir_says(dim: Any, a: int, b: int) -> None:
 
 
 @_ENTRY
+def _sums(record: int, inputs: Any, outputs: Any, sizes: Any) -> int:
+    """outputs[0] = inputs[0] + inputs[2], of sizes[0] elements; inputs[1] is read by nobody."""
+    kind = ctypes.c_float * sizes[0]
+    first, other, target = (np.frombuffer(kind.from_address(p), np.float32) for p in (inputs[0], inputs[2], outputs[0]))
+    target[:] = first + other
+    return int(bool(inputs[1]))
+
+
+def test_parameters_that_are_handed_over() -> None:
+    """Each entry has its own; what has left the list is made again, and not kept for its sizes."""
+    address, made = ctypes.cast(_sums, ctypes.c_void_p).value or 0, []
+
+    def compile(views: list[InputView], device: str) -> Entry:
+        n = views[0].dims[0]
+        made.append(n)
+        outputs, handed = (Output(F32, 4, (sym("n", n),), 0),), (np.full(n, n, np.float32),)
+        return Entry(
+            native_op.exact(views), 1, address, (0, UNREAD), outputs, 1, (("n", 0, 0),), handed=handed, keep=_sums
+        )
+
+    program = _program(compile, [F32], [F32])
+    sizes = range(3, 3 + native_op.MAX_ENTRIES + 2)
+    for n in (*sizes, *sizes):
+        assert program(tf.ones([n]))[0].numpy().tolist() == [1.0 + n] * n
+    assert made[: len(sizes)] == list(sizes)
+    assert len(sizes) < len(made) < 2 * len(sizes)
+
+
+@_ENTRY
 def _positive(record: int, inputs: Any, outputs: Any, sizes: Any) -> int:
     """outputs[0] = the positive ones of inputs[0], which has sizes[1] elements; sizes[0], the bound before, their
     number."""

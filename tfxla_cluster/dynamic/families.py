@@ -14,6 +14,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from ..ir import proto
 from ..ir.dim import LEAST_GENERIC, DimExpr
 from ..ir.node import Module
@@ -48,7 +50,8 @@ class Choice:
     """The module to compile, or to find compiled. generic: that it is one for many sizes; proofs: at how many it was
     proven besides those that it was made from. digest: of what it computes. misfit: why it is none, where an earlier
     module might have made it one. apart: why the same trace at other sizes makes none with it, where that was tried.
-    told: what other workers have that made it one for many sizes."""
+    told: what other workers have that made it one for many sizes. handed: the literals that it takes as its last
+    parameters, as they are at these sizes."""
 
     module: Module
     generic: Generic | None = None
@@ -57,6 +60,7 @@ class Choice:
     misfit: Misfit | None = None
     apart: Misfit | None = None
     told: tuple[Told, ...] = ()
+    handed: tuple[np.ndarray, ...] = ()
 
 
 @dataclass
@@ -65,8 +69,9 @@ class _Made:
     digest: str
     proofs: int = 0
 
-    def choice(self) -> Choice:
-        return Choice(self.generic.module, self.generic, self.proofs, self.digest)
+    def choice(self, module: Rows) -> Choice:
+        handed = prove.handed_over(self.generic, module)
+        return Choice(self.generic.module, self.generic, self.proofs, self.digest, handed=handed)
 
 
 @dataclass
@@ -151,7 +156,7 @@ def _serving(family: _Family, module: Rows, limits: Limits) -> Choice | None:
     for made in family.made:
         if _may_serve(made.generic, limits) and prove.prove(made.generic, module):
             made.proofs += 1
-            return made.choice()
+            return made.choice(module)
     return None
 
 
@@ -180,7 +185,7 @@ def _new(family: _Family, module: Rows, limits: Limits, samples: Sequence[Sample
         family.seen.popitem(last=False)
     if isinstance(found, Generic):
         family.made = [_Made(found, digest(found.module)), *family.made[: _MOST_GENERIC - 1]]
-        return replace(family.made[0].choice(), apart=apart)
+        return replace(family.made[0].choice(module), apart=apart)
     return Choice(module.module, digest=digest(module.module), misfit=found, apart=apart)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from ..ir import attributes
 from ..ir.dim import Dim, DimExpr, evaluate
 from ..ir.dtype import DTYPES, PRED, DType
-from ..ir.literal import freeze
+from ..ir.literal import equal_bits, freeze
 from ..ir.node import Instr
 from ..ir.polynomial import is_free, polynomial
 from ..ir.shape import Shape, array
@@ -188,6 +188,32 @@ class Corner:
         zero = write("constant", array(dtype), literal=freeze(np.zeros((), self.whole.dtype)))
         padding = tuple((0, dim - size, 0) for dim, size in zip(self.shape.dims, self.whole.shape))
         return write("pad", array(dtype, self.shape.dims), (whole, zero), padding=padding)
+
+
+@dataclass(frozen=True)
+class Handed:
+    """A literal that each module has in its own way: a parameter of the generic one, which takes `part` of it. Along
+    the dimensions that are not `axes` it is the same everywhere."""
+
+    shape: Shape
+    axes: tuple[int, ...]
+    parameter: int
+
+    def part(self, literal: np.ndarray) -> np.ndarray | None:
+        """What is handed over where a module has this literal; None where it differs along other dimensions."""
+        kept = literal[tuple(slice(None) if axis in self.axes else slice(0, 1) for axis in range(literal.ndim))]
+        if literal.size and not equal_bits(np.broadcast_to(kept, literal.shape), literal):
+            return None
+        return kept.reshape([literal.shape[axis] for axis in self.axes])
+
+    def write(self, write: Write) -> Instr:
+        """The parameter, broadcast."""
+        dtype, dims = self.shape.element_type, self.shape.dims
+        given = write(
+            "parameter", array(dtype, tuple(dims[axis] for axis in self.axes)), parameter_number=self.parameter
+        )
+        whole = array(dtype, dims)
+        return given if len(self.axes) == len(dims) else write("broadcast", whole, (given,), dimensions=self.axes)
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,10 @@ from ..ir.shape import Shape, array
 from ..ir.size_proofs import at_most
 from ..passes import band_literals
 from .fit import Sizes, Vector
-from .forms import Banded, Corner, Counted, Elements, Filled, Form, Scalar, Spread
+from .forms import Banded, Corner, Counted, Elements, Filled, Form, Handed, Scalar, Spread
 
 MOST_ELEMENTS = 64  # of a literal whose elements are fitted one by one
+MOST_HANDED = 2**20  # bytes of literals that a module takes as parameters: each of its sizes keeps its own
 _MOST_WHOLE = 2**22  # that the inverse of an f32 still tells from its neighbours
 _MOST_SCALE = 1e200  # of a float, or of its inverse, that follows sizes: with them it stays within what an f64 can hold
 
@@ -40,7 +41,21 @@ def fit(literals: Sequence[Any], dims: tuple[Dim, ...], sizes: Sizes) -> Form | 
     if any(literal.size == 0 for literal in literals):
         return None
     found = _spread(literals, shape) or _counted(literals, shape, sizes)
-    return found or (_banded(literals, shape, sizes) if shape.rank > 1 else None) or _corner(literals, shape)
+    return found or (_banded(literals, shape, sizes) if shape.rank > 1 else None)
+
+
+def handed(literals: Sequence[Any], dims: tuple[Dim, ...], parameter: int) -> tuple[Handed, int] | None:
+    """A literal that varies as a parameter of this number, and how many bytes that takes at most; None of a tuple."""
+    if any(isinstance(literal, tuple) for literal in literals):
+        return None
+    axes = tuple(axis for axis in range(len(dims)) if not all(_same_along(axis, literal) for literal in literals))
+    form = Handed(array(_dtype(literals[0]), dims), axes, parameter)
+    parts = [part for literal in literals if (part := form.part(literal)) is not None]
+    return (form, max(part.nbytes for part in parts)) if len(parts) == len(literals) else None
+
+
+def _same_along(axis: int, literal: np.ndarray) -> bool:
+    return literal.size > 0 and equal_bits(np.broadcast_to(literal.take([0], axis), literal.shape), literal)
 
 
 def _spread(literals: Sequence[np.ndarray], shape: Shape) -> Form | None:
@@ -54,10 +69,13 @@ def _spread(literals: Sequence[np.ndarray], shape: Shape) -> Form | None:
     return form if all(spread) else None
 
 
-def _corner(literals: Sequence[np.ndarray], shape: Shape) -> Form | None:
-    whole = max(literals, key=lambda literal: literal.size)
-    cut = [whole[tuple(slice(0, size) for size in literal.shape)] for literal in literals]
-    return Corner(shape, whole) if all(equal_bits(one, other) for one, other in zip(cut, literals)) else None
+def cut(literals: Sequence[Any], dims: tuple[Dim, ...]) -> Form | None:
+    """A literal of which smaller modules have a corner."""
+    if any(isinstance(literal, tuple) or literal.size == 0 for literal in literals):
+        return None
+    shape, whole = array(_dtype(literals[0]), dims), max(literals, key=lambda literal: literal.size)
+    corners = [whole[tuple(slice(0, size) for size in literal.shape)] for literal in literals]
+    return Corner(shape, whole) if all(equal_bits(one, other) for one, other in zip(corners, literals)) else None
 
 
 def _kept(part: np.ndarray, axes: tuple[int, ...], rank: int) -> np.ndarray:

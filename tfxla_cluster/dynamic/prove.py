@@ -11,13 +11,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ..decision import YES, Decision, no
 from ..ir import guard
 from ..ir.dim import DimExpr, leaves
 from ..ir.guard import Guard
-from ..ir.literal import equal_bits
-from ..ir.node import Module
+from ..ir.literal import Literal, equal_bits
+from ..ir.node import Instr, Module
 from ..ir.size_values import SIZED, replaced
+from .forms import Handed
 from .rows import Row, Rows, fixed_attributes
 from .unifier import Generic, at
 
@@ -58,6 +61,17 @@ def sizes_of(generic: Generic, module: Rows) -> dict[str, int] | Decision:
     return no(RULE, f"nothing tells {', '.join(sorted(missing))}") if missing else env
 
 
+def handed_over(generic: Generic, module: Rows) -> tuple[np.ndarray, ...]:
+    """What the generic module takes behind the parameters of a module that it is proven to be: literals of this one."""
+    found: dict[int, np.ndarray] = {}
+    for (body, row), form in generic.literals.items():
+        if isinstance(form, Handed):
+            part = form.part(module.bodies[body].rows[row].instr.attrs["literal"])
+            assert part is not None
+            found[form.parameter] = part
+    return tuple(found[number] for number in sorted(found))
+
+
 @dataclass(frozen=True)
 class _Parameter:
     """As guards on sizes see it."""
@@ -70,9 +84,10 @@ class _Parameter:
 
 
 def holds(guards: Iterable[Guard], module: Module) -> Decision:
-    """Are the sizes of a module such as an executable was made for?"""
+    """Are the sizes of a module such as an executable was made for? Those of literals that are handed over follow."""
     params = [_Parameter(param.shape.sample_dims) for param in module.entry.params]
-    failed = guard.failed((g for g in guards if guard.KINDS[g.kind].about == "size"), params)
+    sizes = (g for g in guards if guard.KINDS[g.kind].about == "size" and g.place[0] < len(params))
+    failed = guard.failed(sizes, params)
     return no(RULE, f"its kernels are for other sizes ({failed[0]})") if failed else YES
 
 
@@ -103,9 +118,7 @@ class _AtSizes:
         if not one.attrs and not two.attrs:
             return ""
         if one.opcode == "constant":
-            form = self.generic.literals.get(place)
-            literal = one.attrs["literal"] if form is None else form.at(self.env)
-            return "" if equal_bits(literal, two.attrs["literal"]) else "another literal"
+            return "" if self._is_literal(place, one, two.attrs["literal"]) else "another literal"
         sized = SIZED.get(one.opcode)
         if sized is not None:
             value = self._numbers(one.attrs.get(sized))
@@ -113,6 +126,12 @@ class _AtSizes:
                 return f"{sized}={two.attrs.get(sized)}, not {value}"
         fixed, other = fixed_attributes(one), fixed_attributes(two)
         return "" if fixed == other else f"other attributes: {dict(other)}, not {dict(fixed)}"
+
+    def _is_literal(self, place: tuple[int, int], one: Instr, literal: Literal) -> bool:
+        form = self.generic.literals.get(place)
+        if isinstance(form, Handed):
+            return not isinstance(literal, tuple) and form.part(literal) is not None
+        return equal_bits(one.attrs["literal"] if form is None else form.at(self.env), literal)
 
     def _numbers(self, value: Any) -> Any:
         """A shape or an attribute at the sizes."""

@@ -34,7 +34,7 @@ from ..ir.shape import Shape
 from ..ir.size_values import SIZED, replaced, window_sizes, with_window_sizes
 from . import forms, literals
 from .fit import Sizes
-from .forms import Form
+from .forms import Form, Handed
 from .misfit import Misfit, short
 from .rows import Body, Row, Rows
 
@@ -52,21 +52,22 @@ class Generic:
 
     module: with named sizes, verified, to be compiled. template: the rows of one of the modules with named sizes, its
     literals as that one has them; literals: how those that vary follow the sizes, by (body, row). origin: the modules
-    that it was made from, in order.
+    that it was made from, in order. Parameters of `module` beyond those of the template are literals that are handed
+    over (`prove.handed_over`).
     """
 
     module: Module
     template: Rows
-    literals: Mapping[tuple[int, int], Form]
+    literals: Mapping[tuple[int, int], Form | Handed]
     origin: tuple[Module, ...]
 
     @property
     def is_guarded(self) -> bool:
         """Guards on dimensions say all that the arguments' sizes have to fulfil: none of them is an expression, and no
-        literal ends where the largest size ended."""
+        literal ends where the largest size ended, or is each module's own."""
         dims = (d for p in self.module.entry.params for d in p.shape.dims)
-        cut = any(isinstance(form, forms.Corner) for form in self.literals.values())
-        return not cut and all(isinstance(d, int) or d.is_size for d in dims)
+        unknown = any(isinstance(form, (forms.Corner, Handed)) for form in self.literals.values())
+        return not unknown and all(isinstance(d, int) or d.is_size for d in dims)
 
 
 class Parted(Exception):
@@ -104,15 +105,16 @@ class _Scope:
 
 class Unifier:
     """Of modules of one structure. Bodies are made when something first calls them, for the shapes that it hands over;
-    where another hands over others, the verifier says so."""
+    where another hands over others, the verifier says so. hands: literals that follow no size may be parameters."""
 
-    def __init__(self, modules: Sequence[Rows], sizes: Sizes) -> None:
+    def __init__(self, modules: Sequence[Rows], sizes: Sizes, hands: bool = False) -> None:
         self.modules, self.sizes = modules, sizes
+        self.room = literals.MOST_HANDED if hands else 0
         self.numbers = {body.comp: number for number, body in enumerate(modules[-1].bodies)}
         self.templates: dict[Computation, Computation] = {}
         self.made: dict[Computation, Computation] = {}
         self.scopes: dict[Computation, _Scope] = {}
-        self.forms: dict[tuple[int, int], Form] = {}
+        self.forms: dict[tuple[int, int], Form | Handed] = {}
         self.shapes: dict[Shape, Shape] = {}  # one object for equal ones, as where a module is read
 
     def generic(self) -> Generic:
@@ -161,7 +163,8 @@ class Unifier:
             scope.keep(instr, instr, self.made)
             return
         shape = self._likeliest(tuple(peer.shape for peer in peers), instr)
-        form = literals.fit(values, shape.dims, self.sizes)
+        fitted = literals.fit(values, shape.dims, self.sizes)
+        form = fitted or self._handed(values, shape, place) or literals.cut(values, shape.dims)
         if form is None:
             raise Parted(Misfit(instr, "a literal varies that follows no size", tuple(map(short, values))))
 
@@ -174,6 +177,18 @@ class Unifier:
         self.forms[place] = form
         scope.template[instr] = instr.replace(shape=shape)
         scope.made[instr] = form.write(forms.writer(add))
+
+    def _handed(self, values: Sequence[Any], shape: Shape, place: tuple[int, int]) -> Handed | None:
+        """A literal of the entry as one more parameter, where there is room for it."""
+        if not self.room or place[0] != 0:
+            return None
+        number = len(self.modules[-1].module.entry.params)
+        number += sum(isinstance(form, Handed) for form in self.forms.values())
+        found = literals.handed(values, shape.dims, number)
+        if found is None or found[1] > self.room:
+            return None
+        self.room -= found[1]
+        return found[0]
 
     def _instruction(self, scope: _Scope, instr: Instr, peers: tuple[Instr, ...]) -> Instr:
         """The template of an instruction that is no parameter and no literal."""

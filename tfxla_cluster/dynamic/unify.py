@@ -29,10 +29,11 @@ _LEAST_ATTEMPTS, _MOST_ROWS = 6, 100_000  # at modules, and of all attempts
 @dataclass(frozen=True)
 class Limits:
     """What is said about dimensions of parameters, by (parameter, axis). static: why one may not vary. sizes: what the
-    size of one is."""
+    size of one is. hands: literals may be handed over when the module runs (`forms.Handed`)."""
 
     static: Mapping[tuple[int, int], str] = field(default_factory=dict)
     sizes: Mapping[tuple[int, int], Size] = field(default_factory=dict)
+    hands: bool = False
 
 
 NONE = Limits()
@@ -59,7 +60,7 @@ def unify(modules: Sequence[Rows], limits: Limits = NONE) -> Generic | Misfit:
     said = _said(modules, limits)
     refusal: Misfit | None = None
     for free in _fewer_and_fewer(varying):
-        found = _unified(modules, free, said)
+        found = _unified(modules, free, said, limits.hands)
         if isinstance(found, Generic):
             return found
         refusal = refusal or found
@@ -117,14 +118,16 @@ def _fewer_and_fewer(vectors: list[Vector]) -> Iterator[list[Vector]]:
             yield kept
 
 
-def _unified(modules: Sequence[Rows], vectors: Sequence[Vector], said: Mapping[Vector, Size]) -> Generic | Misfit:
+def _unified(
+    modules: Sequence[Rows], vectors: Sequence[Vector], said: Mapping[Vector, Size], hands: bool
+) -> Generic | Misfit:
     """Verified; where that needs it for no sizes below those that the modules have, or for those of a residue class."""
     refusal: Misfit | None = None
     attempts = ((assumed, of) for assumed in assumptions(vectors) for of in _bounded(modules, vectors, said))
     for assumed, of in itertools.islice(attempts, _attempts(modules)):
-        made = _verified(modules, Sizes(vectors, assumed, of))
+        made = _verified(modules, Sizes(vectors, assumed, of), hands)
         if isinstance(made, Generic):
-            return _loosened(modules, vectors, assumed, of) or made
+            return _loosened(modules, vectors, assumed, of, hands) or made
         refusal = refusal or made.misfit
         if not made.for_some_sizes:
             break
@@ -152,10 +155,10 @@ def _attempts(modules: Sequence[Rows]) -> int:
     return max(_LEAST_ATTEMPTS, _MOST_ROWS // sum(len(body.rows) for body in modules[-1].bodies))
 
 
-def _verified(modules: Sequence[Rows], sizes: Sizes) -> Generic | Parted:
+def _verified(modules: Sequence[Rows], sizes: Sizes, hands: bool) -> Generic | Parted:
     """Or where they part."""
     try:
-        made = Unifier(modules, sizes).generic()
+        made = Unifier(modules, sizes, hands).generic()
         verifier.verify(made.module)
     except Parted as parted:
         return parted
@@ -165,12 +168,16 @@ def _verified(modules: Sequence[Rows], sizes: Sizes) -> Generic | Parted:
 
 
 def _loosened(
-    modules: Sequence[Rows], vectors: Sequence[Vector], assumed: Sequence[Assumed], said: Mapping[Vector, Size]
+    modules: Sequence[Rows],
+    vectors: Sequence[Vector],
+    assumed: Sequence[Assumed],
+    said: Mapping[Vector, Size],
+    hands: bool,
 ) -> Generic | None:
     """With less assumed: from smaller sizes on, each size of no residue class. None where all has to be."""
     found, kept = None, list(assumed)
     for weaker in itertools.islice(weaker_assumptions(kept), _attempts(modules)):  # follows what becomes of `kept`
-        made = _verified(modules, Sizes(vectors, weaker, said))
+        made = _verified(modules, Sizes(vectors, weaker, said), hands)
         if isinstance(made, Generic):
             found, kept[:] = made, weaker
     return found

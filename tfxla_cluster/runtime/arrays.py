@@ -53,6 +53,13 @@ def aligned_bytes(count: int) -> np.ndarray:
     return raw[start : start + count]
 
 
+def aligned_copy(data: bytes) -> np.ndarray:
+    """`data` in memory of its own that begins at a multiple of ALIGN."""
+    array = aligned_bytes(len(data))
+    array[:] = np.frombuffer(data, np.uint8)
+    return array
+
+
 def _aligned(shape: tuple[int, ...], kind: Shape) -> np.ndarray:
     dtype = kind.element_type.numpy
     count = int(np.prod(shape, dtype=np.int64))

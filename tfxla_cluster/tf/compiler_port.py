@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
+
 from ..decision import Decision
 from ..errors import LoweringError
 from ..ir.guard import Guard, Key, Names
@@ -111,7 +113,7 @@ class Loaded(Protocol):
 
 class Served(Protocol):
     """What runs a module. exact: it is known to be right at the sizes of the request alone. compiled: as the executable
-    was not there before."""
+    was not there before. handed: what it takes besides the module's parameters, in memory as aligned as a tensor's."""
 
     @property
     def loaded(self) -> Loaded: ...
@@ -121,6 +123,9 @@ class Served(Protocol):
 
     @property
     def compiled(self) -> bool: ...
+
+    @property
+    def handed(self) -> tuple[np.ndarray, ...]: ...
 
 
 class Compiler(Protocol):

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...ir.dim import make
 from ...locks import ForkSafeLock
-from ..arrays import ALIGN, aligned_bytes, bind_sizes, empty_outputs, trimmed
+from ..arrays import ALIGN, aligned_copy, bind_sizes, empty_outputs, trimmed
 from ..launcher import records
 from ..launcher.encode import Encoded, Runs, encode
 from ..launcher.opened import Opened, status_error
@@ -119,19 +119,13 @@ _constants: weakref.WeakValueDictionary[tuple[int, bytes], np.ndarray] = weakref
 def _constant(data: bytes) -> np.ndarray:
     """`data` in aligned memory; equal large constants share it."""
     if len(data) < _SHARED_CONSTANT:
-        return _fill(data)
+        return aligned_copy(data)
     key = (len(data), hashlib.sha256(data).digest())
     with _lock:
         found = _constants.get(key)
         if found is None:
-            found = _constants[key] = _fill(data)
+            found = _constants[key] = aligned_copy(data)
         return found
-
-
-def _fill(data: bytes) -> np.ndarray:
-    array = aligned_bytes(len(data))
-    array[:] = np.frombuffer(data, np.uint8)
-    return array
 
 
 def _pointers(addresses: Sequence[int]) -> ctypes.Array[ctypes.c_void_p]:

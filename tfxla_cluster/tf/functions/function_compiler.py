@@ -332,6 +332,7 @@ def _entry(interface: Interface, inputs: Sequence[InputView], lowered: bridge.Lo
         tuple(outputs),
         len(loaded.outputs),
         sizes,
+        handed=served.handed,
         keep=loaded,
     )
 

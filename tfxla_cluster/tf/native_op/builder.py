@@ -7,6 +7,7 @@ List:    count, entry...                                     (immutable once pub
 Entry:   record, execute, guards, guard count, parameters, parameter count, outputs, result count, sizes, size count,
          executions, device
 Guards:  per guard: kind, input, axis, and what is wanted: a number; least, most; input, axis; bytes, their address
+Parameters: per parameter of the executable: op input or -1, where its elements are then (0: it is never read)
 Outputs: per op output: input that passes through or -1, result index, dtype, element bytes, 1 where the size is
          known only after the run, rank, then per dim a postfix program: word count, then (operator, operand) pairs
 Sizes:   per size: input, axis (-1 and the address of the program of its bound: one that the run produces)

@@ -224,12 +224,14 @@ class Program:
             self._publish(entries)
 
     def _set_aside(self, words: Words, others: Iterable[Words]) -> None:
-        """An entry whose executable others run anyway is found again by its sizes, the rest is forgotten."""
+        """An entry whose executable others run anyway is found again by its sizes, unless it holds literals; the rest
+        is forgotten."""
         entry: Entry = words.keep[0]
         if not entry.record:
             return
         if any(other.keep[0].keep is entry.keep for other in others):
-            self._aside[_sizes_of(entry)] = words
+            if not entry.handed:
+                self._aside[_sizes_of(entry)] = words
             for old in list(self._aside)[:-MAX_ASIDE]:
                 del self._aside[old]
             return

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from ...errors import UnsupportedError
 from ...ir.dim import Dim, DimExpr
 from ...ir.guard import Guard
@@ -48,10 +50,10 @@ class Entry:
 
     guards: about the op inputs, in the order they are checked. record, execute: the runtime's record and its
     entry point `int32 execute(record, inputs, outputs, sizes, launch)`; record 0 says "not compilable for such inputs".
-    parameters: which op input is the executable's k-th parameter (UNREAD: one it never reads). outputs: one
-    per op output. results: how many results the executable writes. sizes: (symbol, op input, axis) of each
-    size the executable takes, or (symbol, UNREAD, bound) of one it produces. device: the GPU that it is for, by CUDA's
-    number, HOST_DEVICE for the CPU. keep: what must stay alive while the entry is in use.
+    parameters: which op input is the executable's k-th parameter (UNREAD: one it never reads); handed: its last ones,
+    the same at each call. outputs: one per op output. results: how many results the executable writes. sizes: (symbol,
+    op input, axis) of each size the executable takes, or (symbol, UNREAD, bound) of one it produces. device: the GPU
+    that it is for, by CUDA's number, HOST_DEVICE for the CPU. keep: what must stay alive while the entry is in use.
     """
 
     guards: tuple[Guard, ...]
@@ -62,6 +64,7 @@ class Entry:
     results: int = 0
     sizes: tuple[tuple[str, int, Dim], ...] = ()
     device: int = HOST_DEVICE
+    handed: tuple[np.ndarray, ...] = field(default=(), compare=False)
     keep: Any = field(default=None, compare=False)
 
 
@@ -108,9 +111,10 @@ def pack(entry: Entry) -> Words:
         outputs += (out.passes, out.result, out.dtype, out.itemsize, int(out.produced), len(out.dims))
         for dim in out.dims:
             outputs += _program(dim, symbols)
+    sources = [*((source, 0) for source in entry.parameters), *((UNREAD, a.ctypes.data) for a in entry.handed)]
     parts = {
         "guards": guard_rows(entry.guards),
-        "parameters": Words(entry.parameters),
+        "parameters": Words([word for source in sources for word in source]),
         "outputs": Words(outputs),
         "sizes": _size_rows(entry.sizes, symbols),
     }
@@ -119,7 +123,7 @@ def pack(entry: Entry) -> Words:
         words[entry_word(name)] = part.address
     words[entry_word("record")], words[entry_word("execute")] = entry.record, entry.execute
     words[entry_word("guard_count")] = len(entry.guards)
-    words[entry_word("parameter_count")] = len(entry.parameters)
+    words[entry_word("parameter_count")] = len(sources)
     words[entry_word("result_count")] = entry.results
     words[entry_word("size_count")] = len(entry.sizes)
     words[entry_word("device")] = entry.device

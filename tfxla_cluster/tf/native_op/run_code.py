@@ -91,8 +91,9 @@ def build(module: ll.Module, addresses: Mapping[str, int], stopped: int) -> ll.F
     with b.if_then(b.not_(c.failed(status))):
         parameters = b.inttoptr(c.load(entry, entry_word("parameters")), P64)
         with c.loop(c.load(entry, entry_word("parameter_count"))) as k:
-            source = c.load(parameters, k)
-            c.store(PTR(None), inputs, k)
+            at = b.mul(k, I64(2))
+            source = c.load(parameters, at)
+            c.store(b.inttoptr(c.load(parameters, b.add(at, I64(1))), PTR), inputs, k)
             with b.if_then(b.icmp_signed(">=", source, I64(0)), likely=True):
                 c.store(c.api("TF_TensorData", c.load(tensors, source)), inputs, k)
         execute = b.inttoptr(c.load(entry, entry_word("execute")), EXECUTE.as_pointer())
