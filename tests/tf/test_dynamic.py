@@ -147,6 +147,8 @@ def literals(x: Any) -> Any:
         tf.matmul(x, x, transpose_b=True) - 0.25 * near,
         tf.where(np.arange(n * m).reshape(n, m) % 7 == 0, x, -x),
         tf.cast(x, tf.float64) * math.sqrt(n) ** m,
+        tf.scan(lambda state, row: state * math.exp(-1 / n) + row, x, tf.zeros([m])),
+        tf.cond(tf.reduce_sum(x) > 0, lambda: x * math.log(n), lambda: x * tf.signal.hann_window(n)[:, None]),
     )
 
 

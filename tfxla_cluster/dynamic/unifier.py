@@ -32,7 +32,7 @@ from ..ir.polynomial import as_dim, polynomial
 from ..ir.rewrite import Names, relinked
 from ..ir.shape import Shape
 from ..ir.size_values import SIZED, replaced, window_sizes, with_window_sizes
-from . import forms, literals
+from . import forms, handing, literals
 from .fit import Sizes
 from .forms import Form, Handed
 from .misfit import Misfit, short
@@ -129,7 +129,9 @@ class Unifier:
             last.replace(entry=self.templates[last.entry]), tuple(map(self._template_rows, self.modules[-1].bodies))
         )
         origin = tuple(rows.module for rows in self.modules)
-        return Generic(last.replace(entry=self.made[last.entry]), template, self.forms, origin)
+        made = last.replace(entry=self.made[last.entry])
+        nested = any(isinstance(form, Handed) and body for (body, _), form in self.forms.items())
+        return Generic(handing.threaded(made) if nested else made, template, self.forms, origin)
 
     def _template_rows(self, body: Body) -> Body:
         place = self.scopes[body.comp].template
@@ -176,11 +178,13 @@ class Unifier:
 
         self.forms[place] = form
         scope.template[instr] = instr.replace(shape=shape)
+        if isinstance(form, Handed) and place[0]:
+            form = replace(form, parameter=handing.stand_in(form.parameter))
         scope.made[instr] = form.write(forms.writer(add))
 
     def _handed(self, values: Sequence[Any], shape: Shape, place: tuple[int, int]) -> Handed | None:
-        """A literal of the entry as one more parameter, where there is room for it."""
-        if not self.room or place[0] != 0:
+        """A literal as one more parameter of the entry, where there is room for it, and a way to the body."""
+        if not self.room or not self._reaches(place[0]):
             return None
         number = len(self.modules[-1].module.entry.params)
         number += sum(isinstance(form, Handed) for form in self.forms.values())
@@ -189,6 +193,11 @@ class Unifier:
             return None
         self.room -= found[1]
         return found[0]
+
+    def _reaches(self, body: int) -> bool:
+        """Whether all that call it, and what calls these, hand values over."""
+        callers = [(k, row) for k, of in enumerate(self.modules[-1].bodies) for row in of.rows if body in row.called]
+        return all(row.instr.opcode in handing.WAYS and self._reaches(k) for k, row in callers)
 
     def _instruction(self, scope: _Scope, instr: Instr, peers: tuple[Instr, ...]) -> Instr:
         """The template of an instruction that is no parameter and no literal."""
