@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,11 +20,13 @@ MOST = 64  # rows and columns that a step hands on
 
 @dataclass(frozen=True)
 class Case:
-    """What steps may use beside the matrix; `variable`: f32[5, 3]."""
+    """What steps may use beside the matrix; `variable`: f32[5, 3]. roundings: of each step that ran eagerly, by how
+    much another order of its sums, or another rounding to a narrow type, may move its largest elements."""
 
     y: Any
     z: Any
     variable: Any
+    roundings: list[float] = field(default_factory=list)
 
 
 Step = Callable[[Any, Case], Any]
@@ -104,7 +106,18 @@ def _outer(x: Any, case: Case) -> Any:
 
 
 def _narrow(dtype: Any) -> Step:
-    return lambda x, case: tf.cast(tf.cast(x, dtype) * tf.cast(0.75, dtype), x.dtype)
+    def step(x: Any, case: Case) -> Any:
+        _round(x, case, float(tf.experimental.numpy.finfo(dtype.as_numpy_dtype).eps))
+        return tf.cast(tf.cast(x, dtype) * tf.cast(0.75, dtype), x.dtype)
+
+    return step
+
+
+def _round(x: Any, case: Case, share: float) -> None:
+    """x is rounded to this share of it, or of what it is made of."""
+    if tf.executing_eagerly() and 0 not in x.shape:
+        size = float(tf.reduce_max(tf.where(tf.math.is_finite(x), tf.abs(x), 0.0)))
+        case.roundings.append(size * share)
 
 
 def _counted(x: Any, case: Case) -> Any:
@@ -248,6 +261,7 @@ def applied(x: Any, case: Case, nodes: tuple[Node, ...]) -> Any:
         else:
             x = STEPS[name](x, case)
         x = x[:MOST, :MOST]
+        _round(x, case, 1e-6)
     return x
 
 
