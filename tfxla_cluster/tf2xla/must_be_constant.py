@@ -96,7 +96,12 @@ def _parse(text: str) -> dict[str, frozenset[str]]:
 
 # Op -> names of its inputs that must be constants (TensorFlow 2.21: XlaOpRegistry::CompileTimeConstantInputArgNames).
 TABLE = _parse(_TABLE_TEXT)
-METADATA_OPS = frozenset({"Shape", "ShapeN", "Rank", "Size", "VariableShape", "VarIsInitializedOp"})
+METADATA_OPS = frozenset(
+    [
+        *("Shape", "ShapeN", "Rank", "Size", "VariableShape", "VarIsInitializedOp"),
+        *("TensorListElementShape", "TensorListLength"),
+    ]
+)
 SELECTOR_FIRST = ("If", "StatelessIf", "Case", "StatelessCase")
 
 
