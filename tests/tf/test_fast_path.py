@@ -134,6 +134,27 @@ def test_plans_copy_and_pickle_as_empty() -> None:
     assert pickle.loads(pickle.dumps(plans)) == {}
 
 
+class Scaled(tf.Module):
+    def __init__(self, jit: Any) -> None:
+        self.by, self.scale = tf.Variable(2.0), jit(self.scaled)
+
+    def scaled(self, x: tf.Tensor) -> tf.Tensor:
+        return x * self.by
+
+
+def test_a_deep_copy_has_its_own_variables(ours: double.Ours) -> None:
+    module = Scaled(ours.jit)
+    for _ in range(2):  # before it is traced and after
+        copied = copy.deepcopy(module)
+        copied.by.assign(10.0)
+        assert copied.scale(X).numpy().tolist() == [10, 20]
+        assert module.scale(X).numpy().tolist() == [2, 4]
+        assert copy.copy(module.scale)(X).numpy().tolist() == [2, 4]
+    function = copy.deepcopy(ours.jit(lambda x: x * 3.0, [tf.TensorSpec([None])], dynamic=True))
+    assert function(X).numpy().tolist() == [3, 6]
+    assert function.function.input_signature == (tf.TensorSpec([None]),)
+
+
 @pytest.mark.parametrize(
     ("a", "b", "same"),
     [

@@ -5,6 +5,7 @@ It works without `enable()`: then the must-compile hook is installed for functio
 
 from __future__ import annotations
 
+import copy
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -23,10 +24,17 @@ Dynamic = Union[bool, str, Mapping[str, Mapping[int, Union[Size, str]]], None]
 
 
 class Jitted:
-    """A compiled callable; attributes of the underlying tf.function are reached through it."""
+    """A compiled callable; attributes of the underlying tf.function are reached through it. `make`: makes one of
+    another Python function; None of a bound method."""
 
-    def __init__(self, function: Any, original: Callable[..., Any], fast_path: FastPath) -> None:
-        self.function, self.original, self.fast_path = function, original, fast_path
+    def __init__(
+        self,
+        function: Any,
+        original: Callable[..., Any],
+        fast_path: FastPath,
+        make: Callable[[Callable[..., Any]], Jitted] | None = None,
+    ) -> None:
+        self.function, self.original, self.fast_path, self.make = function, original, fast_path, make
         functools.update_wrapper(self, original, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -36,7 +44,15 @@ class Jitted:
         return fast_path.call(fast_path.original or Function.__call__, self.function, args, kwargs)
 
     def __getattr__(self, name: str) -> Any:
+        if name == "function":  # it is being copied, and has nothing yet
+            raise AttributeError(name)
         return getattr(self.function, name)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Jitted:
+        """As of a tf.function: the object that it is a method of is copied too. It is traced anew."""
+        if self.make is None:
+            return Jitted(copy.deepcopy(self.function, memo), self.original, self.fast_path)
+        return self.make(copy.deepcopy(self.original, memo))
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
@@ -63,8 +79,13 @@ def jit(
     does not parse, and at the first call UsageError for one that names no argument or dimension and
     tf.errors.InvalidArgumentError when the function cannot be compiled.
     """
-    traced = tf.function(_named(fn, dynamic, _specified(dynamic)), input_signature=input_signature, jit_compile=True)
-    return Jitted(traced, fn, fast_path)
+    sizes = _specified(dynamic)
+
+    def make(fn: Callable[..., Any]) -> Jitted:
+        traced = tf.function(_named(fn, dynamic, sizes), input_signature=input_signature, jit_compile=True)
+        return Jitted(traced, fn, fast_path, make)
+
+    return make(fn)
 
 
 def _specified(dynamic: Dynamic) -> tuple[Source, ...]:
