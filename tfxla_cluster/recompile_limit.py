@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,13 @@ class _Function:
     reason: str = ""
     remedies: Sequence[str] = ()
 
+    def count(self, here: str | None) -> int:
+        """Modules of traces that begin at this line; those of traces that are gone are forgotten."""
+        places = {known: place() for known, place in self.modules.items()}
+        for gone in [known for known, place in places.items() if place is None]:
+            del self.modules[gone]
+        return sum(place == here for place in places.values())
+
 
 class RecompileLimit:
     """Executables by function of the program; thread safe."""
@@ -34,31 +42,29 @@ class RecompileLimit:
         self._functions: dict[str, _Function] = {}
         self._lock = ForkSafeLock()
 
-    def admit(self, request: CompileRequest, content: str) -> None:
-        """RecompileLimitError for a module of this `rows.content` where the function has as many executables as it may
-        have.
+    @contextmanager
+    def admitted(self, request: CompileRequest, content: str) -> Iterator[None]:
+        """Around compiling a module of this `rows.content`, which counts from now on unless that fails.
+        RecompileLimitError where the function has as many executables as it may have.
 
         Traces of one name are one function where they begin at one line of the program; those that TensorFlow has
         removed count no more. What was compiled before, for another trace or before it left memory, counts once.
         """
-        limit, function = flag_options.recompile_limit(), self._of(request)
-        if not limit or len(function.modules) < limit or content in function.modules:
-            return
-        here = request.place()
+        limit, function, here = flag_options.recompile_limit(), self._of(request), request.place()
         with self._lock:
-            places = {known: place() for known, place in function.modules.items()}
-            for gone in [known for known, place in places.items() if place is None]:
-                del function.modules[gone]
-        count = sum(place == here for place in places.values())
-        if count >= limit:
-            what = f"{'a cluster of ' * (request.kind == 'cluster')}function {request.title or request.name}"
-            raise RecompileLimitError(
-                f"{what} has {count} executables, all that --tfxla_recompile_limit={limit} allows "
-                f"(the last one: {function.reason})",
-                f"For fewer: {'; '.join(function.remedies or _REMEDIES)}; or raise the limit (0: none)",
-                here or "",
-                key=f"{_name(request)} at {here}",
-            )
+            is_new = content not in function.modules
+            if is_new:
+                count = function.count(here) if 0 < limit <= len(function.modules) else 0
+                if limit and count >= limit:
+                    raise _refusal(request, function, count, limit, here)
+                function.modules[content] = request.place
+        try:
+            yield
+        except BaseException:
+            with self._lock:
+                if is_new:
+                    function.modules.pop(content, None)
+            raise
 
     def note(self, request: CompileRequest, content: str, reason: str, remedies: Sequence[str]) -> None:
         """A module of this `rows.content` was compiled, for this reason, which these remedies would take away."""
@@ -78,6 +84,19 @@ class RecompileLimit:
             if len(self._functions) > _REMEMBERED:
                 del self._functions[next(iter(self._functions))]
             return found
+
+
+def _refusal(
+    request: CompileRequest, function: _Function, count: int, limit: int, here: str | None
+) -> RecompileLimitError:
+    what = f"{'a cluster of ' * (request.kind == 'cluster')}function {request.title or request.name}"
+    last = f" (the last one: {function.reason})" if function.reason else ""
+    return RecompileLimitError(
+        f"{what} has {count} executables, all that --tfxla_recompile_limit={limit} allows{last}",
+        f"For fewer: {'; '.join(function.remedies or _REMEDIES)}; or raise the limit (0: none)",
+        here or "",
+        key=f"{_name(request)} at {here}",
+    )
 
 
 def _name(request: CompileRequest) -> str:

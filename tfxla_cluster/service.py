@@ -6,7 +6,8 @@ An executable is looked for in memory, then on disk (--tf_xla_persistent_cache_d
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ from .handover import Handover
 from .history import History, for_all
 from .ir import guard
 from .ir import proto as hlo_proto
+from .ir.node import Module
 from .loaded import Loaded, Served
 from .locks import ForkSafeLock
 from .options import CompileOptions
@@ -136,32 +138,15 @@ class Service:
         turn: Handover,
     ) -> tuple[cache.Key, Loaded]:
         """The executable and its key; `untuned`: that of the module. RecompileLimitError where there is to be none."""
-        from .tf2xla import bridge  # it imports tensorflow, whose import may import this module
-
-        module, sink = choice.module, Sink(flag_options.dump_options())
-        read = rows.of_module(module)
+        module, read = choice.module, rows.of_module(choice.module)
         content = rows.content(read)
-        self._admit(request, content)
-        dump = sink.module(request.name)
-        module_files.sources(dump, module, request.lines)
-        trace.record(
-            "lowering",
-            module=request.name,
-            id=dump.number,
-            function=request.name,
-            params=list(request.inputs),
-            instructions=sum(len(comp.instrs) for comp in module.computations()),
-            bridge=bridge.DEVICE.partition(":")[0],
-        )
-        try:
-            made = compiler.compile_module(module, backend, options, dump, choices)
-        finally:  # also where this machine has no kernel for what the GPU has one for
-            cross_compile.dump_for_gpu(module, request.name, sink, options, request.lines)
-        loaded = Loaded.of(made.executable, request.name, dump.number)
+        with self._admitted(request, content):
+            number, made = _made(module, request, backend, options, choices)
+        loaded = Loaded.of(made.executable, request.name, number)
         store = opened(options.store)
         key = self._tuned_keys.learn(untuned, choices, made.chosen.values(), store)
         counters.add("compilations")
-        why = self._history.note(request, untuned, choice, dump.number)
+        why = self._history.note(request, untuned, choice, number)
         self._limit.note(request, content, why["reason"], why.get("remedies", []))
         loaded.count_kernels()
         if choice.generic is not None:
@@ -169,7 +154,7 @@ class Service:
         if trace.wants("compile"):
             spent = sum(made.phases.values())
             fields = {
-                "id": dump.number,
+                "id": number,
                 "hit": "",
                 **why,
                 "structure": rows.structure(read if choice.generic is None else choice.generic.template),
@@ -188,9 +173,11 @@ class Service:
                 store.put(key, persist.KIND, sections, about(request, module))
         return key, loaded
 
-    def _admit(self, request: CompileRequest, content: str) -> None:
+    @contextmanager
+    def _admitted(self, request: CompileRequest, content: str) -> Iterator[None]:
         try:
-            self._limit.admit(request, content)
+            with self._limit.admitted(request, content):
+                yield
         except RecompileLimitError as error:
             self._policy.note_limit(request)
             compile_records.limited(request, flag_options.recompile_limit(), error)
@@ -337,6 +324,34 @@ class Service:
         self._lowered.clear()
         self._limit.forget()
         return self.memory.clear()
+
+
+def _made(
+    module: Module,
+    request: CompileRequest,
+    backend: Backend[NativeExecutable],
+    options: CompileOptions,
+    choices: Choices,
+) -> tuple[int | None, compiler.Compiled[NativeExecutable]]:
+    """Compile a module, with its files and its record; its number in these."""
+    from .tf2xla import bridge  # it imports tensorflow, whose import may import this module
+
+    sink = Sink(flag_options.dump_options())
+    dump = sink.module(request.name)
+    module_files.sources(dump, module, request.lines)
+    trace.record(
+        "lowering",
+        module=request.name,
+        id=dump.number,
+        function=request.name,
+        params=list(request.inputs),
+        instructions=sum(len(comp.instrs) for comp in module.computations()),
+        bridge=bridge.DEVICE.partition(":")[0],
+    )
+    try:
+        return dump.number, compiler.compile_module(module, backend, options, dump, choices)
+    finally:  # also where this machine has no kernel for what the GPU has one for
+        cross_compile.dump_for_gpu(module, request.name, sink, options, request.lines)
 
 
 def _on_device(key: cache.Key, request: CompileRequest) -> cache.Key:

@@ -6,8 +6,11 @@ from __future__ import annotations
 import gc
 import json
 import re
+import threading
 import types
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,10 @@ import tensorflow as tf
 import tfxla_cluster
 from tests.close import assert_near
 from tfxla_cluster import flags, trace
+from tfxla_cluster.errors import RecompileLimitError, UnsupportedError
 from tfxla_cluster.profiles import store
+from tfxla_cluster.recompile_limit import RecompileLimit
+from tfxla_cluster.tf.compiler_port import CompileRequest
 
 LIMIT = 3
 SIZES = range(3, 9)
@@ -233,3 +239,33 @@ def test_trace_and_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert all("--tfxla_static_sources names it" in r["reason"] for r in records)
     (function,) = store.read(store.path(str(tmp_path), "limited")).functions.values()
     assert function.limits == {"recompile_limit"}
+
+
+def test_no_more_where_all_are_compiled_at_once() -> None:
+    function = tf.function(lambda x, k: tf.tanh(x) * k, jit_compile=True)
+    x, start = tf.constant([0.5, 2.0]), threading.Barrier(2 * LIMIT)
+    before = tfxla_cluster.stats()["compilations"]
+
+    def call(k: float) -> np.ndarray:
+        start.wait()
+        return function(x, k).numpy()
+
+    factors = [k + 0.5 for k in range(2 * LIMIT)]
+    with ThreadPoolExecutor(2 * LIMIT) as pool:
+        for k, found in zip(factors, pool.map(call, factors)):
+            assert_near(found, np.tanh(x.numpy()) * k, 2e-6, str(k))
+    assert tfxla_cluster.stats()["compilations"] == before + LIMIT
+
+
+def test_what_fails_to_compile_counts_not() -> None:
+    limit, request = RecompileLimit(), CompileRequest("f", "must")
+    for content in "abcd":
+        with suppress(UnsupportedError), limit.admitted(request, content):
+            raise UnsupportedError("no")
+    for content in "abc":
+        with limit.admitted(request, content):
+            pass
+    with suppress(UnsupportedError), limit.admitted(request, "a"):  # it is known
+        raise UnsupportedError("no")
+    with pytest.raises(RecompileLimitError, match="has 3 executables, all"), limit.admitted(request, "d"):
+        pass
