@@ -31,7 +31,7 @@ from .ir import proto as hlo_proto
 from .ir.node import Module
 from .loaded import Loaded, Served
 from .locks import ForkSafeLock
-from .options import CompileOptions
+from .options import NO_DUMP, CompileOptions
 from .rank_policy import RankPolicy
 from .ranks.board import Board
 from .recompile_limit import RecompileLimit
@@ -105,7 +105,7 @@ class Service:
         choices = session.choices(backend, options, tuning)
         untuned = cache_key(choice, backend, options)
         key = self._tuned_keys.key(untuned, choices, opened(options.store))
-        found = None if key is None else self.memory.get(_on_device(key, request))
+        found = None if key is None else self.memory.get(_in_memory(key, request))
         if key is not None and found is not None:
             counters.add("cache_hits", reason="memory")
             _lookup("memory", True, key)
@@ -125,7 +125,7 @@ class Service:
                         compiled = True
         with self.lock:
             self.compile_seconds += timed.seconds
-        return self.memory.put(_on_device(key, request), stored), compiled
+        return self.memory.put(_in_memory(key, request), stored), compiled
 
     def _compile(
         self,
@@ -354,9 +354,10 @@ def _made(
         cross_compile.dump_for_gpu(module, request.name, sink, options, request.lines)
 
 
-def _on_device(key: cache.Key, request: CompileRequest) -> cache.Key:
-    """The key in memory: kernels are loaded on one device."""
-    return (*key, *guard.facts({"device": request.device}))
+def _in_memory(key: cache.Key, request: CompileRequest) -> cache.Key:
+    """The key in memory: kernels are loaded on one device, and what is dumped elsewhere has to be made once more."""
+    dumped = flag_options.dump_options()
+    return (*key, *guard.facts({"device": request.device, "dump": repr(dumped if dumped.directory else NO_DUMP)}))
 
 
 def _lookup(name: str, hit: bool, key: cache.Key, reason: str = "") -> None:

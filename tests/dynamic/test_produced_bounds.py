@@ -42,6 +42,7 @@ FUNCTIONS: dict[str, Any] = {
 @pytest.fixture(autouse=True)
 def ours() -> Iterator[None]:
     tf.get_logger().setLevel("ERROR")  # it counts retraces
+    tfxla_cluster.clear_cache()  # executables of other tests' modules
     with flags.patch(tfxla_must_compile_fallback="raise"), tfxla_cluster.enable():
         yield
 

@@ -17,6 +17,7 @@ from tfxla_cluster import counters, flags
 @pytest.fixture(autouse=True)
 def ours() -> Iterator[None]:
     tf.get_logger().setLevel("ERROR")  # it counts retraces
+    tfxla_cluster.clear_cache()  # executables of other tests' modules
     with flags.patch(tfxla_must_compile_fallback="raise"), tfxla_cluster.enable():
         yield
 

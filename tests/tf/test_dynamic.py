@@ -25,6 +25,7 @@ SMALL = ((1, 5), (0, 4), (7, 1))  # modules of their own
 @pytest.fixture(autouse=True)
 def ours() -> Iterator[None]:
     tf.get_logger().setLevel("ERROR")  # it counts retraces
+    tfxla_cluster.clear_cache()  # executables of other tests' modules
     with flags.patch(tfxla_must_compile_fallback="raise"), tfxla_cluster.enable():
         yield
 

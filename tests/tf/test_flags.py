@@ -27,6 +27,7 @@ AUTO = {"tf_xla_auto_jit": "2", "tf_xla_cpu_global_jit": True, "tf_xla_min_clust
 
 @pytest.fixture(autouse=True)
 def enabled() -> Iterator[None]:
+    tfxla_cluster.clear_cache()  # executables of other tests' modules
     with flags.patch(**AUTO, tfxla_dynamic="off"), tfxla_cluster.enable():  # each test compiles its own
         yield
 

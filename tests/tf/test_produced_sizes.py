@@ -15,6 +15,7 @@ from tests.close import assert_near
 
 @pytest.fixture
 def ours() -> Iterator[None]:
+    tfxla_cluster.clear_cache()  # executables of other tests' modules
     with tfxla_cluster.enable(), tfxla_cluster.config.patch(tfxla_must_compile_fallback="raise"):
         yield
 

@@ -126,6 +126,7 @@ def test_repeated_loops(name: str, jit_compile: bool | None) -> None:
     options = {"tf_xla_auto_jit": "2", "tf_xla_cpu_global_jit": True, "tf_xla_min_cluster_size": 1}
     want = tf.nest.flatten(run(X))
     with tfxla_cluster.config.patch(**options), tfxla_cluster.enable():
+        tfxla_cluster.clear_cache()
         before = tfxla_cluster.stats()
         got = tf.nest.flatten(tf.function(run, jit_compile=jit_compile)(X))
         after = tfxla_cluster.stats()

@@ -164,6 +164,10 @@ def _argument(param: Instr, seed: np.random.Generator) -> np.ndarray:
     return seed.standard_normal(param.shape.sample_dims).astype(np.float32)
 
 
+# A solution is wrong by its matrix's condition times the error of a sum, whose order is the machine's.
+CLOSE = {"solve": 1e-4, "solve_of_a_size": 1e-4}
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_compiled_once(name: str) -> None:
     b = Builder("m")
@@ -180,7 +184,7 @@ def test_compiled_once(name: str) -> None:
         for number, (got, want) in enumerate(zip(executable.run(args), evaluate(instance, args), strict=True)):
             what = f"{name} of {n}, {m}: output {number}"
             assert (got.dtype, got.shape) == (want.dtype, want.shape), what
-            assert_near(got, want, 1e-5, what)
+            assert_near(got, want, CLOSE.get(name, 1e-5), what)
 
 
 UPDATE = """
