@@ -47,14 +47,14 @@ DYNAMIC = Mark(How.DYNAMIC)
     ],
 )
 def test_which_have_to_vary(size: int, mark: Mark, wanted: bool) -> None:
-    assert bool(kept_marks.must_vary(module((size, 3)), request({(0, 0): mark}))) is wanted
+    assert bool(kept_marks.must_vary(module((size, 3)).param_shapes, request({(0, 0): mark}))) is wanted
 
 
 def test_a_mark_that_is_not_kept() -> None:
     instr: Any = SimpleNamespace(name="neg", opcode="negate", sources=frozenset({"f/neg"}))
     asked, apart = request({(0, 0): DYNAMIC}), Misfit(instr, "it is another")
     own, generic = module((5, 3)), module((sym("s0", 5, 2), 3))
-    strict = kept_marks.must_vary(own, asked)
+    strict = kept_marks.must_vary(own.param_shapes, asked)
     kept_marks.keep_marks(strict, asked, Choice(own))
     made: Any = SimpleNamespace(module=generic)
     kept_marks.keep_marks(strict, asked, Choice(generic, made, apart=apart))
@@ -67,15 +67,15 @@ def test_a_mark_that_is_not_kept() -> None:
 
 def test_ties() -> None:
     tied = request({(0, 0): Mark(How.DYNAMIC, Size("n")), (1, 1): Mark(How.DYNAMIC, Size("n"))})
-    kept_marks.keep_ties(module((5, 3), (2, 5)), tied)
+    kept_marks.keep_ties(module((5, 3), (2, 5)).param_shapes, tied)
     with pytest.raises(
         ConstraintError, match="'n' is 5 by dimension 0 of argument 'x' and 6 by dimension 1 of argument 'y'"
     ):
-        kept_marks.keep_ties(module((5, 3), (2, 6)), tied)
+        kept_marks.keep_ties(module((5, 3), (2, 6)).param_shapes, tied)
 
 
 def test_which_predicates_are_true() -> None:
     said = Mark(How.DYNAMIC, Size(specialize_on=(lambda n: n == 8, lambda n: n % 4 == 0)))
     asked = request({(0, 0): said, (1, 1): said})
-    assert kept_marks.special(module((8, 3), (2, 4)), asked) == "x:0 #0, x:0 #1, y:1 #1"
-    assert kept_marks.special(module((5, 3), (2, 3)), asked) == ""
+    assert kept_marks.special(module((8, 3), (2, 4)).param_shapes, asked) == "x:0 #0, x:0 #1, y:1 #1"
+    assert kept_marks.special(module((5, 3), (2, 3)).param_shapes, asked) == ""

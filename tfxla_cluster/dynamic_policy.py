@@ -12,11 +12,12 @@ from . import bugs, dynamic_records, flag_options, flags, size_spec, trace
 from .decision import YES, Decision, no
 from .dynamic import families, prove, rows, sources
 from .dynamic.families import Choice, Families
-from .dynamic.rows import Rows
+from .dynamic.lowered import Lowered
 from .dynamic.sources import Asked, Lists, Place, Rule, When
 from .dynamic.unifier import Generic
 from .dynamic.unify import Limits
-from .errors import ConstraintError, LoweringError, RankError
+from .dynamic_records import Shapes
+from .errors import ConstraintError, LoweringError, ParseError, RankError
 from .ir import proto as hlo_proto
 from .ir.dim import DimExpr
 from .ir.guard import Guard
@@ -49,51 +50,68 @@ class DynamicPolicy:
         self._lock = ForkSafeLock()
         self._marked = MarkedTraces()
 
-    def choose(self, module: Module, request: CompileRequest) -> Choice:
+    def choose(self, lowered: Lowered, request: CompileRequest) -> Choice:
         """The module itself, or a generic one that is proven to be it. RankError where another worker of the strategy
         is missing."""
         if not (request.family and flag_options.is_dynamic(request.device)):
             if request.marks:
                 what = f"on {request.device} each size has an executable of its own"
                 trace.once(f"marks:{request.device}", f"marks of sizes have no effect: {what} (--tfxla_dynamic)")
-            return families.alone(module)
+            return families.alone(lowered.module)
         try:
             with trace.phase("generic", cluster=request.name):
-                read = rows.of_module(module)
-                choice = self._choose(read, request)
-        except (ConstraintError, RankError):
+                choice = self._choose(lowered, request)
+        except (ConstraintError, ParseError, RankError):
             raise
         except Exception as error:  # noqa: BLE001 - the module itself may compile
-            return families.alone(module, bugs.failed(f"making {request.name} one for all sizes", error))
+            return families.alone(lowered.module, bugs.failed(f"making {request.name} one for all sizes", error))
         if trace.wants(dynamic_records.KIND):
-            refused = [] if choice.generic is not None else self._families.refusals(_family(request, module), read)
-            dynamic_records.chosen(choice, module, request, refused)
+            refused = []
+            if choice.generic is None:
+                refused = self._families.refusals(_family(request, lowered.shapes), lowered.rows)
+            dynamic_records.chosen(choice, lowered.shapes, request, refused)
         return choice
 
-    def _choose(self, read: Rows, request: CompileRequest) -> Choice:
-        module = read.module
-        keep_ties(module, request)
-        name, rules = _family(request, module), self._rules(module, request)
-        self._note(module, request)
+    def _choose(self, lowered: Lowered, request: CompileRequest) -> Choice:
+        shapes = lowered.shapes
+        keep_ties(shapes, request)
+        name, rules = _family(request, shapes), self._rules(shapes, request)
+        self._note(shapes, request)
         limits = replace(_limits(rules), hands=request.device.startswith("CPU"))
-        strict = must_vary(module, request)
-        served = self._families.serving(name, read, limits)
-        if served is not None:
-            self._marked.check(strict, read, request, served)
-            return served
-        structure = rows.structure(read)
+        strict = must_vary(shapes, request)
+        known = None if strict else self._families.recognised(name, lowered, limits)
+        if known is not None:
+            return known
+        choice = self._families.serving(name, lowered.rows, limits)
+        if choice is None:
+            choice = self._new(lowered, request, name, rules, limits, strict)
+        if choice.generic is not None:
+            self._families.learn(name, choice.generic, lowered)
+        self._marked.check(strict, lowered.rows, request, choice)
+        return choice
+
+    def _new(
+        self,
+        lowered: Lowered,
+        request: CompileRequest,
+        name: str,
+        rules: Mapping[Place, Rule],
+        limits: Limits,
+        strict: frozenset[Place],
+    ) -> Choice:
+        """For a module that no generic one there is serves."""
+        shapes, structure = lowered.shapes, rows.structure(lowered.rows)
         kept = KeptModules(flag_options.store_options(request.device.partition(":")[0]), name, structure)
         known = self._families.knows(name, structure)
         samples = [
-            lambda of=of: _sample(module, of, limits.sizes, request) for of in _sampled(rules, strict, request, known)
+            lambda of=of: _sample(shapes, of, limits.sizes, request) for of in _sampled(rules, strict, request, known)
         ]
-        wanted = Wanted(request, name, read, structure, limits, samples, strict <= request.open, kept)
+        wanted = Wanted(request, name, lowered.rows, structure, limits, samples, strict <= request.open, kept)
         choice = self._ranks.choose(self._families, wanted)
         keep_marks(strict, request, choice)
-        self._marked.check(strict, read, request, choice)
         return choice
 
-    def trusts(self, module: Module, request: CompileRequest, choice: Choice) -> bool:
+    def trusts(self, shapes: Shapes, request: CompileRequest, choice: Choice) -> bool:
         """May the executable of a module for many sizes run where nothing was proven? As --tfxla_dynamic_verify says,
         and only where the module is also what its trace is at two other sizes, with other rests (`sources.probes`)."""
         generic = choice.generic
@@ -105,7 +123,7 @@ class DynamicPolicy:
         key = request.name, request.device, request.values, choice.digest
         known = self._trusted.get(key)
         if known is None:
-            decision = self._probed(module, request, generic)
+            decision = self._probed(shapes, request, generic)
             dynamic_records.trusted(decision, request)
             known = decision.ok
             with self._lock:
@@ -114,9 +132,9 @@ class DynamicPolicy:
                     self._trusted.popitem(last=False)
         return known
 
-    def _probed(self, module: Module, request: CompileRequest, generic: Generic) -> Decision:
-        sizes = _limits(self._rules(module, request)).sizes
-        for probe in sources.probes(_varying(module, request, generic), sizes):
+    def _probed(self, shapes: Shapes, request: CompileRequest, generic: Generic) -> Decision:
+        sizes = _limits(self._rules(shapes, request)).sizes
+        for probe in sources.probes(_varying(shapes, request, generic), sizes):
             try:
                 proof = prove.prove(generic, rows.of_module(hlo_proto.read(request.relower(probe))))
             except LoweringError as error:
@@ -128,7 +146,7 @@ class DynamicPolicy:
 
     def refuse(self, request: CompileRequest, generic: Generic, reason: str) -> None:
         """It cannot be compiled: modules of this structure are compiled as they are."""
-        self._families.refuse(_family(request, generic.origin[-1]), generic, reason)
+        self._families.refuse(_family(request, generic.origin[-1].param_shapes), generic, reason)
 
     def note_limit(self, request: CompileRequest) -> None:
         """--tfxla_recompile_limit ended compilations of the function: its profile says so."""
@@ -147,19 +165,19 @@ class DynamicPolicy:
         for recorder in list(self._recorders.values()):
             recorder.save()
 
-    def _rules(self, module: Module, request: CompileRequest) -> Mapping[Place, Rule]:
+    def _rules(self, shapes: Shapes, request: CompileRequest) -> Mapping[Place, Rule]:
         recorder = self._recorder()
         profile = {} if recorder is None else recorder.dynamic(_profiled(request))
         vary = flags.get("tfxla_dynamic_variables")
         fixed, constants = (frozenset() if vary else of for of in (request.variables, request.constants))
         asked = Asked(request.dynamic, request.open, profile, fixed, request.marks, constants)
-        return lists().rules(request.named, _shapes(module), asked)
+        return lists().rules(request.named, _dims(shapes), asked)
 
-    def _note(self, module: Module, request: CompileRequest) -> None:
+    def _note(self, shapes: Shapes, request: CompileRequest) -> None:
         """Its sizes and Python integers, for the profile."""
         recorder = self._recorder()
         if recorder is not None:
-            named = list(enumerate(zip(request.named, _shapes(module))))
+            named = list(enumerate(zip(request.named, _dims(shapes))))
             tensors = {name: of for k, (name, of) in named if k not in request.variables | request.integers}
             numbers = {name: of[0] for k, (name, of) in named if k in request.integers}
             recorder.note(_profiled(request), tensors, numbers)
@@ -181,9 +199,9 @@ def lists() -> Lists:
     )
 
 
-def _family(request: CompileRequest, module: Module) -> str:
+def _family(request: CompileRequest, shapes: Shapes) -> str:
     """Modules that may be one: of a function, and of sizes for which the same predicates of marks are true."""
-    true = special(module, request)
+    true = special(shapes, request)
     return f"{request.family} on {request.device}{f' where {true} of marks hold' if true else ''}"
 
 
@@ -192,22 +210,18 @@ def _profiled(request: CompileRequest) -> str:
     return request.family.removeprefix("__inference_")
 
 
-def _shapes(module: Module) -> list[tuple[int, ...]]:
-    """Of the parameters."""
-    return [_numbers(p.shape.dims) for p in module.entry.params]
+def _dims(shapes: Shapes) -> list[tuple[int, ...]]:
+    """Those that are numbers."""
+    return [tuple(d for d in shape.dims if isinstance(d, int)) for shape in shapes]
 
 
-def _numbers(dims: tuple[object, ...]) -> tuple[int, ...]:
-    return tuple(d for d in dims if isinstance(d, int))
-
-
-def _varying(module: Module, request: CompileRequest, generic: Generic) -> dict[Place, int]:
-    """The sizes of the generic module that the trace may be called with others of: what they are in `module`."""
-    pairs = enumerate(zip(generic.module.entry.params, module.entry.params))
+def _varying(shapes: Shapes, request: CompileRequest, generic: Generic) -> dict[Place, int]:
+    """The sizes of the generic module that the trace may be called with others of: what they are in `shapes`."""
+    pairs = enumerate(zip(generic.module.entry.params, shapes))
     return {
         (number, axis): size
         for number, (param, own) in pairs
-        for axis, (dim, size) in enumerate(zip(param.shape.dims, own.shape.dims))
+        for axis, (dim, size) in enumerate(zip(param.shape.dims, own.dims))
         if isinstance(dim, DimExpr) and isinstance(size, int)
         if number in request.untold or (number, axis) in request.open
     }
@@ -234,17 +248,17 @@ def _sampled(
 
 
 def _sample(
-    module: Module, places: Collection[Place], sizes: Mapping[Place, Size], request: CompileRequest
+    shapes: Shapes, places: Collection[Place], sizes: Mapping[Place, Size], request: CompileRequest
 ) -> Module | None:
     """The same program lowered at other sizes of these dimensions; None where it cannot be, or none of them varies.
     ConstraintError where the trace leaves sizes open that are marked dynamic, and does not lower at others."""
-    dims = {(number, axis): module.entry.params[number].shape.dims[axis] for number, axis in places}
+    dims = {(number, axis): shapes[number].dims[axis] for number, axis in places}
     others = sources.samples({place: dim for place, dim in dims.items() if isinstance(dim, int)}, sizes)
     if not others:
         return None
     try:
         return hlo_proto.read(request.relower(others))
     except LoweringError as error:
-        if others.keys() <= must_vary(module, request) & request.open:
+        if others.keys() <= must_vary(shapes, request) & request.open:
             raise not_at(others, request, error) from error
         return None

@@ -4,7 +4,7 @@ an executable asks something of its sizes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from . import compile_records, flags, trace
@@ -14,25 +14,28 @@ from .dynamic.misfit import Misfit
 from .dynamic.unifier import Generic
 from .ir import guard
 from .ir.dim import DimExpr
-from .ir.node import Module
+from .ir.shape import Shape
 
 if TYPE_CHECKING:  # not at run time: `enable` may run within the import of tensorflow
     from .tf.compiler_port import CompileRequest
 
 KIND = "dynamic"
+Shapes = Sequence[Shape]
+"""Of a module's parameters."""
 _ASKED = frozenset({"range", "divisible", "residue", "same"})  # kinds of guards that a module for all sizes may add
 
 
-def chosen(choice: Choice, module: Module, request: CompileRequest, refused: Iterable[str]) -> None:
-    """`module` is compiled as `choice` says; `refused`: why modules for many sizes that there are do not serve it."""
+def chosen(choice: Choice, shapes: Shapes, request: CompileRequest, refused: Iterable[str]) -> None:
+    """A module whose parameters have these shapes is compiled as `choice` says; `refused`: why modules for many sizes
+    that there are do not serve it."""
     if not trace.wants(KIND):
         return
     for reason in refused:
-        _record("refused", request, ok=False, sizes=_sizes(module, request), reason=reason)
+        _record("refused", request, ok=False, sizes=_sizes(shapes, request), reason=reason)
     if choice.misfit is not None:
-        specialised(choice.misfit, module, request)
+        specialised(choice.misfit, shapes, request)
     elif choice.generic is not None and choice.proofs:
-        sizes = _sizes(module, request, choice.generic)
+        sizes = _sizes(shapes, request, choice.generic)
         _record("proven", request, sizes=sizes, reason=f"the program lowered at this size is it ({choice.proofs})")
     elif choice.generic is not None:
         named(choice.generic, request, "the modules of these sizes are one")
@@ -58,11 +61,11 @@ def named(generic: Generic, request: CompileRequest, reason: str) -> None:
             )
 
 
-def specialised(misfit: Misfit, module: Module, request: CompileRequest) -> None:
+def specialised(misfit: Misfit, shapes: Shapes, request: CompileRequest) -> None:
     """It is compiled for its own sizes."""
     if trace.wants(KIND):
         where = place(misfit, request)
-        _record("specialised", request, sizes=_sizes(module, request), where=where, reason=str(misfit))
+        _record("specialised", request, sizes=_sizes(shapes, request), where=where, reason=str(misfit))
 
 
 def guarded(guards: Iterable[guard.Guard], request: CompileRequest) -> None:
@@ -86,13 +89,12 @@ def place(misfit: Misfit, request: CompileRequest) -> str:
     return next((request.lines[node] for node in nodes if node in request.lines), "")
 
 
-def _sizes(module: Module, request: CompileRequest, generic: Generic | None = None) -> Mapping[str, object]:
+def _sizes(shapes: Shapes, request: CompileRequest, generic: Generic | None = None) -> Mapping[str, object]:
     """Input -> its dimensions; of a module for many sizes each size's name -> what it is here."""
-    shapes = {words: param.shape.dims for words, param in zip(request.inputs, module.entry.params)}
     if generic is None:
-        return {words: list(map(str, dims)) for words, dims in shapes.items()}
-    pairs = zip(generic.module.entry.params, module.entry.params)
-    dims = [pair for one, two in pairs for pair in zip(one.shape.dims, two.shape.dims)]
+        return {words: list(map(str, shape.dims)) for words, shape in zip(request.inputs, shapes)}
+    pairs = zip(generic.module.entry.params, shapes)
+    dims = [pair for param, shape in pairs for pair in zip(param.shape.dims, shape.dims)]
     return {dim.name: number for dim, number in dims if isinstance(dim, DimExpr) and dim.is_size}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import OrderedDict
-from collections.abc import Collection, Hashable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from .dynamic.rows import Rows
 from .dynamic.sources import Place
 from .errors import ConstraintError, LoweringError, UsageError
 from .ir.dim import LEAST_GENERIC
-from .ir.node import Module
+from .ir.shape import Shape
 from .locks import ForkSafeLock
 from .size_spec import How
 
@@ -25,31 +25,32 @@ _REMEMBERED = 256  # traces: those that came first are forgotten
 _REMEDY = "Make it the same program at each size (tf.shape(x) in place of x.shape), or use maybe_mark_dynamic"
 
 
-def must_vary(module: Module, request: CompileRequest) -> frozenset[Place]:
-    """Dimensions that are marked dynamic and have a size that may be one of several in an executable."""
+def must_vary(shapes: Sequence[Shape], request: CompileRequest) -> frozenset[Place]:
+    """Dimensions that are marked dynamic and have a size that may be one of several in an executable; `shapes`: of the
+    module's parameters."""
     return frozenset(
         place
         for place, mark in request.marks.items()
         if mark.how is How.DYNAMIC and place[0] not in request.integers
-        for size in [_size(module, place)]
+        for size in [_size(shapes, place)]
         if size is not None and size >= LEAST_GENERIC and size in mark.size and not mark.size.is_one
     )
 
 
-def _size(module: Module, place: Place) -> int | None:
+def _size(shapes: Sequence[Shape], place: Place) -> int | None:
     number, axis = place
-    dim = module.entry.params[number].shape.dims[axis]
+    dim = shapes[number].dims[axis]
     return dim if isinstance(dim, int) else None
 
 
-def special(module: Module, request: CompileRequest) -> str:
+def special(shapes: Sequence[Shape], request: CompileRequest) -> str:
     """Which predicates of marks are true of the sizes, in words; ConstraintError where one fails."""
-    return ", ".join(_special(module, request))
+    return ", ".join(_special(shapes, request))
 
 
-def _special(module: Module, request: CompileRequest) -> Iterator[str]:
+def _special(shapes: Sequence[Shape], request: CompileRequest) -> Iterator[str]:
     for place, mark in sorted(request.marks.items(), key=lambda item: item[0]):
-        size = _size(module, place)
+        size = _size(shapes, place)
         if size is None:
             continue
         try:
@@ -58,13 +59,13 @@ def _special(module: Module, request: CompileRequest) -> Iterator[str]:
             raise ConstraintError(f"{_words(place, request)}: {error.message}") from error
 
 
-def keep_ties(module: Module, request: CompileRequest) -> None:
+def keep_ties(shapes: Sequence[Shape], request: CompileRequest) -> None:
     """ConstraintError where sizes that are marked with one name differ."""
     first: dict[str, Place] = {}
     for place, mark in sorted(request.marks.items(), key=lambda item: item[0]):
         if mark.how is How.DYNAMIC and mark.size.name:
             other = first.setdefault(mark.size.name, place)
-            sizes = _size(module, other), _size(module, place)
+            sizes = _size(shapes, other), _size(shapes, place)
             if sizes[0] != sizes[1]:
                 raise ConstraintError(
                     f"'{mark.size.name}' is {sizes[0]} by {_words(other, request)} and {sizes[1]} by "
@@ -77,8 +78,9 @@ def keep_ties(module: Module, request: CompileRequest) -> None:
 def keep_marks(strict: Collection[Place], request: CompileRequest, choice: Choice) -> None:
     """ConstraintError where one of these dimensions is a number in what is compiled, as the trace at other sizes is
     another program. Nothing where the trace could not be had at others: a further size will tell."""
+    compiled = None if choice.generic is None else choice.generic.module.param_shapes
     for place in sorted(strict) if choice.apart is not None else ():
-        if choice.generic is None or _size(choice.generic.module, place) is not None:
+        if compiled is None or _size(compiled, place) is not None:
             misfit = choice.apart
             assert misfit is not None
             nodes = sorted(misfit.instr.sources) if misfit.instr is not None else []
@@ -113,7 +115,7 @@ class MarkedTraces:
         if trace is None:
             return
         with self._lock:
-            key = _but_for_sizes(trace, strict, read.module, request)
+            key = _but_for_sizes(trace, strict, read.module.param_shapes, request)
             first = self._first.setdefault(key, _First(trace, read, request.lines))
             if len(self._first) > _REMEMBERED:
                 self._first.popitem(last=False)
@@ -130,14 +132,16 @@ class MarkedTraces:
             self._first.clear()
 
 
-def _but_for_sizes(trace: Trace, strict: frozenset[Place], module: Module, request: CompileRequest) -> Hashable:
+def _but_for_sizes(
+    trace: Trace, strict: frozenset[Place], shapes: Sequence[Shape], request: CompileRequest
+) -> Hashable:
     """What traces of a function share that are to be one program."""
     dims = tuple(
-        tuple(None if (number, axis) in strict else dim for axis, dim in enumerate(param.shape.dims))
-        for number, param in enumerate(module.entry.params)
+        tuple(None if (number, axis) in strict else dim for axis, dim in enumerate(shape.dims))
+        for number, shape in enumerate(shapes)
     )
     asked = tuple(guard for guard in request.guards if guard.kind != "equal")
-    return trace.function, request.device, special(module, request), asked, tuple(request.python.items()), dims
+    return trace.function, request.device, special(shapes, request), asked, tuple(request.python.items()), dims
 
 
 def _compare(first: _First, now: _First, strict: frozenset[Place], request: CompileRequest) -> None:
@@ -149,9 +153,11 @@ def _compare(first: _First, now: _First, strict: frozenset[Place], request: Comp
     if found is None:
         return
     one, other, at = found
-    places = [p for p in sorted(strict) if _size(one.read.module, p) != _size(other.read.module, p)]
+    places = [
+        p for p in sorted(strict) if _size(one.read.module.param_shapes, p) != _size(other.read.module.param_shapes, p)
+    ]
     if places:
-        here, there = (_size(trace.read.module, places[0]) for trace in (one, other))
+        here, there = (_size(trace.read.module.param_shapes, places[0]) for trace in (one, other))
         what = f"{one.trace.nodes[at][0]} '{at[1]}'"
         takes = at in other.trace.nodes
         said = (

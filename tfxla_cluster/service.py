@@ -21,13 +21,13 @@ from .dump import module_files
 from .dump.sink import Sink
 from .dynamic import families, prove, rows
 from .dynamic.families import Choice
+from .dynamic.lowered import Lowered
 from .dynamic_policy import DynamicPolicy
 from .errors import RecompileLimitError, TuningError
 from .executable_key import about, cache_key
 from .handover import Handover
 from .history import History, for_all
 from .ir import guard
-from .ir import proto as hlo_proto
 from .ir.node import Module
 from .loaded import Loaded, Served
 from .locks import ForkSafeLock
@@ -74,9 +74,9 @@ class Service:
     def compile_hlo(self, proto: bytes, request: CompileRequest) -> Served:
         """The executable of HloModuleProto bytes, for many sizes where there is one that is proven right at these;
         UnsupportedError for what has no kernel yet."""
-        module = hlo_proto.read(proto)
+        lowered = Lowered(proto)
         start = time.perf_counter()
-        choice = self._policy.choose(module, request)
+        choice = self._policy.choose(lowered, request)
         chosen = (time.perf_counter() - start) * 1e3
         request = replace(request, costs={**request.costs, "generic": chosen})
         if (generic := choice.generic) is not None:
@@ -88,14 +88,14 @@ class Service:
                 reason = bugs.failed(f"compiling {request.name} for all sizes", error)
                 self._policy.refuse(request, generic, reason)
             else:
-                if fits := prove.holds(loaded.guards, module):
-                    exact = not self._policy.trusts(module, request, choice)
+                if fits := prove.holds(loaded.guards, lowered.shapes):
+                    exact = not self._policy.trusts(lowered.shapes, request, choice)
                     handed = tuple(aligned_copy(literal.tobytes()) for literal in choice.handed)
                     return Served(loaded, compiled, exact, handed)
                 reason = fits.reason
-            choice = families.alone(module, reason)
+            choice = families.alone(lowered.module, reason)
             if choice.misfit is not None:
-                dynamic_records.specialised(choice.misfit, module, request)
+                dynamic_records.specialised(choice.misfit, lowered.shapes, request)
         return Served(*self._executable(choice, request))
 
     def _executable(self, choice: Choice, request: CompileRequest) -> tuple[Loaded, bool]:

@@ -90,7 +90,7 @@ def test_a_number_may_be_more_than_a_dimension_can_say() -> None:
     generic = unified(body, *sizes)
     for at in (*sizes, (200_003, 77_777)):
         own = lowered(body, *at)
-        env = prove.sizes_of(generic, own)
+        env = prove.sizes_of(generic, own.module.param_shapes)
         assert prove.prove(generic, own)
         assert not isinstance(env, prove.Decision)
         args = [np.zeros(p.shape.sample_dims, np.float32) for p in own.module.entry.params]

@@ -72,7 +72,7 @@ def check_at(body: Body, generic: Generic, *sizes: int) -> None:
     own = lowered(body, *sizes)
     proof = prove.prove(generic, own)
     assert proof, proof.reason
-    env = prove.sizes_of(generic, own)
+    env = prove.sizes_of(generic, own.module.param_shapes)
     assert isinstance(env, Mapping)
     verify(instantiate(generic.module, env))
     args = drawn(own.module, 7)
@@ -378,9 +378,9 @@ def test_a_proof_looks_at_aliases_and_parameters() -> None:
 
 def test_kernels_may_be_for_some_sizes_only() -> None:
     guards = [guard.divisible((0, 0), 4), guard.in_range((1, 0), 2, 100)]
-    assert prove.holds(guards, lowered(_variable, 8).module)
+    assert prove.holds(guards, lowered(_variable, 8).module.param_shapes)
     for size in (6, 104):
-        assert "for other sizes" in prove.holds(guards, lowered(_variable, size).module).reason
+        assert "for other sizes" in prove.holds(guards, lowered(_variable, size).module.param_shapes).reason
 
 
 # --- drawn programs ---
@@ -405,7 +405,7 @@ def test_drawn_programs(make: Callable[[int], Any]) -> None:
         for env, module in zip(environments, modules):
             if not prove.prove(generic, module):
                 continue
-            sizes = prove.sizes_of(generic, module)
+            sizes = prove.sizes_of(generic, module.module.param_shapes)
             assert isinstance(sizes, dict)
             args = symbolic.arguments(rng, module.module, made.program)
             for got, want in zip(

@@ -19,8 +19,10 @@ import numpy as np
 from ..ir import proto
 from ..ir.dim import LEAST_GENERIC, DimExpr
 from ..ir.node import Module
-from . import prove, rows, unify
+from . import pattern, prove, rows, unify
+from .lowered import Lowered
 from .misfit import Misfit, difference
+from .pattern import Pattern
 from .rows import Rows
 from .unifier import Generic
 from .unify import Limits
@@ -65,12 +67,16 @@ class Choice:
 
 @dataclass
 class _Made:
+    """pattern: of the module that `Families.learn` was told of."""
+
     generic: Generic
     digest: str
     proofs: int = 0
+    pattern: Pattern | None = None
 
-    def choice(self, module: Rows) -> Choice:
-        handed = prove.handed_over(self.generic, module)
+    def choice(self, module: Rows | None) -> Choice:
+        """None: a module of which no literal is handed over."""
+        handed = () if module is None else prove.handed_over(self.generic, module)
         return Choice(self.generic.module, self.generic, self.proofs, self.digest, handed=handed)
 
 
@@ -122,6 +128,24 @@ class Families:
         family = self._family(name)
         with family.lock:
             return _serving(family, module, limits) or _new(family, module, limits, samples, are_other_calls)
+
+    def recognised(self, name: str, lowered: Lowered, limits: Limits = unify.NONE) -> Choice | None:
+        """As `serving`, for a module that nobody has read yet, where its bytes are proof enough."""
+        family = self._family(name)
+        with family.lock:
+            for made in family.made:
+                if made.pattern is not None and _may_serve(made.generic, limits) and made.pattern.is_one(lowered):
+                    made.proofs += 1
+                    return made.choice(None)
+        return None
+
+    def learn(self, name: str, generic: Generic, lowered: Lowered) -> None:
+        """This module is the generic one: others are recognised by it from now on."""
+        family = self._family(name)
+        with family.lock:
+            for made in family.made:
+                if made.generic is generic and made.pattern is None:
+                    made.pattern = pattern.made(generic, lowered)
 
     def serving(self, name: str, module: Rows, limits: Limits = unify.NONE) -> Choice | None:
         """The generic module there is that is proven to be this one."""

@@ -7,7 +7,7 @@ computes, whatever was guessed when it was made.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,8 @@ from ..ir import guard
 from ..ir.dim import DimExpr, leaves
 from ..ir.guard import Guard
 from ..ir.literal import Literal, equal_bits
-from ..ir.node import Instr, Module
+from ..ir.node import Instr
+from ..ir.shape import Shape
 from ..ir.size_values import SIZED, replaced
 from .forms import Handed
 from .rows import Row, Rows, fixed_attributes
@@ -29,7 +30,7 @@ RULE = "dynamic-proof"
 
 def prove(generic: Generic, module: Rows) -> Decision:
     """Yes, or the first instruction where the two differ."""
-    env = sizes_of(generic, module)
+    env = sizes_of(generic, module.module.param_shapes)
     if isinstance(env, Decision):
         return env
     template = generic.template
@@ -46,12 +47,15 @@ def prove(generic: Generic, module: Rows) -> Decision:
     return YES
 
 
-def sizes_of(generic: Generic, module: Rows) -> dict[str, int] | Decision:
+def sizes_of(generic: Generic, shapes: Sequence[Shape]) -> dict[str, int] | Decision:
     """What each size is, from the parameters' shapes; no where that does not fit."""
     env: dict[str, int] = {}
-    pairs = list(zip(generic.template.module.entry.params, module.module.entry.params))
-    for param, found in pairs:
-        for dim, number in zip(param.shape.dims, found.shape.dims):
+    params = generic.template.module.entry.params
+    if len(params) != len(shapes):
+        return no(RULE, f"{len(shapes)} arguments, not {len(params)}")
+    pairs = list(zip(params, shapes))
+    for param, shape in pairs:
+        for dim, number in zip(param.shape.dims, shape.dims):
             if isinstance(dim, DimExpr) and dim.is_size and isinstance(number, int):
                 if env.setdefault(dim.name, number) != number:
                     return no(RULE, f"{dim.name} is {env[dim.name]} and {number}")
@@ -83,9 +87,10 @@ class _Parameter:
         return b""
 
 
-def holds(guards: Iterable[Guard], module: Module) -> Decision:
-    """Are the sizes of a module such as an executable was made for? Those of literals that are handed over follow."""
-    params = [_Parameter(param.shape.sample_dims) for param in module.entry.params]
+def holds(guards: Iterable[Guard], shapes: Iterable[Shape]) -> Decision:
+    """Are the sizes of a module, by its parameters' shapes, such as an executable was made for? Those of literals that
+    are handed over follow."""
+    params = [_Parameter(shape.sample_dims) for shape in shapes]
     sizes = (g for g in guards if guard.KINDS[g.kind].about == "size" and g.place[0] < len(params))
     failed = guard.failed(sizes, params)
     return no(RULE, f"its kernels are for other sizes ({failed[0]})") if failed else YES

@@ -197,6 +197,11 @@ class Module:
     is_scheduled: bool = False
     guards: tuple[Guard, ...] = ()
 
+    @property
+    def param_shapes(self) -> tuple[Shape, ...]:
+        """Of the entry's parameters, by number."""
+        return tuple([param.shape for param in self.entry.params])
+
     def computations(self) -> Iterator[Computation]:
         """Every reachable computation once, callees before callers, the entry last."""
         return iter(callees_first([self.entry]))

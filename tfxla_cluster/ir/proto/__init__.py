@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .reader import read
+from .reader import decode, parameter_shapes, read, read_listed
 from .writer import write
 
-__all__ = ["read", "write"]
+__all__ = ["decode", "parameter_shapes", "read", "read_listed", "write"]

@@ -25,16 +25,33 @@ _MUST_ALIAS = 2
 
 def read(data: bytes) -> Module:
     """The module in `data`. ParseError when it is neither proto, or uses what the IR does not have."""
-    proto = _decode(data)
+    return read_listed(data)[0]
+
+
+def read_listed(data: bytes) -> tuple[Module, tuple[Computation, ...]]:
+    """As `read`, and the computations in the order of the proto, those that nothing calls too."""
+    proto = decode(data)
     with gc_pause.paused():
         try:
-            return _Reader(proto).module()
+            reader = _Reader(proto)
+            return reader.module(), tuple(reader.computations.values())
         except (ValueError, RecursionError) as error:  # names of sizes that are none, nested without end
             raise ParseError(f"the proto cannot be read: {error}") from None
 
 
-def _decode(data: bytes) -> Any:
-    """HloModuleProto's field 1 is a name, HloProto's a module: whichever has computations is right."""
+def parameter_shapes(proto: Any) -> tuple[Shape, ...]:
+    """Of a decoded module, by number, without reading the rest of it."""
+    entry = next((comp for comp in proto.computations if comp.id == proto.entry_computation_id), None)
+    if entry is None:
+        raise ParseError(f"the module proto '{proto.name}' has no entry computation")
+    found = [instr for instr in entry.instructions if instr.opcode == "parameter"]
+    return tuple(read_shape(instr.shape) for instr in sorted(found, key=lambda instr: instr.parameter_number))
+
+
+def decode(data: bytes) -> Any:
+    """The HloModuleProto in `data`, as a message. ParseError when it is neither proto.
+
+    HloModuleProto's field 1 is a name, HloProto's a module: whichever has computations is right."""
     for outer in (False, True):
         try:
             message = MESSAGES["HloProto" if outer else "HloModuleProto"].FromString(bytes(data))
