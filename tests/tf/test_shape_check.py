@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 import tfxla_cluster
-from tfxla_cluster.tf.functions import shape_check
+from tfxla_cluster.tf.functions import origins, shape_check
 from tfxla_cluster.tf2xla.bridge import Arg
 
 Shapes = tuple[tuple[int, ...], ...]
@@ -183,3 +183,55 @@ def test_what_cannot_be_imported_is_not_judged() -> None:
         shape_check.check(definition, bad)
     definition.node_def.add(name="other", op="PartitionedCall").attr["f"].func.name = "no such function"
     shape_check.check(definition, bad)
+
+
+_dense = tf.Variable(np.ones((6, 2), np.float32))
+_open = tf.function(lambda a, b: a @ b, input_signature=[tf.TensorSpec(None)] * 2)
+
+
+def _late(a: Any) -> Any:
+    product = a @ tf.ones([6, 1])
+    a.set_shape([2, 6])
+    return product
+
+
+KNOWN, OPEN = tf.TensorSpec([2, 6]), tf.TensorSpec([None, 6])
+
+
+@pytest.mark.parametrize(
+    ("function", "spec", "dims", "wanted"),
+    [
+        (lambda a: a @ tf.ones([6, 1]), KNOWN, [(2, 6)], True),
+        (lambda a: a @ tf.ones([6, 1]), KNOWN, [(1, 6)], False),
+        (lambda a: a @ tf.ones([6, 1]), OPEN, [(2, 6)], False),
+        (lambda a: a @ tf.ones([6, 1]), tf.TensorSpec(None), [(2, 6)], False),
+        (_late, OPEN, [(2, 6)], False),
+        (lambda a: a @ _dense, KNOWN, [(2, 6), (6, 2)], True),
+        (lambda a: a @ _dense, KNOWN, [(2, 6), (6, 1)], False),
+        (lambda a: a @ _variable, KNOWN, [(2, 6), (6, 1)], False),
+        (lambda a: tf.reduce_sum(_called(a, tf.ones([6, 1]))), KNOWN, [(2, 6)], True),
+        (lambda a: _open(a, tf.ones([6, 1])), KNOWN, [(2, 6)], False),
+        (lambda a: tf.cond(tf.reduce_sum(a) > 0, lambda: a @ tf.ones([6, 1]), lambda: a[:, :1]), KNOWN, [(2, 6)], True),
+        (
+            lambda a: tf.while_loop(
+                lambda _: True, lambda b: (tf.concat([b, b], 0),), [a], [tf.TensorShape(None)], maximum_iterations=2
+            ),
+            KNOWN,
+            [(2, 6)],
+            False,
+        ),
+    ],
+    ids=[
+        *("known", "other", "open", "unknown", "late", "variable", "its_other", "open_variable"),
+        *("called", "called_open", "branch", "loop"),
+    ],
+)
+def test_what_a_trace_checked_is_not_checked_again(
+    function: Callable[..., Any], spec: Any, dims: list[tuple[int, ...]], wanted: bool
+) -> None:
+    traced = tf.function(function, jit_compile=True).get_concrete_function(spec)
+    atomic = traced._inference_function
+    origins._note(atomic, traced, {}, ())
+    kinds = [tensor.dtype == tf.resource for tensor in atomic._cached_graph.inputs]
+    args = [Arg(tf.float32.as_datatype_enum, own, kind) for own, kind in zip(dims, kinds, strict=True)]
+    assert shape_check.was_traced_for(atomic.name.decode(), args) is wanted

@@ -22,6 +22,7 @@ from tensorflow.core.function.trace_type import default_types
 from tensorflow.python.eager.polymorphic_function import atomic_function, concrete_function, polymorphic_function
 from tensorflow.python.framework import func_graph as func_graphs
 from tensorflow.python.framework import ops
+from tensorflow.python.ops import handle_data_util
 from tensorflow.python.util import tf_decorator
 
 from ... import bugs
@@ -36,7 +37,8 @@ _LONGEST = 80  # characters of a Python value
 @dataclass(frozen=True)
 class Origin:
     """names: the user's names of arguments, by number, where they are known better than the FunctionDef has them.
-    constants: the arguments that are tensors which the function captures.
+    constants: the arguments that are tensors which the function captures. values: the dims of the values of arguments
+    that are variables, where the trace knew all of them; None where it was not seen.
     python: what Python value each parameter, or part of one, had that is no tensor. stack: that of the first call,
     outermost first. trace_ms: milliseconds that TensorFlow traced for, None where nobody looked or once `spent`.
     defined: `file:line` of the Python function, '' where nobody looked. number: of the tf.function, 0 unknown."""
@@ -48,6 +50,7 @@ class Origin:
     defined: str = ""
     constants: frozenset[int] = frozenset()
     number: int = 0
+    values: Mapping[int, tuple[int, ...]] | None = None
 
 
 UNKNOWN = Origin()
@@ -123,11 +126,25 @@ def _note(atomic: Any, traced: Any, outer: Mapping[int, str], stack: tuple[sourc
     trace_ms, defined, number = _traced.get(traced.graph, (None, "", 0))
     outside = {id(internal) for external, internal in graph.captures if _is_constant(external, internal)}
     constants = frozenset(k for k, tensor in enumerate(graph.inputs) if id(tensor) in outside)
+    held = {k: _held_dims(tensor) for k, tensor in enumerate(graph.inputs) if tensor.dtype == tf.resource}
+    values = {k: dims for k, dims in held.items() if dims is not None}
     python = dict(_values(signature))
-    _known[atomic.name.decode()] = Origin(names, python, stack, trace_ms, defined, constants, number)
+    _known[atomic.name.decode()] = Origin(names, python, stack, trace_ms, defined, constants, number, values)
     for child in atomic.children:
         if child.name.decode() not in _known:
             _note(child, child, inner, stack)
+
+
+def _held_dims(handle: Any) -> tuple[int, ...] | None:
+    """Of the value behind a handle, None where the trace did not know them."""
+    data = handle_data_util.get_resource_handle_data(handle)
+    return known_dims(data.shape_and_type[0].shape) if data.is_set and len(data.shape_and_type) == 1 else None
+
+
+def known_dims(shape: Any) -> tuple[int, ...] | None:
+    """Of a TensorShapeProto, None where one is unknown."""
+    dims = tuple([dim.size for dim in shape.dim])
+    return None if shape.unknown_rank or -1 in dims else dims
 
 
 def _is_constant(external: Any, internal: Any) -> bool:

@@ -8,7 +8,7 @@ Loops and branches are only trusted there, so calls of their functions are put b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -20,6 +20,7 @@ from ...errors import LoweringError, UnsupportedError
 from ...tf2xla import function_calls, sources
 from ...tf2xla.bridge import Arg
 from ...tf2xla.refusal import node_in
+from . import origins
 
 _BRANCHES = {
     "If": ("then_branch", "else_branch"),
@@ -29,6 +30,7 @@ _BRANCHES = {
     "Case": ("branches",),
     "StatelessCase": ("branches",),
 }
+RESOURCE = tf.resource.as_datatype_enum
 _SAYS_SHAPES = "with input shapes:"
 """In what TensorFlow says when a shape function refuses; an import that fails otherwise proves nothing."""
 
@@ -69,6 +71,30 @@ def check(definition: Any, args: Iterable[Arg]) -> None:
     refused = _import(graph_def) if added else ""
     if refused:
         raise BranchError(f"shapes do not fit in a branch or loop body, which may not run: {refused}")
+
+
+def was_traced_for(function: str, args: Sequence[Arg]) -> bool:
+    """Did TensorFlow run the shape functions of a registered function for arguments of these dims already, as it traced
+    it: did it know all their sizes, and those of what each function gets that is called?"""
+    if origins.of(function).values is None:
+        return False
+    for number, definition in enumerate(sources.reachable(function)):
+        traced = list(_traced_dims(definition))
+        if None in traced or (number == 0 and traced != [arg.dims for arg in args]):
+            return False
+    return True
+
+
+def _traced_dims(definition: Any) -> Iterator[tuple[int, ...] | None]:
+    """What the trace took each argument's dims, of a variable its value's, to be; None where it left one open."""
+    values = origins.of(definition.signature.name).values or {}
+    for k, arg in enumerate(definition.signature.input_arg):
+        if arg.type == RESOURCE:
+            yield values.get(k)
+            continue
+        attrs = definition.arg_attr[k].attr if k in definition.arg_attr else {}
+        shapes = attrs["_output_shapes"].list.shape if "_output_shapes" in attrs else []
+        yield origins.known_dims(shapes[0]) if len(shapes) == 1 else None
 
 
 def may_misfit(definition: Any, library: function_calls.Library) -> bool:
