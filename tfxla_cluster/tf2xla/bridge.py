@@ -19,7 +19,7 @@ from ..errors import LoweringError, NoConstantError
 from . import function_tree, list_checks, must_be_constant, passed_values, prefix_sums, refusal, tensor_lists, wire
 from . import known_values as known
 from .function_def import library as library
-from .function_def import specialise
+from .function_def import register, remove, specialise
 
 DEVICE = "CPU:0"
 _STAGE = "hlo_serialized"
@@ -172,13 +172,12 @@ def _registered(
     if not values and list(order) == sorted(order):
         yield definition.signature.name
         return
-    ctx = context.context()
     copy = specialise(definition, values, order, kinds)
-    ctx.add_function_def(copy)
+    register(copy)
     try:
         yield copy.signature.name
     finally:
-        ctx.remove_function(copy.signature.name.encode())
+        remove(copy.signature.name)
 
 
 def _call_bridge(name: str, definition: Any, specs: Sequence[tf.TensorSpec], handles: Sequence[Any]) -> bytes:

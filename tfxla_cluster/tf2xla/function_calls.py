@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+
+from tensorflow.python.framework import op_def_registry
 
 Library = Callable[[str], Any]
 """Name -> FunctionDef, or None."""
@@ -14,9 +17,7 @@ LOOPS = ("While", "StatelessWhile")
 # Attributes that name functions are read in this order, others by name: a loop's condition before its body.
 _ATTRIBUTES = ("f", "cond", "body", "then_branch", "else_branch", "branches")
 # Ops whose functions take the op's inputs as their arguments, in order (after a selector, where there is one).
-_PASSING = frozenset(
-    (*CALLS, *LOOPS, *("If", "StatelessIf", "Case", "StatelessCase", "SymbolicGradient", "RemoteCall"))
-)
+PASSING = frozenset((*CALLS, *LOOPS, *("If", "StatelessIf", "Case", "StatelessCase", "SymbolicGradient", "RemoteCall")))
 
 
 def functions(value: Any) -> list[Any]:
@@ -27,8 +28,17 @@ def functions(value: Any) -> list[Any]:
 
 def in_attributes(node: Any) -> list[str]:
     """Names of the functions that a node's attributes hold (calls, branches, loops, data sets)."""
-    found = {name: held for name, value in node.attr.items() if (held := functions(value))}
+    attributes, plain = node.attr, plain_attributes(node.op)
+    found = {name: held for name in attributes if name not in plain and (held := functions(attributes[name]))}
     return [f.name for name in sorted(found, key=_place) for f in found[name] if f.name]
+
+
+@functools.lru_cache(maxsize=4096)  # asked of each node
+def plain_attributes(op: str) -> frozenset[str]:
+    """The attributes of an op of TensorFlow's that are no functions, by their type."""
+    definition = op_def_registry.get(op)
+    listed = definition.attr if definition is not None else ()
+    return frozenset(attr.name for attr in listed if attr.type not in ("func", "list(func)"))
 
 
 def _place(attribute: str) -> tuple[int, str]:
@@ -43,7 +53,7 @@ def called(node: Any, library: Library) -> list[str]:
 
 def passing(node: Any, library: Library) -> list[Any]:
     """FunctionDefs that a node calls with its own inputs as their arguments: those that the library has."""
-    names = in_attributes(node) if node.op in _PASSING else [node.op]
+    names = in_attributes(node) if node.op in PASSING else [node.op]
     return [definition for definition in map(library, names) if definition is not None]
 
 

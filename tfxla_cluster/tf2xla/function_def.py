@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 _numbers = itertools.count()
+_thread = threading.local()
 
 
 def fresh_name(base: str) -> str:
@@ -19,9 +22,46 @@ def fresh_name(base: str) -> str:
 
 
 def library(name: str) -> Any:
-    """The FunctionDef of that name in the eager context, or None."""
+    """The FunctionDef of that name in the eager context, or None. It may be `remembered`: not to be changed."""
+    known: dict[str, Any] | None = getattr(_thread, "known", None)
+    if known is None:
+        return _fetched(name)
+    if name not in known:
+        known[name] = _fetched(name)
+    return known[name]
+
+
+def _fetched(name: str) -> Any:
     ctx = context.context()
     return ctx.get_function_def(name) if ctx.has_function(name.encode()) else None
+
+
+@contextmanager
+def remembered() -> Iterator[None]:
+    """In this block, on this thread, `library` fetches each function once, which takes TensorFlow a copy and a parse.
+    Functions that exist stay, and no name is used twice (`fresh_name`); what is `register`ed is known."""
+    outer = getattr(_thread, "known", None)
+    _thread.known = {} if outer is None else outer
+    try:
+        yield
+    finally:
+        _thread.known = outer
+
+
+def register(definition: Any) -> None:
+    """Add a FunctionDef to the eager context; it may not be changed any more."""
+    context.context().add_function_def(definition)
+    known = getattr(_thread, "known", None)
+    if known is not None:
+        known[definition.signature.name] = definition
+
+
+def remove(name: str) -> None:
+    """Take a function of ours out of the eager context again."""
+    known = getattr(_thread, "known", None)
+    if known is not None:
+        known.pop(name, None)
+    context.context().remove_function(name.encode())
 
 
 def specialise(

@@ -7,12 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tensorflow.python.eager import context
-
 from ..errors import LoweringError
 from . import sources
 from .function_calls import called, functions
-from .function_def import fresh_name, library
+from .function_def import fresh_name, library, register, remove
 
 Rewriting = Callable[[Any], "tuple[list[Any], Mapping[str, str]] | None"]
 """FunctionDef -> its new NodeDefs and the outputs of nodes whose names changed (old -> new); None: it stays."""
@@ -33,7 +31,7 @@ def rewritten(function: str, rewriting: Rewriting) -> Iterator[str]:
     finally:
         for old, new in tree.made.items():
             if new != old:
-                context.context().remove_function(new.encode())
+                remove(new)
 
 
 class _Tree:
@@ -74,7 +72,7 @@ class _Tree:
         changed = self.rewriting(definition)
         if changed is not None or any(old != new for old, new in copies.items()):
             made = _copy(definition, changed, copies)
-            context.context().add_function_def(made)
+            register(made)
             self.made[definition.signature.name] = made.signature.name
 
     def renamed(self, error: LoweringError, root: str) -> LoweringError:

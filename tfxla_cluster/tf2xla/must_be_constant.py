@@ -12,7 +12,7 @@ from typing import Any
 
 from tensorflow.python.framework import op_def_registry
 
-from .function_calls import LOOPS, Library, passing
+from .function_calls import LOOPS, PASSING, Library, passing
 
 _TABLE_TEXT = """
 reduction_indices: All Any Max Mean Min Prod Sum
@@ -180,10 +180,16 @@ def _callees(function: Any, library: Library) -> Iterator[Any]:
     return (found for node in function.node_def if node.op not in TABLE for found in passing(node, library))
 
 
+def _may_require(op: str, library: Library) -> bool:
+    """May nodes of this op need constants, by themselves or by what they call?"""
+    return op in TABLE or op in PASSING or library(op) is not None
+
+
 def _own_constant_args(function: Any, library: Library, known: Mapping[str, frozenset[int]]) -> frozenset[int]:
     producers = {n.name: n for n in function.node_def}
     args = {a.name: i for i, a in enumerate(function.signature.input_arg)}
-    names = {ref.split(":")[0] for n in function.node_def for ref in _pick(n, required_inputs(n, library, known))}
+    asked = [n for n in function.node_def if _may_require(n.op, library)]
+    names = {ref.split(":")[0] for n in asked for ref in _pick(n, required_inputs(n, library, known))}
     pending, seen, found = list(names), set(names), set()
     while pending:
         name = pending.pop()

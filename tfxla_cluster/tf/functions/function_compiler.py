@@ -18,7 +18,7 @@ from ...errors import LoweringError, UnsupportedError
 from ...ir import guard as guards
 from ...ir.dim import symbols
 from ...size_spec import stronger
-from ...tf2xla import bridge, list_checks, must_be_constant, sources
+from ...tf2xla import bridge, function_def, list_checks, must_be_constant, sources
 from .. import devices
 from ..compiler_port import Compiler, CompileRequest, Loaded, Served
 from ..graph.open_sizes import ARG_SHAPES
@@ -135,6 +135,7 @@ class InputNames:
         return str((array.reshape(view.dims) if array.size == np.prod(view.dims) else array).tolist())
 
 
+@function_def.remembered()
 def compile_function(
     compiler: Compiler,
     interface: Interface,
@@ -282,7 +283,8 @@ def _lower(compiler: Compiler, function: str, args: Sequence[bridge.Arg], device
 
 def _lowered(function: str, args: Sequence[bridge.Arg]) -> bridge.Lowered:
     try:
-        shape_check.check(bridge.function_def(function), args)
+        if not shape_check.was_traced_for(function, args):
+            shape_check.check(bridge.function_def(function), args)
         list_checks.check(function, bridge.known_values(args), bridge.library)
         with rewritten_functions.expanded(function) as name:
             return bridge.lower(name, args)

@@ -6,6 +6,7 @@ AssignVariableOp of each written one. All reads come before the op, so a failure
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -109,7 +110,7 @@ class Use:
 def interface(function: Any, library: Library, dtypes: Mapping[int, int] | None = None) -> Interface:
     """The interface of a FunctionDef. `library(name)` gives a called FunctionDef or None; `dtypes` the value
     types of resource arguments where known (from handles), by argument."""
-    signature = function.signature
+    signature, library = function.signature, functools.cache(library)  # asked for the op of each node
     uses = resource_uses(function, library)
     known = dtypes or {}
     args = tuple(
