@@ -7,7 +7,8 @@ python -m tests.dynamic.measure shows [NAME...]
     The programs of `tests.dynamic.shows` in their full form: executables, and what a new size costs.
 python -m tests.dynamic.measure kernels [NAME]
     Functions compiled for their own size and for all: microseconds of a call, best of 300, and own time over the other,
-    the median over turns; both have to compute the same. In brackets how many executables the second took.
+    the median over turns; both have to compute the same. In brackets how many executables the second took. NAME: a part
+    of the functions' names.
 python -m tests.dynamic.measure warm [RUNS]
     tests.dynamic.warm: the first step of a process that finds a store full, beside one that finds it empty.
 """
@@ -122,12 +123,34 @@ IMAGES: dict[str, Callable[[Any], Any]] = {
     "maximum pooling, gradient": _gradients(lambda x, window: tf.nn.max_pool2d(x, 2, 2, "SAME") * window[0, 0, 0]),
     "mean pooling, gradient": _gradients(lambda x, window: tf.nn.avg_pool2d(x, 3, 2, "SAME") * window[0, 0, 0]),
 }
+WEIGHTS = np.random.default_rng(2).standard_normal((512, 2048)).astype(np.float32)
+Shapes = tuple[tuple[int, ...], ...]  # the one that is timed, then others
+
+
+def _attend(x: Any) -> Any:
+    return tf.nn.softmax(tf.matmul(x, x, transpose_b=True) * 0.125) @ x
+
+
+PRODUCTS: dict[str, tuple[Callable[[Any], Any], Shapes]] = {
+    "product with weights": (lambda x: x @ WEIGHTS[:, :512], ((512, 512), (40, 512), (72, 512))),
+    "product with weights, few rows": (lambda x: x @ WEIGHTS, ((32, 512), (640, 512), (720, 512))),
+    "product with few columns of weights": (lambda x: x @ WEIGHTS[:, :10], ((1024, 512), (40, 512), (72, 512))),
+    "product, tanh, product": (lambda x: tf.tanh(x @ WEIGHTS) @ WEIGHTS.T, ((300, 512), (40, 512), (72, 512))),
+    "product, gradient of weights": (lambda x: tf.matmul(x, x, transpose_a=True), ((4000, 256), (40, 256), (72, 256))),
+    "product of square matrices": (lambda x: x @ x, ((509, 509), (40, 40), (72, 72))),
+    "product of 16 matrices": (lambda x: x @ x, ((16, 128, 128), (16, 40, 40), (16, 72, 72))),
+    "product of many small matrices": (lambda x: x @ x, ((512, 32, 32), (40, 32, 32), (72, 32, 32))),
+    "product in f64": (lambda x: tf.cast(x, "float64") @ tf.cast(x, "float64"), ((384, 384), (40, 40), (72, 72))),
+    "product in bf16": (lambda x: tf.cast(x, "bfloat16") @ tf.cast(x, "bfloat16"), ((384, 384), (40, 40), (72, 72))),
+    "products of attention": (_attend, ((8, 256, 64), (8, 40, 64), (8, 72, 64))),
+}
 
 
 def kernels(named: str = "") -> None:
     """Prints a row for each function with this in its name."""
     square, images = ((512, 512), (64, 128), (96, 256)), ((4, 56, 56, 32), (4, 24, 20, 32), (4, 32, 40, 32))
     rows = [(*row, square) for row in FUNCTIONS.items()] + [(*row, images) for row in IMAGES.items()]
+    rows += [(name, *row) for name, row in PRODUCTS.items()]
     for name, function, (timed, *others) in (row for row in rows if named in row[0]):
         x = tf.random.normal(timed)
         pair = [tfxla_cluster.jit(function, dynamic=dynamic) for dynamic in (False, None)]
@@ -137,9 +160,16 @@ def kernels(named: str = "") -> None:
         got, count = pair[1](x), tfxla_cluster.stats()["compilations"] - before
         for one, other in zip(tf.nest.flatten(pair[0](x)), tf.nest.flatten(got), strict=True):
             assert_near(one, other, 1e-5, name)
-        times = np.array([[_seconds(jitted, x) for jitted in pair] for _ in range(_ROUNDS)])  # in turns
+        times = np.array([_turn(pair, x, number % 2 == 1) for number in range(_ROUNDS)])
         (own, generic), ratio = times.min(0) * 1e6, np.median(times[:, 0] / times[:, 1])
         print(f"{name}: own {own:.0f} us, for all {generic:.0f} us, {ratio:.2f} ({count} compiled)", flush=True)
+
+
+def _turn(pair: list[Callable[[Any], Any]], x: Any, second_first: bool) -> list[float]:
+    """Seconds of each: who begins, takes the memory that the last result left."""
+    if second_first:
+        return [_seconds(jitted, x) for jitted in pair[::-1]][::-1]
+    return [_seconds(jitted, x) for jitted in pair]
 
 
 def _seconds(jitted: Callable[[Any], Any], x: Any) -> float:
