@@ -295,7 +295,7 @@ TESTS: dict[str, str] = {
     "tfxla_cluster.tf.functions.origins": "tf/test_origins.py tf/test_clustering.py",
     "tfxla_cluster.tf.functions.python_ints": "tf/test_python_ints.py",
     "tfxla_cluster.tf.functions.shape_check": "tf/test_shape_check.py tf/test_clustering.py",
-    "tfxla_cluster.tf.functions.traces": "tf/test_marks.py",
+    "tfxla_cluster.tf.functions.traces": "tf/test_marked_traces.py",
     "tfxla_cluster.tf.functions.uninitialised": "tf/test_function_compiler.py tf/test_clustering.py",
     "tfxla_cluster.tf.functions.variables": "tf/test_function_compiler.py tf2xla/test_nested_calls.py",
     "tfxla_cluster.tf.graph": "tf/test_graph_pipeline.py tf/test_clustering.py",

@@ -8,6 +8,7 @@ from typing import Any
 from . import devices
 from .clustering.cluster_program import ClusterPrograms
 from .compiler_port import Compiler
+from .functions import marks
 from .graph_pass import GraphPass
 from .must_compile.fast_path import FastPath
 from .must_compile.hook import Hook
@@ -63,3 +64,4 @@ class Frontend:
         """TensorFlow removed these functions."""
         self.nested.forget(names)
         self.clusters.forget(names)
+        marks.forget(names)

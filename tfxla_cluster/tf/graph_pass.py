@@ -73,7 +73,8 @@ class GraphPass:
         copy = graph_pb2.GraphDef()
         copy.CopyFrom(graph_def)
         for i in calls:
-            for function in self.nested.rewrite(copy.node[i], library.get, placed[i]):
+            given = nested.arguments(graph_def.node[i], graph_def)
+            for function in self.nested.rewrite(copy.node[i], library.get, placed[i], given):
                 if function.signature.name not in library:
                     library[function.signature.name] = function
                     copy.library.function.append(function)

@@ -23,7 +23,7 @@ from ...counters import add as count
 from ...errors import LoweringError, UnsupportedError
 from ...tf2xla import sources
 from ..compiler_port import Compiler
-from ..functions import function_compiler, origins, variables
+from ..functions import function_compiler, marks, origins, variables
 from ..native_op.op import InputView, Program
 from ..native_op.records import Entry
 from .encapsulate import ClusterFunction
@@ -59,6 +59,10 @@ class ClusterPrograms:
             known = sources.caller_lines(caller) if sources.are_told() else {}
             return {node: line for node in function.nodes if (line := sources.place(known, node))}
 
+        def handed_on() -> marks.Marks:
+            arguments = [given.argument if given.kind == "argument" else -1 for given in function.given]
+            return marks.handed_on(caller, arguments)
+
         def compile(inputs: list[InputView], device: str) -> Entry:
             try:
                 with registered(function):
@@ -72,6 +76,7 @@ class ClusterPrograms:
                         lines(),
                         device,
                         origin=caller,
+                        noted={p: mark for p, mark in handed_on().items() if p[1] < len(inputs[p[0]].dims)},
                     )
             except (tf.errors.OpError, LoweringError) as error:
                 # The original ops can run, and raise where they must: automatic clustering never breaks a program.

@@ -18,6 +18,7 @@ from tensorflow.python.framework import ops
 from ...errors import UsageError
 from ...size_spec import How, Mark, Predicate, Size, Source, parse, stronger, text
 from ...tf2xla import sources
+from ...tf2xla.function_def import library
 from . import python_ints
 
 Marks = Mapping[tuple[int, int], Mark]
@@ -27,6 +28,8 @@ _ATTRS = {How.DYNAMIC: "_tfxla_dynamic", How.MAYBE: "_tfxla_maybe_dynamic", How.
 _PREDICATES = "_tfxla_specialize_on"
 _EAGER = ops.EagerTensor
 _used: list[bool] = []
+_plain: dict[str, Noted] = {}
+"""By name of a function that is not compiled itself."""
 # Predicates cannot be written down: those of arguments, by the number that stands in their place.
 _numbers: dict[tuple[Predicate, ...], int] = {}
 _F = TypeVar("_F", bound=Callable[..., None])
@@ -200,9 +203,35 @@ class Noted:
         if not _used:
             return
         for number, tensor in enumerate(tensors):
-            for axis, mark in _held(tensor).items():
-                place = number, axis
-                self.marks[place] = stronger(self.marks.get(place), mark)
+            self.add({(number, axis): mark for axis, mark in _held(tensor).items()})
+
+    def add(self, marked: Marks) -> None:
+        """These too."""
+        for place, mark in marked.items():
+            self.marks[place] = stronger(self.marks.get(place), mark)
+
+
+def note_plain(function: bytes, tensors: Sequence[Any]) -> None:
+    """A function that is not compiled itself is called with these: what lies in it may be. Cheap where the program
+    marks nothing."""
+    if _used and any(map(_held, tensors)):
+        _plain.setdefault(function.decode(), Noted()).note(tensors)
+
+
+def forget(functions: Iterable[str]) -> None:
+    """TensorFlow removed these functions."""
+    for function in functions:
+        _plain.pop(function, None)
+
+
+def handed_on(function: str, given: Sequence[int]) -> dict[tuple[int, int], Mark]:
+    """The marks on what a part of a plain function is given, by (input of the part, axis): of those that its trace
+    says, and of tensors that it was called with. given: which argument of the function each input is, -1 none."""
+    definition = library(function) if function else None
+    marked = {} if definition is None else of_definition(definition)
+    for place, mark in _plain[function].marks.items() if function in _plain else ():
+        marked[place] = stronger(marked.get(place), mark)
+    return {(k, axis): mark for k, of in enumerate(given) for (number, axis), mark in marked.items() if number == of}
 
 
 @_unconverted

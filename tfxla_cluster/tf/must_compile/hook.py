@@ -25,7 +25,7 @@ from ...tf2xla import bridge, sources
 from ...tf2xla.function_def import fresh_name
 from .. import devices
 from ..compiler_port import Compiler
-from ..functions import function_compiler, origins, shape_check, uninitialised, variables
+from ..functions import function_compiler, marks, origins, shape_check, uninitialised, variables
 from ..functions.marks import Noted
 from ..native_op import op as native_op
 from . import uncompiled
@@ -247,6 +247,7 @@ class Hook:
             except KeyError:
                 route = self._route(ctx, name, tensor_inputs)
             if route is None:
+                marks.note_plain(name, tensor_inputs)
                 return _traced(original, ctx, name, tensor_inputs, num_outputs)
             route.calls.append(None)
             try:

@@ -13,8 +13,8 @@ as it is; with that flag it raises.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import tensorflow as tf
@@ -25,12 +25,13 @@ from ... import flags, trace
 from ...counters import add as count
 from ...decision import YES, Decision, no
 from ...errors import RecompileLimitError, UnsupportedError
-from ...tf2xla import function_calls
+from ...tf2xla import function_calls, sources
 from ...tf2xla.function_calls import CALLS, Library
 from ...tf2xla.function_def import fresh_name
 from .. import devices
 from ..compiler_port import Compiler
-from ..functions import function_compiler, shape_check, uninitialised, variables
+from ..functions import function_compiler, marks, shape_check, uninitialised, variables
+from ..functions.marks import Noted
 from ..graph import host_memory
 from ..graph.view import split_input, type_list
 from ..native_op.op import READY, Program
@@ -46,12 +47,13 @@ _STOCK = "_tfxla_stock"
 
 @dataclass(frozen=True)
 class NestedCall:
-    """What replaces a must-compile callee. `function`: its name; `library`: FunctionDefs the graph needs;
-    `registered`: functions put into the eager context for it."""
+    """What replaces a must-compile callee. `function`: its name; `library`: FunctionDefs the graph needs; `noted`: the
+    marks on what it is called with; `registered`: functions put into the eager context for it."""
 
     function: str
     library: tuple[Any, ...]
     program: Program | None = None
+    noted: Noted = field(default_factory=Noted)
     registered: tuple[str, ...] = ()
 
 
@@ -86,6 +88,19 @@ def _together(call: str, variable: str) -> Decision:
     return no("device", f"a variable on {other.target}:{other.number} is used on {one.target}:{one.number}")
 
 
+def arguments(node: Any, graph_def: Any) -> list[int]:
+    """Which argument of the function whose graph it is each input of a call is, -1 none."""
+    producers = {producer.name: producer for producer in graph_def.node}
+    found = []
+    for text in node.input:
+        producer = None if text.startswith("^") else producers.get(split_input(text)[0])
+        while producer is not None and producer.op == "Identity":
+            producer = producers.get(split_input(producer.input[0])[0])
+        if not text.startswith("^"):
+            found.append(-1 if producer is None or producer.op != "_Arg" else int(producer.attr["index"].i))
+    return found
+
+
 class NestedCalls:
     """The replacements made so far, by callee, device and --tfxla_must_compile_fallback=raise."""
 
@@ -107,11 +122,11 @@ class NestedCalls:
             leave_where_placed(name, reason)
         return True
 
-    def rewrite(self, node: Any, library: Library, allowed: Decision = YES) -> list[Any]:
+    def rewrite(self, node: Any, library: Library, allowed: Decision = YES, given: Sequence[int] = ()) -> list[Any]:
         """Make a must-compile call node (edited in place) run natively; the FunctionDefs to add to the graph.
 
         `library(name)` gives the graph's FunctionDefs. Idempotent: the edited node is no must-compile call. Where it is
-        not `allowed` to run natively, it raises that.
+        not `allowed` to run natively, it raises that. given: as `arguments` gives it.
         """
         name = node.attr["f"].func.name
         with self._lock:
@@ -122,6 +137,7 @@ class NestedCalls:
                     self._make(node, callee, library, key[2]) if allowed else _raising(node, callee, allowed.reason)
                 )
             call = self._made[key]
+        call.noted.add(marks.handed_on(sources.caller(), given))
         node.attr["f"].func.name = call.function
         node.op = "StatefulPartitionedCall"
         for attr in [a for a in node.attr if a.startswith("_Xla")]:
@@ -161,11 +177,13 @@ class NestedCalls:
             if not strict:
                 say_fallback(name, str(reason), unsafe, reason.key if isinstance(reason, RecompileLimitError) else "")
 
+        noted = Noted()
         program = function_compiler.program(
             self.compiler,
             interface,
             "must",
             name,
+            noted=noted,
             on_refusal=refused,
             check=uninitialised.checked(interface, not strict),
         )
@@ -179,13 +197,13 @@ class NestedCalls:
             updated=len(interface.updated),
         )
         if strict:
-            return NestedCall(native.signature.name, (native,), program, registered)
+            return NestedCall(native.signature.name, (native,), program, noted, registered)
         stock = uncompiled.copy(callee) if unsafe else _stock(node, callee)
         chooser = _chooser(callee, interface, program, native.signature.name, stock.signature.name)
         for made in chooser.node_def:
             if made.op in (READY, "If"):  # where TfxlaRun is; reads are where their variables are
                 made.device = node.device
-        return NestedCall(chooser.signature.name, (native, stock, chooser), program, registered)
+        return NestedCall(chooser.signature.name, (native, stock, chooser), program, noted, registered)
 
 
 def _register(function: Any, library: Library) -> tuple[str, ...]:
