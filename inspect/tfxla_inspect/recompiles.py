@@ -28,6 +28,8 @@ CAUSES = {
     "python": "Python value",
     "constexpr": "constexpr of a kernel",
 }
+# Causes with which the program is another one in any case.
+_OTHER_PROGRAM = {CAUSES[kind] for kind in ("dtype", "rank", "constexpr")}
 _NUMBERS = re.compile(r"(_\d+)+_?$")  # TensorFlow's, of a trace
 _INPUTS = re.compile(r" of \d+$")
 
@@ -58,7 +60,7 @@ class Compilation:
         apart = mapping(record, "apart")
         if not found:
             return [_STRUCTURE if self._is_other_program() else _CONSTANT] if apart else [_DROPPED]
-        if word(apart, "instr") and self._is_other_program() and not {"dtype", "rank"} & set(found):
+        if word(apart, "instr") and self._is_other_program() and not _OTHER_PROGRAM & set(found):
             found.append(_STRUCTURE)
         return list(dict.fromkeys(found))
 
