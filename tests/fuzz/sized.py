@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import tensorflow as tf
 
@@ -107,7 +108,7 @@ def _outer(x: Any, case: Case) -> Any:
 
 def _narrow(dtype: Any) -> Step:
     def step(x: Any, case: Case) -> Any:
-        _round(x, case, float(tf.experimental.numpy.finfo(dtype.as_numpy_dtype).eps))
+        _round(x, case, float(ml_dtypes.finfo(dtype.as_numpy_dtype).eps))
         return tf.cast(tf.cast(x, dtype) * tf.cast(0.75, dtype), x.dtype)
 
     return step
