@@ -58,7 +58,7 @@ TESTS: dict[str, str] = {
     "tfxla_cluster.dump.sink": "dump/test_sink.py dump/test_module_files.py",
     "tfxla_cluster.dynamic": "dynamic/test_families.py dynamic/test_unify.py",
     "tfxla_cluster.dynamic.families": "dynamic/test_families.py tf/test_triton_call.py",
-    "tfxla_cluster.dynamic.fit": "dynamic/test_families.py dynamic/test_unify.py",
+    "tfxla_cluster.dynamic.fit": "dynamic/test_fit.py dynamic/test_families.py dynamic/test_unify.py",
     "tfxla_cluster.dynamic.forms": "dynamic/test_literals.py dynamic/test_families.py dynamic/test_unify.py",
     "tfxla_cluster.dynamic.handing": "dynamic/test_handing.py",
     "tfxla_cluster.dynamic.literals": "dynamic/test_literals.py dynamic/test_families.py dynamic/test_unify.py",

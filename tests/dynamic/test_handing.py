@@ -29,8 +29,8 @@ def of_state(state: tuple[Instr, ...]) -> Shape:
 
 def _less(n: int, state: tuple[Instr, ...]) -> Computation:
     """Of a state whose first element counts: as often as no expression says."""
-    c = Builder("condition")
-    return c.build(c.compare(c.get_tuple_element(c.parameter(of_state(state)), 0), c.constant(n * 7919 % 5), "LT"))
+    c, most = Builder("condition"), int(np.random.default_rng(n).integers(5))
+    return c.build(c.compare(c.get_tuple_element(c.parameter(of_state(state)), 0), c.constant(most), "LT"))
 
 
 def _counted(name: str, state: tuple[Instr, ...], literal: np.ndarray) -> Computation:

@@ -28,6 +28,8 @@ _STEEP = 64  # of a factor of one size beside another
 _FEW = (1, 2, 3, -1, -2)  # factors of the other, or of a product of sizes
 _LOWS = (3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32)  # from which modules may hold
 _DIVISORS = (2, 3, 4, 5, 6, 7, 8, 16, 32)
+_PARTS = tuple((a, c) for c in (3, 4, 5, 8, 10) for a in range(1, c))  # 2 * n // 3, int(0.9 * n)
+_BLOCKS = (2, 4, 8, 16, 32, 64, 128, 3, 5, 6, 7, 10)  # to whose multiples programs pad and cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,7 @@ class Sizes:
         yield from (dim for dim, values in beside if values == vector)
         yield from self.known.get(vector, ())
         bases = [*beside, *self.symbols, *self.products()]
-        for way in (_multiple, _near_multiple, _divided, _linear):
+        for way in (_multiple, _near_multiple, _divided, _moved, _rounded, _part, _limited, _linear):
             for dim, values in bases:
                 made = way(dim, values, vector)
                 if made is not None:
@@ -206,9 +208,50 @@ def _slope(values: Vector, wanted: Vector) -> tuple[int, int] | None:
 
 
 def _divided(dim: Dim, values: Vector, wanted: Vector) -> Dim | None:
-    """(dim + b) // c"""
+    """(dim + b) // c; b is no less than 0 where it can be."""
     for divisor in _DIVISORS:
-        for shift in range(divisor):
-            if all(w == (v + shift) // divisor for v, w in zip(values, wanted)):
-                return make("floordiv", make("add", dim, shift), divisor)
+        rests = [w * divisor - v for v, w in zip(values, wanted)]
+        least, most = max(rests), min(rests) + divisor - 1
+        if least <= most and most >= -_MODEST and least < divisor:
+            return make("floordiv", make("add", dim, max(least, 0) if most >= 0 else most), divisor)
+    return None
+
+
+def _moved(dim: Dim, values: Vector, wanted: Vector) -> Dim | None:
+    """dim + b and b - dim: what is more, or left of a constant."""
+    found = _slope(values, wanted)
+    return None if found is None or abs(found[0]) != 1 else _sum(dim, found)
+
+
+def _part(dim: Dim, values: Vector, wanted: Vector) -> Dim | None:
+    """a * dim // c, rounded down or up"""
+    for factor, divisor in _PARTS:
+        for shift in (0, divisor - 1):
+            if all(w == (v * factor + shift) // divisor for v, w in zip(values, wanted)):
+                return make("floordiv", make("add", make("mul", dim, factor), shift), divisor)
+    return None
+
+
+def _limited(dim: Dim, values: Vector, wanted: Vector) -> Dim | None:
+    """min(dim, c), and dim without it: what is a part of a constant length at most."""
+    for rest in (False, True):
+        part = tuple(v - w for v, w in zip(values, wanted)) if rest else wanted
+        most = max(part)
+        if most > 0 and len(set(part)) > 1 and all(p == min(v, most) for v, p in zip(values, part)):
+            beyond = make("max", make("add", dim, -most), 0)
+            return beyond if rest else make("add", dim, make("mul", beyond, -1))
+    return None
+
+
+def _rounded(dim: Dim, values: Vector, wanted: Vector) -> Dim | None:
+    """dim rounded up or down to a multiple of c, and by how much."""
+    for block in _BLOCKS:
+        for shift in (0, block - 1):
+            near = [(v + shift) // block * block for v in values]
+            made = make("mul", make("floordiv", make("add", dim, shift), block), block)
+            if all(n == w for n, w in zip(near, wanted)):
+                return made
+            if all(abs(n - v) == w for n, v, w in zip(near, values, wanted)):
+                larger, smaller = (made, dim) if shift else (dim, made)
+                return make("add", larger, make("mul", smaller, -1))
     return None
