@@ -88,7 +88,12 @@ REMEDIES = {
     "another misfit": (request(8), request(9), misfit("its sizes follow in no way", ADD), ""),
     "dtype": (request(8), request(8, dtype=2), misfit("the type differs"), "cast 'x' to float32 before the call"),
     "rank": (request(8), request(8, 1), misfit("the rank differs"), ""),
-    "value": (request(8, value=b"\1"), request(8, value=b"\2"), misfit("no size differs"), ""),
+    "value": (
+        request(8, value=b"\1"),
+        request(8, value=b"\2"),
+        misfit("no size differs"),
+        "where 'x' follows from shapes",
+    ),
     "function": (request(8), request(8), misfit("no size differs"), "pass what the function reads from outside"),
     "Python number": (request(8, k="2"), request(8, k="3"), misfit("no size differs"), "pass 'k' as a tensor"),
     "Python object": (request(8, k="A"), request(8, k="B"), misfit("no size differs"), "pass the same 'k' each time"),
@@ -145,6 +150,12 @@ def test_what_other_workers_saw() -> None:
     since = "compiled for all such sizes since worker 1 saw size 33 in dim 0 of argument 'x'"
     assert History().note(request(8), key(), choice, 0)["reason"] == f"first compilation of this function; {since}"
     assert noted(request(8), request(9), choice)["reason"] == f"argument 'x': dim 0 was 8, is 9; {since}"
+
+
+def test_a_value_that_is_compiled_in() -> None:
+    """Not that no size differs."""
+    found = noted(request(8, value=b"\1"), request(8, value=b"\2"), misfit("no size differs"))
+    assert found["reason"] == "argument 'x': value was [1], is [2]; each value is compiled in"
 
 
 def test_the_same_once_more() -> None:

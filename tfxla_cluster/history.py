@@ -120,7 +120,9 @@ def _words(changed: Sequence[guard.Change], known: bool, choice: Choice, apart: 
         yield "the function changed"
     yield from map(str, changed)
     yield from for_all(choice)
-    if choice.generic is None and apart is not None:
+    if any(change.kind == "value" for change in changed):
+        yield "each value is compiled in"
+    elif choice.generic is None and apart is not None:
         yield f"for these alone: {apart['where']}{': ' if apart['where'] else ''}{choice.misfit}"
 
 
@@ -213,6 +215,11 @@ def _unlisted(request: CompileRequest, closest: Compilation, changed: Sequence[g
 def _for_value(change: guard.Change) -> str:
     """Of what is a constant to the compiler."""
     name = _name(change)
+    if change.kind == "value":
+        return (
+            f"where '{name}' follows from shapes, compute it from tf.shape in the function: a value that is needed "
+            "while compiling has an executable of its own"
+        )
     if change.kind == "python":
         if _NUMBER.fullmatch(change.was) and _NUMBER.fullmatch(change.now):
             return f"pass '{name}' as a tensor: tf.function traces anew for each Python value"

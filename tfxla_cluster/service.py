@@ -162,7 +162,7 @@ class Service:
                 "called": list(request.called),
                 "costs": compile_records.costs(request, spent),
                 "phases": made.phases,
-                "ms": spent,
+                "ms": round(spent, 3),
                 **asdict(loaded.count),
             }
             self._record(request, key, choice, fields)

@@ -238,7 +238,12 @@ def _similar(groups: Sequence[similar.Group]) -> Html:
 
 
 def _shapes(record: Record) -> str:
-    return ", ".join(f"{word(entry, 'of')} {guard_sets.shape(entry)}" for entry in guard_sets.inputs(record))
+    """And the values that are compiled in."""
+    found = []
+    for entry in guard_sets.inputs(record):
+        value = f" = {_short(word(entry, 'value'))}" if word(entry, "value") else ""
+        found.append(f"{word(entry, 'of')} {guard_sets.shape(entry)}{value}")
+    return ", ".join(found)
 
 
 def _lines(parts: Sequence[object]) -> Html:
