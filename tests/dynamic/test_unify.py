@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.codegen.triton import gpu_module
-from tests.fuzz import symbolic
-from tests.fuzz.modules import nested_program, program
 from tfxla_cluster import compiler
-from tfxla_cluster.backends import cpu, gpu
-from tfxla_cluster.codegen.triton import workers
+from tfxla_cluster.backends import cpu
 from tfxla_cluster.dynamic import prove, rows, unify
 from tfxla_cluster.dynamic.misfit import Misfit
 from tfxla_cluster.dynamic.rows import Rows
 from tfxla_cluster.dynamic.unifier import Generic
 from tfxla_cluster.dynamic.unify import Limits
-from tfxla_cluster.errors import VerifierError
 from tfxla_cluster.ir import guard
 from tfxla_cluster.ir.builder import Builder, scalar_computation
 from tfxla_cluster.ir.dim import LEAST_GENERIC, DimExpr
@@ -381,68 +374,3 @@ def test_kernels_may_be_for_some_sizes_only() -> None:
     assert prove.holds(guards, lowered(_variable, 8).module.param_shapes)
     for size in (6, 104):
         assert "for other sizes" in prove.holds(guards, lowered(_variable, size).module.param_shapes).reason
-
-
-# --- drawn programs ---
-
-
-@pytest.mark.parametrize("make", [lambda number: program(number, 4), nested_program], ids=["flat", "nested"])
-def test_drawn_programs(make: Callable[[int], Any]) -> None:
-    """Of a module with sizes, instances at two environments give a module that is it at others."""
-    fitted = 0
-    for number in range(80):
-        made = symbolic.draw(make(number), number)
-        if made is None or not _is_right(made.module):
-            continue
-        rng = random.Random(number)
-        low = {name: max(2, size.low) for name, size in named_sizes(made.module).items()}
-        environments = [{name: least + rng.randint(0, 30) for name, least in low.items()} for _ in range(4)]
-        modules = [rows.of_module(instantiate(made.module, env)) for env in environments]
-        generic = unify.unify(modules[:2])
-        if isinstance(generic, Misfit):
-            continue
-        fitted += 1
-        for env, module in zip(environments, modules):
-            if not prove.prove(generic, module):
-                continue
-            sizes = prove.sizes_of(generic, module.module.param_shapes)
-            assert isinstance(sizes, dict)
-            args = symbolic.arguments(rng, module.module, made.program)
-            for got, want in zip(
-                evaluate(instantiate(generic.module, sizes), args), evaluate(module.module, args), strict=True
-            ):
-                assert got.tobytes() == want.tobytes(), f"{number} at {env}"
-    assert fitted > 20
-
-
-def _is_right(module: Module) -> bool:
-    try:
-        verify(module)
-    except VerifierError:
-        return False
-    return True
-
-
-# --- GPUs ---
-
-
-@pytest.mark.skipif(not workers.usable(), reason="no usable Triton is installed")
-@pytest.mark.parametrize("name", FITTED)
-def test_kernels_of_gpus_are_for_all_sizes_too(name: str) -> None:
-    """In Triton's interpreter."""
-    body = FITTED[name]
-    generic = unified(body, (32, 10), (48, 14))
-    executable = gpu_module.compiled(generic.module, gpu_module.Interpreted()).executable
-    for sizes in ((5, 2), (13, 9)):
-        own = lowered(body, *sizes).module
-        args = drawn(own, 7)
-        for got, want in zip(executable.run(args), evaluate(own, args), strict=True):
-            assert (got.dtype, got.shape, got.tobytes()) == (want.dtype, want.shape, want.tobytes()), sizes
-
-
-@pytest.mark.skipif(not workers.usable(), reason="no usable Triton is installed")
-def test_machine_code_of_gpus() -> None:
-    """Triton compiles the kernels that compute literals."""
-    generic = unified(_literals, (32, 10), (48, 14))
-    made = compiler.compile_module(generic.module, gpu.described("sm_90"))
-    assert made.code.objects

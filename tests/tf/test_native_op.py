@@ -48,18 +48,18 @@ def _double(record: int, inputs: Any, outputs: Any, sizes: Any) -> int:
 ADDRESS = ctypes.cast(_double, ctypes.c_void_p).value or 0
 
 
-def _program(compile: Callable[[list[InputView], str], Entry], inputs: list[int], outputs: list[int]) -> Program:
+def program_of(compile: Callable[[list[InputView], str], Entry], inputs: list[int], outputs: list[int]) -> Program:
     return Program("test", inputs, outputs, compile)
 
 
-def _is_a(number: int, dtype: int, rank: int) -> list[Guard]:
+def is_a(number: int, dtype: int, rank: int) -> list[Guard]:
     return [Guard("dtype", number, dtype), Guard("rank", number, rank)]
 
 
 def _generic(views: list[InputView], device: str = "CPU", record: int = 1) -> Entry:
     """Doubles a vector of any size; the second input's value is guarded; the third output is the second input."""
     n = sym("n", 5)
-    guards = ordered([*_is_a(0, F32, 1), *_is_a(1, I32, 0), Guard("value", 1, views[1].bytes())])
+    guards = ordered([*is_a(0, F32, 1), *is_a(1, I32, 0), Guard("value", 1, views[1].bytes())])
     outputs = (Output(F32, 4, (n,), 0), Output(F32, 4, (make("add", n, 1), 2), 1), Output(I32, passes=1))
     return Entry(guards, record, ADDRESS, (0, UNREAD), outputs, 2, (("n", 0, 0),))
 
@@ -72,7 +72,7 @@ def test_guards_sizes_and_pass_through(in_function: bool) -> None:
         seen.append(views[0].dims)
         return _generic(views)
 
-    program = _program(compile, [F32, I32], [F32, F32, I32])
+    program = program_of(compile, [F32, I32], [F32, F32, I32])
     call: Any = _as_function(program) if in_function else program
     for n in (5, 0, 7):
         out = call(tf.range(n, dtype=tf.float32), tf.constant(3))
@@ -111,7 +111,7 @@ def test_refusal_is_cached_and_told_by_ready() -> None:
         asked.append(views[0].dims)
         raise UnsupportedError("op X of f32 is not compiled", "Do without")
 
-    program = _program(compile, [F32], [F32])
+    program = program_of(compile, [F32], [F32])
     for _ in range(2):
         with pytest.raises(tf.errors.InvalidArgumentError, match=r"op X of f32 is not compiled\. Do without"):
             program(tf.ones([2]))
@@ -139,7 +139,7 @@ def test_what_no_record_holds_is_refused_once(dims: tuple[Dim, ...], calls: str)
 
     def compile(views: list[InputView], device: str) -> Entry:
         asked.append(views[0].dims)
-        return Entry(tuple(_is_a(0, F32, 1)), 1, ADDRESS, (0,), (Output(F32, 4, dims, 0),), 1, (("n", 0, 0),))
+        return Entry(tuple(is_a(0, F32, 1)), 1, ADDRESS, (0,), (Output(F32, 4, dims, 0),), 1, (("n", 0, 0),))
 
     program = Program("test", [F32], [F32], compile, refused.append)
     for _ in range(2):
@@ -160,8 +160,8 @@ def test_long_sizes_that_need_little_room() -> None:
         total = make("max", total, make("mul", n, k))
     symbols = {"n": 0}
     assert len(postfix(total, symbols)) > 200
-    entry = Entry(tuple(_is_a(0, F32, 1)), 1, ADDRESS, (0,), (Output(F32, 4, (total,), 0),), 1, (("n", 0, 0),))
-    (out,) = _program(lambda views, device: entry, [F32], [F32])(tf.ones([3]))
+    entry = Entry(tuple(is_a(0, F32, 1)), 1, ADDRESS, (0,), (Output(F32, 4, (total,), 0),), 1, (("n", 0, 0),))
+    (out,) = program_of(lambda views, device: entry, [F32], [F32])(tf.ones([3]))
     assert out.shape == (3 * 199,)
 
 
@@ -176,7 +176,7 @@ def _ready(program: Program) -> Callable[..., bool]:
 
 
 def test_ready_compiles() -> None:
-    program = _program(_generic, [F32, I32], [F32, F32, I32])
+    program = program_of(_generic, [F32, I32], [F32, F32, I32])
     assert _ready(program)(tf.ones([2]), tf.constant(1))
     assert len(program.entries) == 1
     assert program.executions == 0
@@ -186,21 +186,21 @@ def test_bug_while_compiling_is_an_error_not_a_crash() -> None:
     def divide(views: object, device: str) -> NoReturn:
         raise ZeroDivisionError
 
-    program = _program(divide, [F32], [F32])
+    program = program_of(divide, [F32], [F32])
     with pytest.raises(tf.errors.InvalidArgumentError, match="ZeroDivisionError"):
         program(tf.ones([2]))
 
 
 def test_failing_code_is_an_error() -> None:
-    program = _program(lambda views, device: _generic(views, record=7), [F32, I32], [F32, F32, I32])
+    program = program_of(lambda views, device: _generic(views, record=7), [F32, I32], [F32, F32, I32])
     with pytest.raises(tf.errors.InternalError, match="reported a failure"):
         program(tf.ones([2]), tf.constant(1))
 
 
 def test_guards_that_do_not_hold_are_a_refusal() -> None:
-    program = _program(
+    program = program_of(
         lambda views, device: Entry(
-            (*_is_a(0, F32, 1), Guard("equal", (0, 0), 99)), 1, ADDRESS, (0,), (Output(F32, 4, (99,), 0),), 1
+            (*is_a(0, F32, 1), Guard("equal", (0, 0), 99)), 1, ADDRESS, (0,), (Output(F32, 4, (99,), 0),), 1
         ),
         [F32],
         [F32],
@@ -210,7 +210,7 @@ def test_guards_that_do_not_hold_are_a_refusal() -> None:
 
 
 def test_entries_are_bounded() -> None:
-    program = _program(_generic, [F32, I32], [F32, F32, I32])
+    program = program_of(_generic, [F32, I32], [F32, F32, I32])
     for k in range(native_op.MAX_ENTRIES + 10):
         program(tf.ones([1]), tf.constant(k))
     assert len(program.entries) == native_op.MAX_ENTRIES
@@ -226,7 +226,7 @@ def test_sizes_of_one_executable_are_not_forgotten() -> None:
         asked.append(views[0].dims[0])
         return replace(_generic(views), guards=native_op.exact(views), keep=executable)
 
-    program = _program(compile, [F32, I32], [F32, F32, I32])
+    program = program_of(compile, [F32, I32], [F32, F32, I32])
     sizes = range(native_op.MAX_ENTRIES + 10)
     for _ in range(2):
         for size in sizes:
@@ -241,7 +241,7 @@ def test_sizes_of_one_executable_are_not_forgotten() -> None:
 @pytest.mark.parametrize("in_graph", [False, True])
 def test_a_program_nobody_can_reach_keeps_no_executable(in_graph: bool) -> None:
     """Even where something else keeps the program itself, to count its executions."""
-    program, other = (_program(lambda views, device: _generic(views), [F32, I32], [F32, F32, I32]) for _ in range(2))
+    program, other = (program_of(lambda views, device: _generic(views), [F32, I32], [F32, F32, I32]) for _ in range(2))
     program.in_graph = in_graph
     program.record[program_word("references")] = int(in_graph)
     value = ctypes.c_int32(3)
@@ -262,7 +262,7 @@ def test_threads_compile_once() -> None:
         asked.append(1)
         return _generic(views)
 
-    program = _program(compile, [F32, I32], [F32, F32, I32])
+    program = program_of(compile, [F32, I32], [F32, F32, I32])
     wrong: list[Any] = []
 
     def work(k: int) -> None:
@@ -282,39 +282,13 @@ def test_threads_compile_once() -> None:
 
 
 def test_token_of_another_process_is_refused() -> None:
-    program = _program(_generic, [F32, I32], [F32, F32, I32])
+    program = program_of(_generic, [F32, I32], [F32, F32, I32])
     stale = program.token + native_op.CAPACITY
     attrs = ("program", stale, "Tin", [F32, I32], "Tout", [F32, F32, I32])
     with pytest.raises(tf.errors.InvalidArgumentError, match="another process"):
         pywrap_tfe.TFE_Py_Execute(
             context.context()._handle, "", native_op.RUN, [tf.ones([1]), tf.constant(1)], attrs, 3
         )
-
-
-DIMS = [
-    sym("a", 1),
-    make("add", sym("a", 1), 3),
-    make("mul", make("add", sym("a", 1), sym("b", 1)), 2),
-    make("floordiv", make("add", sym("a", 1), -9), 2),
-    make("mod", make("add", sym("a", 1), -9), 4),
-    make("floordiv", sym("a", 1), sym("b", 1)),
-    make("max", sym("a", 1), sym("b", 1)),
-    make("min", make("mul", sym("b", 1), 3), 7),
-    12,
-]
-
-
-@pytest.mark.parametrize("dim", DIMS, ids=str)
-@pytest.mark.parametrize(("a", "b"), [(4, 3), (9, 2), (1, 5)])
-def test_dims_are_computed_as_ir_says(dim: Any, a: int, b: int) -> None:
-    """Checked through an output of that size (negative sizes cannot be: 16 is added)."""
-    padded = make("add", dim, 16)
-    entry = Entry(
-        tuple(_is_a(0, F32, 2)), 1, ADDRESS, (0,), (Output(F32, 4, (padded,), 0),), 1, (("a", 0, 0), ("b", 0, 1))
-    )
-    program = _program(lambda views, device: entry, [F32], [F32])
-    out = program(tf.ones([a, b]))[0]
-    assert out.shape[0] == dims.evaluate(padded, {"a": a, "b": b})
 
 
 @_ENTRY
@@ -338,7 +312,7 @@ def test_parameters_that_are_handed_over() -> None:
             native_op.exact(views), 1, address, (0, UNREAD), outputs, 1, (("n", 0, 0),), handed=handed, keep=_sums
         )
 
-    program = _program(compile, [F32], [F32])
+    program = program_of(compile, [F32], [F32])
     sizes = range(3, 3 + native_op.MAX_ENTRIES + 2)
     for n in (*sizes, *sizes):
         assert program(tf.ones([n]))[0].numpy().tolist() == [1.0 + n] * n
@@ -364,7 +338,7 @@ def test_a_size_that_the_run_produces(in_function: bool) -> None:
     address = ctypes.cast(_positive, ctypes.c_void_p).value or 0
     result = Output(F32, 4, (dims.bounded("found", 4),), 0, produced=True)
     entry = Entry(
-        ordered([*_is_a(0, F32, 1), *_is_a(1, I32, 0)]),
+        ordered([*is_a(0, F32, 1), *is_a(1, I32, 0)]),
         1,
         address,
         (0,),
@@ -372,7 +346,7 @@ def test_a_size_that_the_run_produces(in_function: bool) -> None:
         1,
         (("found", UNREAD, 4), ("a", 0, 0)),
     )
-    program = _program(lambda views, device: entry, [F32, I32], [F32, I32])
+    program = program_of(lambda views, device: entry, [F32, I32], [F32, I32])
     call: Any = _as_function(program, outputs=2) if in_function else program
     for values in ([1.0, -2.0, 3.0, 4.0], [-1.0, -1.0, -1.0, -1.0], [1.0, 2.0, 3.0, 4.0]):
         out = call(tf.constant(values), tf.constant(7))
@@ -397,12 +371,7 @@ def test_an_output_that_cannot_be_allocated_is_an_error(what: str, place: int) -
     """Not the end of the process, and no run with the outputs that could be."""
     outputs = [Output(F32, 4, (N,), 0), Output(F32, 4, (N,), 1)]
     outputs[place] = Output(F32, 4, TOO_LARGE[what], place)
-    entry = Entry(tuple(_is_a(0, F32, 1)), 1, ADDRESS, (0,), tuple(outputs), 2, (("a", 0, 0),))
-    program = _program(lambda views, device: entry, [F32], [F32, F32])
+    entry = Entry(tuple(is_a(0, F32, 1)), 1, ADDRESS, (0,), tuple(outputs), 2, (("a", 0, 0),))
+    program = program_of(lambda views, device: entry, [F32], [F32, F32])
     with pytest.raises(tf.errors.ResourceExhaustedError):
         program(tf.ones([4]))
-
-
-def test_postfix_needs_known_sizes() -> None:
-    with pytest.raises(KeyError):
-        postfix(sym("z", 1), {"a": 0})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -145,7 +144,7 @@ def lowered(source: str, choice: Choice = DEFAULT) -> list[Unit]:
     return [backend.lower(f, choice) for f in custom(planner.fuse(module, backend.machine, lambda record: None))]
 
 
-def _statement(unit: Unit) -> attention_ir.Attention:
+def statement(unit: Unit) -> attention_ir.Attention:
     step = unit.steps[-1]  # before it, what there is a value a row of
     assert isinstance(step, UnitKernel)
     (found,) = [s for s in step.kernel.body if isinstance(s, attention_ir.Attention)]
@@ -179,7 +178,7 @@ def test_compiles_to_matrix_instructions_and_keeps_no_score() -> None:
 def test_rows_that_a_diagonal_hides(far: str, offset: int, direction: str, gradient: bool) -> None:
     """Left out where they add nothing; not where they do (-5), nor where a query sees no key (-70)."""
     attention = masked(far, offset, direction, gradient)
-    cuts = [_statement(u).cut is not None for u in units_of(attention)]
+    cuts = [statement(u).cut is not None for u in units_of(attention)]
     assert cuts == ([True, far != "-5", far != "-5"] if gradient else [True])
     compare(attention, arguments(attention.text))
 
@@ -191,7 +190,7 @@ def test_a_causal_mask_may_be_joined_with_one_of_keys(hidden: int) -> None:
     score = score.replace("far =", "kept = $P broadcast(keep), dimensions={0,3}\n  both = $P and(kept, g)\n  far =")
     back = CAUSAL_BACK.replace("select(g,", "select(both,")
     attention = replace(LONG, score=score, extra={**DO, "keep": "pred[$B,$M]"}, after=backward(back))
-    assert all(_statement(u).cut is not None for u in units_of(attention))
+    assert all(statement(u).cut is not None for u in units_of(attention))
     args = arguments(attention.text)
     args[4][:, :hidden], args[4][:, hidden] = False, True
     compare(attention, args)
@@ -204,7 +203,7 @@ def test_a_causal_mask_that_tensorflow_folded_hides_rows() -> None:
     mask = f"gs = pred[150,210] constant({{{rows}}})\n  g = $P broadcast(gs), dimensions={{2,3}}\n  "
     attention = replace(LONG, score=score[:at] + mask + score[end:])
     (unit,) = units_of(attention)
-    assert _statement(unit).cut is not None
+    assert statement(unit).cut is not None
     compare(attention, arguments(attention.text))
 
 
@@ -222,7 +221,7 @@ def test_scores_of_halves_are_never_rounded() -> None:
     """What XLA calls excess precision: of the score's region all floats are f32."""
     attention = Attention(dtype="bf16", score=HALF, extra={"bias": "$t[$B,$M]"})
     (unit,) = units_of(attention)
-    stmt = _statement(unit)
+    stmt = statement(unit)
     for between in (stmt.exact, stmt.fast):
         assert between is not None
         assert between.score is not None
@@ -281,7 +280,7 @@ def test_operands_read_by_blocks_give_the_same(name: str) -> None:
 
 
 def _matrices(unit: Unit) -> list[ir.Var | None]:
-    stmt = _statement(unit)
+    stmt = statement(unit)
     return [s.matrix for s in (*stmt.scores, *stmt.sums)]
 
 
@@ -303,23 +302,6 @@ def test_small_programs_have_one_kernel_each(monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.undo()
         assert [len(unit.steps) for unit in units_of(CASES[name])] in ([1], [1, 1, 1])
         compare(CASES[name], arguments(CASES[name].text))
-
-
-@pytest.mark.parametrize(("said", "used"), [("default", "tf32"), ("high", "ieee"), ("highest", "ieee")])
-def test_f32_is_multiplied_as_the_program_says(said: str, used: str) -> None:
-    precise = f"rhs_contracting_dims={{\\1}}, operand_precision={{{said},{said}}}"
-    source = re.sub(r"rhs_contracting_dims=\{(\d)\}", precise, Attention().text)
-    (unit,) = lowered(source)
-    assert _statement(unit).precision == used
-
-
-def test_products_of_two_precisions_keep_their_scores() -> None:
-    plain = Attention().text
-    at = plain.index("o = f32")
-    mixed = plain[:at] + plain[at:].replace("={2}", "={2}, operand_precision={highest,highest}", 1)
-    record: list[dict[str, Any]] = []
-    assert not custom(planner.fuse(text.parse(mixed), gpu.described().machine, record.append))
-    assert "attention-precision" in {r["rule"] for r in record}
 
 
 PROGRAMS = sorted((Path(__file__).parents[2] / "data" / "attention").glob("*.hlo.pb"))

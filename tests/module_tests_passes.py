@@ -1,0 +1,38 @@
+"""The rows of `module_tests` that are about tfxla_cluster.passes."""
+
+from __future__ import annotations
+
+PASSES: dict[str, str] = {
+    "tfxla_cluster.passes": "codegen/kernel/test_interpreter.py ir/test_nesting.py",
+    "tfxla_cluster.passes.algebraic": "passes/test_golden.py passes/test_pipeline.py",
+    "tfxla_cluster.passes.algebraic.arithmetic": "passes/test_golden.py passes/test_pipeline.py",
+    "tfxla_cluster.passes.algebraic.converts": "passes/test_golden.py passes/test_pipeline.py",
+    "tfxla_cluster.passes.algebraic.dynamic": "passes/test_golden.py passes/test_pipeline.py",
+    "tfxla_cluster.passes.algebraic.logic": "passes/test_golden.py passes/test_pipeline.py",
+    "tfxla_cluster.passes.algebraic.moves": "passes/test_golden.py passes/test_pipeline.py",
+    "tfxla_cluster.passes.algebraic.reductions": "passes/test_golden.py passes/test_pipeline.py",
+    "tfxla_cluster.passes.algebraic.splats": "passes/test_golden.py passes/test_pipeline.py",
+    "tfxla_cluster.passes.band_literals": "passes/test_golden.py",
+    "tfxla_cluster.passes.barriers": "passes/test_golden.py passes/test_pipeline.py",
+    "tfxla_cluster.passes.base": "passes/test_pipeline.py passes/test_golden.py",
+    "tfxla_cluster.passes.batch_contraction": "passes/test_golden.py test_compiler_cases.py",
+    "tfxla_cluster.passes.batch_norm": "passes/test_golden.py passes/test_pipeline.py",
+    "tfxla_cluster.passes.call_inliner": "passes/test_golden.py passes/test_pipeline.py",
+    "tfxla_cluster.passes.constant_folding": "passes/test_golden.py passes/test_pipeline.py",
+    "tfxla_cluster.passes.cse": "passes/test_golden.py passes/test_pipeline.py",
+    "tfxla_cluster.passes.dce": "passes/test_golden.py passes/test_pipeline.py",
+    "tfxla_cluster.passes.layout_normaliser": "passes/test_golden.py passes/test_pipeline.py",
+    "tfxla_cluster.passes.map_inliner": "passes/test_golden.py passes/test_pipeline.py",
+    "tfxla_cluster.passes.match": "ir/test_nesting.py passes/test_golden.py",
+    "tfxla_cluster.passes.operand_folding": "passes/test_golden.py passes/test_pipeline.py",
+    "tfxla_cluster.passes.pipeline": "passes/test_pipeline.py passes/test_golden.py",
+    "tfxla_cluster.passes.pipelines": "passes/test_golden.py passes/test_pipeline.py",
+    "tfxla_cluster.passes.product_precision": "passes/test_golden.py passes/test_pipeline.py",
+    "tfxla_cluster.passes.reshape_mover": "passes/test_golden.py passes/test_pipeline.py",
+    "tfxla_cluster.passes.rng_expander": "passes/test_golden.py passes/test_pipeline.py",
+    "tfxla_cluster.passes.size_losses": "passes/test_size_namer.py",
+    "tfxla_cluster.passes.size_namer": "passes/test_size_namer.py passes/test_golden.py",
+    "tfxla_cluster.passes.sort_simplifier": "passes/test_golden.py passes/test_pipeline.py",
+    "tfxla_cluster.passes.while_simplifier": "passes/test_golden.py passes/test_pipeline.py",
+    "tfxla_cluster.passes.while_trip_count": "passes/test_golden.py passes/test_pipeline.py",
+}
