@@ -304,6 +304,7 @@ TESTS: dict[str, str] = {
     "tfxla_cluster.tf.rewrites.whole_loops": "tf/test_whole_loops.py tf/test_clustering.py",
     "tfxla_cluster.tf2xla": "device/test_decisions.py tf/test_clustering.py",
     "tfxla_cluster.tf2xla.bridge": "tf2xla/test_bridge.py tf/test_shape_check.py",
+    "tfxla_cluster.tf2xla.few_boxes": "tf2xla/test_few_boxes.py",
     "tfxla_cluster.tf2xla.function_calls": "tf2xla/test_function_calls.py tf2xla/test_passed_values.py",
     "tfxla_cluster.tf2xla.function_def": "tf2xla/test_passed_values.py tf2xla/test_bridge.py",
     "tfxla_cluster.tf2xla.function_key": "tf2xla/test_function_key.py tf/test_kept_lowering.py",

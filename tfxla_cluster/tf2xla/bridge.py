@@ -16,7 +16,17 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 from ..errors import LoweringError, NoConstantError
-from . import function_tree, list_checks, must_be_constant, passed_values, prefix_sums, refusal, tensor_lists, wire
+from . import (
+    few_boxes,
+    function_tree,
+    list_checks,
+    must_be_constant,
+    passed_values,
+    prefix_sums,
+    refusal,
+    tensor_lists,
+    wire,
+)
 from . import known_values as known
 from .function_def import library as library
 from .function_def import register, remove, specialise
@@ -84,9 +94,13 @@ def lower(function: str | bytes, args: Sequence[Arg]) -> Lowered:
     try:
         return _lower_with_lists(name, args)
     except LoweringError as error:
-        if not passed_values.refused(error):
+        if passed_values.refused(error):
+            rewriting = passed_values.forwarded()
+        elif few_boxes.refused(error, name):
+            rewriting = few_boxes.padded()
+        else:
             raise
-    with function_tree.rewritten(name, passed_values.forwarded()) as copy:
+    with function_tree.rewritten(name, rewriting) as copy:
         return _lower_with_lists(copy, args)
 
 
