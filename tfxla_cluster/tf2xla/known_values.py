@@ -6,7 +6,8 @@ its constant folding then tell it of all others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,34 +78,49 @@ def joined(a: Value, b: Value) -> Value:
 
 
 class Inferred:
-    """A FunctionDef's values for arguments of which `args` is known; `of` tells those that are no lists."""
+    """A FunctionDef's values for arguments of which `args` is known; `of` tells those that are no lists.
+
+    The import, which takes some ms a function, waits until something is asked that needs it.
+    """
 
     def __init__(self, definition: Any, args: Sequence[Value]) -> None:
-        self._graph: tf.Graph | None = None
-        self._names: dict[str, str] = {}
+        self._definition, self._args = definition, args
+
+    @functools.cached_property
+    def _graph(self) -> tuple[tf.Graph | None, Mapping[str, str]]:
+        """The graph, None where there is none, and its names of what the FunctionDef calls otherwise."""
         try:
             with context.eager_mode():
-                graph_def, self._names = function_def_to_graph.function_def_to_graph_def(
-                    definition, include_library_functions=True
+                graph_def, names = function_def_to_graph.function_def_to_graph_def(
+                    self._definition, include_library_functions=True
                 )
         except (ValueError, KeyError):  # it calls what the eager context lacks
-            return
-        for node, arg in zip(graph_def.node, args, strict=False):  # the first nodes are the arguments
+            return None, {}
+        for node, arg in zip(graph_def.node, self._args, strict=False):  # the first nodes are the arguments
             _give(node, arg)
-        self._graph = _imported(graph_def)
+        return _imported(graph_def), names
 
     def of(self, text: str) -> Tensor:
         """The value that a FunctionDef calls `text`."""
-        if self._graph is None or text not in self._names:
+        graph, names = self._graph
+        if graph is None or text not in names:
             return Tensor()
-        name, _, number = self._names[text].partition(":")
-        tensor = self._graph.get_operation_by_name(name).outputs[int(number or 0)]
+        name, _, number = names[text].partition(":")
+        tensor = graph.get_operation_by_name(name).outputs[int(number or 0)]
         if tensor.shape.rank is None:
             return Tensor()
         dims = tuple(tensor.shape.as_list())
         small = tensor.dtype.is_integer and tensor.shape.is_fully_defined() and int(np.prod(dims)) <= _LARGEST
         found = tensor_util.try_evaluate_constant(tensor) if small else None
         return Tensor(dims, None if found is None else tuple(int(n) for n in np.ravel(found)))
+
+
+def of_constant(node: Any) -> Tensor:
+    """What a Const node holds."""
+    held = node.attr["value"].tensor
+    dims = tuple(d.size for d in held.tensor_shape.dim)
+    small = tf.dtypes.as_dtype(held.dtype).is_integer and int(np.prod(dims)) <= _LARGEST
+    return Tensor(dims, tuple(int(n) for n in np.ravel(tensor_util.MakeNdarray(held))) if small else None)
 
 
 def _give(node: Any, arg: Value) -> None:

@@ -10,6 +10,7 @@ Lists are followed through calls, branches and loops, with what is known of thei
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,7 +20,7 @@ import tensorflow as tf
 from ..errors import UnsupportedError
 from . import function_calls, sources
 from .function_calls import LOOPS, Library
-from .known_values import Inferred, TensorList, Value, joined
+from .known_values import Inferred, Tensor, TensorList, Value, joined, of_constant
 
 _VARIANT = tf.variant.as_datatype_enum
 _HANDLES = ("Identity", "ZerosLike", "AddN")
@@ -39,11 +40,13 @@ class Write:
 class Lists:
     """Follows the lists of functions; `writes` are the nodes met that put an element into one.
 
-    `refuse(node, reason)` raises; nothing is raised where it returns.
+    `refuse(node, reason)` raises; nothing is raised where it returns. `sizes`: those of tensors that go into functions
+    are known there too, for which each function is imported.
     """
 
     library: Library
     refuse: Callable[[Any, str], None]
+    sizes: bool = False
     writes: list[Write] = field(default_factory=list)
     _with_lists: dict[str, bool] = field(default_factory=dict)
     _known: dict[tuple[str, tuple[Value, ...]], tuple[Value, ...]] = field(default_factory=dict)
@@ -83,10 +86,36 @@ class _Scope:
     def __init__(self, lists: Lists, definition: Any, inferred: Inferred, args: Sequence[Value]) -> None:
         self.lists, self.definition, self.inferred = lists, definition, inferred
         self.values: dict[str, Value] = {arg.name: v for arg, v in zip(definition.signature.input_arg, args)}
+        self.nodes = {node.name: node for node in definition.node_def}
 
     def value(self, text: str) -> Value:
-        """What is known of what the function calls `text`."""
-        return self.values[text] if text in self.values else self.inferred.of(text)
+        """What is known of what the function calls `text`: without `Lists.sizes`, of tensors what stands there."""
+        if text in self.values:
+            return self.values[text]
+        if self.lists.sizes:
+            return self.inferred.of(text)
+        node = self.nodes.get(_producer(text))
+        return of_constant(node) if node is not None and node.op == "Const" else Tensor()
+
+    def tensor(self, node: Any, k: int) -> Tensor:
+        """All that can be known of the node's k-th input, a tensor."""
+        found = self.value(node.input[k])
+        if isinstance(found, Tensor) and found == Tensor() and not self._hangs_on_unknown(node.input[k]):
+            return self.inferred.of(node.input[k])
+        return found if isinstance(found, Tensor) else Tensor()
+
+    def _hangs_on_unknown(self, text: str) -> bool:
+        """Is it computed from an argument of which nothing is known? Then neither is anything of it."""
+        pending, seen = [text], {text}
+        while pending:
+            name = pending.pop()
+            if self.values.get(name) == Tensor():
+                return True
+            node = self.nodes.get(_producer(name))
+            fresh = [source for source in (node.input if node is not None else ()) if source not in seen]
+            seen.update(fresh)
+            pending += fresh
+        return False
 
     def visit(self, node: Any) -> None:
         inputs = [self.value(text) for text in node.input if not text.startswith("^")]
@@ -132,24 +161,24 @@ class _Scope:
     # Ops on lists: the known outputs by name.
 
     def reserve(self, node: Any, inputs: Sequence[Value]) -> dict[str, Value]:
-        shape, count = inputs[:2]
-        length = _scalar(count)
-        return {"handle": TensorList(node.attr["element_dtype"].type, length, _is_whole_shape(shape))}
+        shaped, length = _is_whole_shape(self.tensor(node, 0)), self.tensor(node, 1).scalar
+        return {"handle": TensorList(node.attr["element_dtype"].type, length, shaped)}
 
     def empty(self, node: Any, inputs: Sequence[Value]) -> dict[str, Value]:
-        kind, shaped, most = node.attr["element_dtype"].type, _is_whole_shape(inputs[0]), _scalar(inputs[1])
+        kind, shaped = node.attr["element_dtype"].type, _is_whole_shape(self.tensor(node, 0))
+        most = self.tensor(node, 1).scalar
         return {"handle": TensorList(kind, 0, shaped, pushed=True, most=most)}
 
     def from_tensor(self, node: Any, inputs: Sequence[Value]) -> dict[str, Value]:
-        dims = getattr(inputs[0], "dims", None)
+        dims = self.tensor(node, 0).dims
         return {"output_handle": TensorList(node.attr["element_dtype"].type, dims[0] if dims else None, True)}
 
     def split(self, node: Any, inputs: Sequence[Value]) -> dict[str, Value]:
-        dims = getattr(inputs[2], "dims", None)
+        dims = self.tensor(node, 2).dims
         return {"output_handle": TensorList(node.attr["element_dtype"].type, dims[0] if dims else None, True)}
 
     def set_item(self, node: Any, inputs: Sequence[Value]) -> dict[str, Value]:
-        held, index = inputs[0], _scalar(inputs[1])
+        held, index = inputs[0], self.tensor(node, 1).scalar
         self.lists.writes.append(Write(self.definition, node, self.inferred))
         if not isinstance(held, TensorList):
             return {}
@@ -163,7 +192,7 @@ class _Scope:
     def get_item(self, node: Any, inputs: Sequence[Value]) -> dict[str, Value]:
         if isinstance(inputs[0], TensorList):
             self._check_dtype(node, inputs[0])
-            self._check_index(node, inputs[0], _scalar(inputs[1]))
+            self._check_index(node, inputs[0], self.tensor(node, 1).scalar)
         return {}
 
     def gather(self, node: Any, inputs: Sequence[Value]) -> dict[str, Value]:
@@ -171,7 +200,7 @@ class _Scope:
         if isinstance(held, TensorList):
             self._check_dtype(node, held)
             self._check_whole(node, held)
-            for index in getattr(inputs[1], "number", None) or ():
+            for index in self.tensor(node, 1).number or ():
                 self._check_index(node, held, index)
         return {}
 
@@ -249,14 +278,14 @@ def check(name: str, args: Sequence[Value], library: Library) -> None:
     def refuse(node: Any, reason: str) -> None:
         raise UnsupportedError(f"node '{node.name}' (op {node.op}): {reason}", "", sources.line_of(name, node.name))
 
-    lists = Lists(library, refuse)
+    lists = Lists(functools.cache(library), refuse)
     if lists.uses(name):
         lists.results(name, args)
 
 
 def writes(name: str, args: Sequence[Value], library: Library) -> Iterator[Write]:
     """The nodes that put elements into lists, each as often as something else is known where it stands."""
-    lists = Lists(library, lambda node, reason: None)
+    lists = Lists(functools.cache(library), lambda node, reason: None, sizes=True)
     lists.results(name, args)
     yield from lists.writes
 
@@ -277,11 +306,6 @@ def _plus(length: int | None, more: int) -> int | None:
     return None if length is None else length + more
 
 
-def _scalar(value: Value) -> int | None:
-    return getattr(value, "scalar", None)
-
-
-def _is_whole_shape(shape: Value) -> bool:
+def _is_whole_shape(shape: Tensor) -> bool:
     """Is the value a shape with all its sizes known?"""
-    number = getattr(shape, "number", None)
-    return number is not None and all(size >= 0 for size in number)
+    return shape.number is not None and all(size >= 0 for size in shape.number)
