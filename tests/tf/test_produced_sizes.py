@@ -84,14 +84,9 @@ FINITE = ("two_sizes", "softmax", "matrix", "outer", "one_hot", "product")
 
 # What the bridge's module does not tell apart, or computes from elements that are not there.
 REFUSED: dict[str, Any] = {
-    "roll": lambda x: tf.roll(tf.boolean_mask(x, x > 0), 1, 0),
-    "diagonal": lambda x: tf.linalg.diag(tf.boolean_mask(x, x > 0)),
     "its diagonal": lambda x: tf.linalg.diag_part(tf.boolean_mask(x, x[:, 0] > 0)),
     "tensor diagonal": lambda x: tf.linalg.tensor_diag(tf.boolean_mask(x, x > 0)),
-    "eye": lambda x: tf.eye(tf.size(tf.boolean_mask(x, x > 0))),
-    "mirrored": lambda x: tf.pad(tf.boolean_mask(x, x > 0), [[1, 1]], "REFLECT"),
     "padded mean": lambda x: tf.nn.avg_pool1d(tf.reshape(tf.boolean_mask(x, x > 0), [1, -1, 1]), 2, 1, "SAME"),
-    "from the end": lambda x: tf.boolean_mask(x, x > 0)[-1:],
     "into a list": lambda x: (
         tf.TensorArray(tf.float32, 1, infer_shape=False, element_shape=[None])
         .write(0, tf.boolean_mask(x, x > 0))

@@ -22,11 +22,11 @@ from ..ir.dtype import DTYPES, PRED
 from ..ir.infer import infer
 from ..ir.node import Computation, Instr, Module
 from ..ir.opcode import is_elementwise
-from ..ir.polynomial import same
+from ..ir.polynomial import as_dim, polynomial, same
 from ..ir.rewrite import Names, relinked
 from ..ir.shape import Shape, array, tuple_of
 from ..ir.size_proofs import at_most
-from . import match, size_losses
+from . import match, size_losses, size_reshaper
 from .base import Pass
 
 S32 = DTYPES["s32"]
@@ -124,6 +124,8 @@ class _Namer:
         x, size = instr.operands
         (axis,) = instr.attrs["dimensions"]
         dims = list(x.shape.dims)
+        size = self._rest(scope, instr, size)
+        instr = instr if size is instr.operands[1] else instr.replace(operands=(x, size))
         if not has_produced(instr.shape.dims[axis]):
             return x  # taken for its bound; it keeps its size here, and its users cut what stands beside it
         dims[axis] = dims_.bounded(instr.name, capacity(instr.shape.dims[axis]))
@@ -144,6 +146,21 @@ class _Namer:
         )
         return scope.add(_transposed(instr, kept, kept.shape.dims, back))
 
+    def _rest(self, scope: _Scope, instr: Instr, size: Instr) -> Instr:
+        """How much tf.slice leaves behind a place that the run computes: the bridge counts it from the bound."""
+        part = instr.operands[0]
+        if instr.metadata.op_type != "Slice" or size.opcode != "subtract" or part.opcode != "dynamic-slice":
+            return size
+        (axis,) = instr.attrs["dimensions"]
+        source = part.operands[0]
+        whole = (source.operands[0] if source.opcode == "pad" else source).shape.dims[axis]
+        if not has_produced(whole) or match.value_of(size.operands[0]) != capacity(whole):
+            return size
+        made = size.replace(
+            name=self.names.unique(size.name), operands=(self._value(scope, instr, whole), size.operands[1])
+        )
+        return scope.add(made)
+
     def _get_size(self, scope: _Scope, instr: Instr) -> Instr:
         """The scalar that is the size, or arithmetic on such scalars."""
         dim = instr.operands[0].shape.dims[instr.attrs["dimensions"][0]]
@@ -153,13 +170,13 @@ class _Namer:
         if isinstance(dim, int):
             made = match.constant(like, dim, S32)
         elif dims_.is_produced(dim):
-            if dim.name not in scope.makers:
-                raise UnsupportedError(f"{like.name}: the size {dim.name} was made in another computation")
+            if dim.name not in scope.makers:  # made by who calls this computation
+                return self._of_shape(scope, like, dim)
             # As the run has it: TensorFlow's bridge subtracts from sizes without a look at 0.
             bounds = [self._value(scope, like, bound) for bound in (0, dim.bound)]
             made = match.make(like, "clamp", array(S32), (bounds[0], scope.makers[dim.name], bounds[1]))
         elif not has_produced(dim):
-            return self._of_inputs(scope, like, dim)
+            return self._of_shape(scope, like, dim)
         else:
             a, b = (self._value(scope, like, d) for d in dim.operands)
             if dim.op in _DIVISION:
@@ -167,8 +184,8 @@ class _Namer:
             made = match.make(like, _ARITHMETIC[dim.op], array(S32), (a, b))
         return scope.add(made.replace(name=self.names.unique(like.name)))
 
-    def _of_inputs(self, scope: _Scope, like: Instr, dim: DimExpr) -> Instr:
-        """What the inputs' sizes give: the size of a shape that has it, which costs no memory."""
+    def _of_shape(self, scope: _Scope, like: Instr, dim: DimExpr) -> Instr:
+        """A size that is known before the computation runs: that of a shape which has it, which costs no memory."""
         none = scope.add(match.constant(like, False, PRED).replace(name=self.names.unique(like.name)))
         shaped = match.make(like, "broadcast", array(PRED, (dim,)), (none,), dimensions=())
         shaped = scope.add(shaped.replace(name=self.names.unique(like.name)))
@@ -200,8 +217,8 @@ class _Namer:
         x = instr.operands[0]
         if not _is_dynamic(x.shape) and not _is_dynamic(instr.shape):
             return scope.add(instr)
-        dims = _reshaped(x.shape.dims, instr.shape.dims)
-        if dims is None:
+        dims = size_reshaper.reshaped(x.shape.dims, instr.shape.dims)
+        if dims is None or not same(dims_.product(dims), dims_.product(x.shape.dims)):
             raise UnsupportedError(
                 f"{instr.name}: reshape of {x.shape} to {instr.shape} does not say which size is which"
             )
@@ -264,8 +281,8 @@ def _inferred(instr: Instr) -> Instr:
     attrs: dict[str, Any] = dict(instr.attrs)
     key = _WINDOWS.get(instr.opcode)
     if key is not None:
-        dims = instr.operands[0].shape.dims
-        attrs[key] = tuple(_whole(row, dim) for row, dim in zip(attrs[key], dims))
+        dims, row_of = instr.operands[0].shape.dims, _but_ends if _drops_ends(instr) else _whole
+        attrs[key] = tuple(row_of(row, dim) for row, dim in zip(attrs[key], dims))
     shapes = [o.shape for o in instr.operands]
     claimed = instr.shape
     if instr.opcode == "broadcast":
@@ -310,6 +327,17 @@ def _laid_out(shape: Shape, like: Shape) -> Shape:
     return array(shape.dtype, shape.dims, like.layout) if shape.is_array and shape.dtype else shape
 
 
+def _drops_ends(instr: Instr) -> bool:
+    """Exclusive sums of all before an element are those of one element more, without the last or the first."""
+    return instr.opcode == "slice" and instr.metadata.op_type in ("Cumsum", "Cumprod", "CumulativeLogsumexp")
+
+
+def _but_ends(row: tuple[Dim, Dim, int], dim: Dim) -> tuple[Dim, Dim, int]:
+    """A window as far from the end of a size as from that of its bound."""
+    start, limit, stride = row
+    return (start, as_dim(polynomial(dim - (capacity(dim) - limit))), stride) if has_produced(dim) else row
+
+
 def _whole(row: Any, dim: Dim) -> Any:
     """A window that spans the bound of a size spans the size."""
     if not has_produced(dim):
@@ -324,7 +352,7 @@ def _check_part(instr: Instr, only_sized: bool) -> None:
     """Refuse a slice of part of a produced size that may hold elements which are not there, or that TensorFlow's
     bridge may have counted from the bound in place of the end (`x[-1:]`)."""
     for (start, limit, stride), dim in zip(instr.attrs["slice"], instr.operands[0].shape.dims):
-        if not has_produced(dim) or (start, limit, stride) == (0, dim, 1) or start == limit:
+        if _drops_ends(instr) or not has_produced(dim) or (start, limit, stride) == (0, dim, 1) or start == limit:
             continue
         length = limit - start
         is_end = same(limit, capacity(dim)) and not at_most(start + 1, length)
@@ -349,47 +377,3 @@ def _names(shape: Shape) -> frozenset[str]:
     if shape.is_tuple:
         return frozenset().union(*map(_names, shape.elements))
     return frozenset().union(*(dims_.symbols(d) for d in shape.dims if has_produced(d)))
-
-
-def _reshaped(before: Sequence[Dim], after: Sequence[Dim]) -> tuple[Dim, ...] | None:
-    """`after` with its produced sizes by the names in `before`; None where that is not clear.
-
-    TensorFlow's bridge gives a size of bound 1 as 1, and 1 as a size of bound 1.
-    """
-    if len(before) == len(after) and all(same(capacity(a), capacity(b)) for a, b in zip(before, after)):
-        return tuple(before)
-    found = [capacity(d) for d in after]
-    for mine, theirs in _groups(before, after):
-        total = dims_.product(before[k] for k in mine)
-        open_ = [k for k in theirs if has_produced(after[k])] or list(theirs)
-        if not has_produced(total):
-            continue
-        if len(open_) != 1:
-            return None
-        fixed = _count(after, [k for k in theirs if k not in open_])
-        found[open_[0]] = dims_.make("floordiv", total, fixed)
-    ones = [k for k, d in enumerate(after) if capacity(d) == 1] or [0]
-    for dim in (d for d in before if has_produced(d) and capacity(d) == 1):
-        if not after:
-            return ()
-        k = ones.pop(0) if len(ones) > 1 else ones[0]
-        found[k] = dims_.make("mul", found[k], dim)
-    return tuple(found)
-
-
-def _groups(before: Sequence[Dim], after: Sequence[Dim]) -> Iterator[tuple[list[int], list[int]]]:
-    """Runs of dimensions, those of 1 left out, that a reshape turns into each other."""
-    mine, theirs = ([k for k, d in enumerate(dims) if capacity(d) != 1] for dims in (before, after))
-    while mine and theirs:
-        a, b = [mine.pop(0)], [theirs.pop(0)]
-        while not same(have := _count(before, a), want := _count(after, b)):
-            rest, group = (mine, a) if at_most(have, want) else (theirs, b)
-            if not rest:
-                return
-            group.append(rest.pop(0))
-        yield a, b
-
-
-def _count(dims: Sequence[Dim], where: Sequence[int]) -> Dim:
-    """The elements of some dimensions at their bounds."""
-    return dims_.product(capacity(dims[k]) for k in where)

@@ -44,6 +44,17 @@ _WAYS_OUT = (
     ("Ragged.*", "Make ragged tensors dense outside the compiled function (their method to_tensor)"),
 )
 """(pattern of ops, what a user can write instead), the first that matches; ops on strings besides: `_STRINGS`."""
+_ITS_SIZE = "whose size is known only after it ran"
+_OUR_WORDS = (
+    ("XLA has not implemented dynamic sized slice", f"it takes steps along a dimension {_ITS_SIZE}"),
+    ("SplitV? op does(n't| not) (yet )?support", f"it splits a dimension {_ITS_SIZE}"),
+    ("Dynamic reshape is not implemented", f"it reshapes an array {_ITS_SIZE}"),
+    ("Reading input as constant from a dynamic tensor", f"compiling needs the value of an array {_ITS_SIZE}"),
+    ("this TF operation has dynamic output dimensions", f"its branches give arrays of different shapes, {_ITS_SIZE}"),
+)
+"""(pattern of the bridge's reason, ours) of what it refuses of sizes that the run produces."""
+_SIZE_WAY_OUT = "Do that outside of the compiled function, or keep all elements there with a mask"
+_REPORT = re.compile(r"\.? Please file a bug[^.]*")
 _SHAPE_WAY_OUT = "Compute the shape from Python numbers or from static shapes; a loop or a random op cannot give it"
 _VARIANTS = "Pass no tensor list, data set or other variant into the compiled function or out of it"
 _DEFAULT_WAY_OUT = "Move that op out of the function, or drop jit_compile=True (the rest is then clustered)"
@@ -75,7 +86,7 @@ def explain(text: str, lowered_name: str, definition: Any) -> LoweringError:
     else:
         node = node_in(text)
         op = sources.op_of(definition.signature.name, node)
-        why, remedy = _first_lines(text), _DEFAULT_WAY_OUT
+        why, remedy = _reason(text)
     where = sources.line_of(definition.signature.name, node) or _last_user_frame(text)
     graph = _GRAPH.search(text)
     inside = (found and callee) or (graph and graph.group(1)) or definition.signature.name
@@ -115,6 +126,14 @@ def _is_printed(node: str, definition: Any) -> bool:
 def _unwrap(text: str) -> str:
     match = re.match(r"Failed getting HLO text: '(.*)'\s*$", text, re.DOTALL)
     return match.group(1) if match else text
+
+
+def _reason(text: str) -> tuple[str, str]:
+    """Why, and a way out; nobody is asked to report to others what they do not take yet."""
+    for pattern, words in _OUR_WORDS:
+        if re.search(pattern, text):
+            return words, _SIZE_WAY_OUT
+    return _REPORT.sub("", _first_lines(text)), _DEFAULT_WAY_OUT
 
 
 def _first_lines(text: str) -> str:

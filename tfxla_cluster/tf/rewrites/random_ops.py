@@ -99,12 +99,12 @@ def expand(
     floats = {**_UNIFORMS, **(more or {})}
     if not any(node.op in _ARGUMENTS or (node.op, attr(node, "dtype")) in floats for node in found):
         return None
-    algorithms = _algorithms(found)
+    chosen = algorithms(found)
     result: list[NodeDef] = []
     for node in found:
         builder = Builder(node, named, [])
         # A FunctionDef is compiled whole, wherever its nodes ask to be.
-        rewritten = (named or devices.decide(node.device)) and _rewrite(builder, algorithms, floats)
+        rewritten = (named or devices.decide(node.device)) and _rewrite(builder, chosen, floats)
         result.extend(builder.nodes if rewritten else [node])
     names = renamed(found) if named else {}
     return [_with_inputs(node, names) for node in result] if names else result
@@ -132,7 +132,7 @@ def _with_inputs(node: NodeDef, renamed: Mapping[str, str]) -> NodeDef:
     return node
 
 
-def _algorithms(nodes: list[NodeDef]) -> dict[str, int]:
+def algorithms(nodes: Iterable[NodeDef]) -> dict[str, int]:
     """Name of a node -> the algorithm number it gives, for constants and the op that asks for the device's."""
     found: dict[str, int] = {}
     for node in nodes:
@@ -145,7 +145,8 @@ def _algorithms(nodes: list[NodeDef]) -> dict[str, int]:
     return found
 
 
-def _is_philox(node: NodeDef, algorithms: Mapping[str, int]) -> bool:
+def is_philox(node: NodeDef, algorithms: Mapping[str, int]) -> bool:
+    """Of a random op."""
     name = node.input[3].partition(":")[0]
     return algorithms.get(name) in (PHILOX, AUTO_SELECT)
 
@@ -157,13 +158,13 @@ def _rewrite(b: Builder, algorithms: Mapping[str, int], floats: Mapping[tuple[st
         _key_counter(b)
     elif node.op == _GET_ALG:
         b.constant("", np.int32(PHILOX))
-    elif node.op in INTEGER_OPS and PHILOX_ATTR not in node.attr and _is_philox(node, algorithms):
+    elif node.op in INTEGER_OPS and PHILOX_ATTR not in node.attr and is_philox(node, algorithms):
         copy = NodeDef()
         copy.CopyFrom(node)
         b.nodes.append(copy)
         copy.input[3] = b.constant("alg", np.int32(PHILOX))
         copy.attr[PHILOX_ATTR].b = True
-    elif (node.op, attr(node, "dtype")) in floats and _is_philox(node, algorithms):
+    elif (node.op, attr(node, "dtype")) in floats and is_philox(node, algorithms):
         floats[node.op, attr(node, "dtype")](b)
     else:
         return False

@@ -1,13 +1,16 @@
-"""Functions with ops rewritten so that compiled they give TensorFlow's values (random_ops, op_forms)."""
+"""Functions with ops rewritten so that compiled they give TensorFlow's values: random_ops, op_forms, produced_forms."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 from ...tf2xla import function_tree
-from . import op_forms, random_ops
+from ...tf2xla.function_def import library
+from . import op_forms, produced_forms, random_ops
+from .produced_taint import Taint
 from .random_normal import NORMALS
 
 
@@ -18,10 +21,12 @@ def expanded(function: str) -> AbstractContextManager[str]:
     theirs, and who reads one for the first time waits for the GIL, which lowering holds: where stock XLA compiles the
     same function on another thread, each would wait for the other for ever.
     """
-    return function_tree.rewritten(function, _rewrite)
+    return function_tree.rewritten(function, partial(_rewrite, Taint(function, library)))
 
 
-def _rewrite(definition: Any) -> tuple[list[Any], Mapping[str, str]]:
-    nodes = random_ops.expand(definition.node_def, named=True, more=NORMALS)
-    given = nodes if nodes is not None else list(definition.node_def)
+def _rewrite(taint: Taint, definition: Any) -> tuple[list[Any], Mapping[str, str]]:
+    given = list(definition.node_def)
+    given = produced_forms.expand(given, taint.readers(definition)) or given
+    nodes = random_ops.expand(given, named=True, more=NORMALS)
+    given = nodes if nodes is not None else given
     return op_forms.expand(given) or given, {} if nodes is None else random_ops.renamed(definition.node_def)
