@@ -32,6 +32,7 @@ PASSES: dict[str, str] = {
     "tfxla_cluster.passes.rng_expander": "passes/test_golden.py passes/test_pipeline.py",
     "tfxla_cluster.passes.size_losses": "passes/test_size_namer.py",
     "tfxla_cluster.passes.size_namer": "passes/test_size_namer.py passes/test_golden.py",
+    "tfxla_cluster.passes.size_reshaper": "passes/test_size_namer.py",
     "tfxla_cluster.passes.sort_simplifier": "passes/test_golden.py passes/test_pipeline.py",
     "tfxla_cluster.passes.while_simplifier": "passes/test_golden.py passes/test_pipeline.py",
     "tfxla_cluster.passes.while_trip_count": "passes/test_golden.py passes/test_pipeline.py",
