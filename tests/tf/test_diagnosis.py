@@ -190,6 +190,13 @@ def test_functions_of_one_name(records: Records) -> None:
     assert again(records)["closest"] == records("compile")[0]["id"]
 
 
+def test_jit_functions_of_one_name(records: Records) -> None:
+    """They are wrapped, and still begin at lines of their own."""
+    tfxla_cluster.jit(lambda x: tf.tanh(x) * 3.0)(ones(8))
+    tfxla_cluster.jit(lambda x: tf.exp(x) * 2.0)(ones(9))
+    assert [record["reason"] for record in records("compile")] == ["first compilation of this function"] * 2
+
+
 def test_a_dtype(records: Records) -> None:
     step = must(lambda x: tf.tanh(x) * 2.0)
     for dtype in (tf.float32, tf.float64):

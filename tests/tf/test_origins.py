@@ -3,6 +3,7 @@ traces (tf.functions.origins, tf.clustering.given)."""
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import threading
@@ -154,6 +155,28 @@ def test_traces_from_before_and_from_other_threads(records: Any) -> None:
     thread.start()
     thread.join()
     assert records()[0]["inputs"] == ["argument 'x'", "variable 'early/kernel'"]
+
+
+def test_decorated_functions_begin_at_their_own_line() -> None:
+    """A decorator's wrapper has one line for all that it wraps, which would make one function of them."""
+
+    def decorated(function: Any) -> Any:
+        @functools.wraps(function)
+        def wrapper(*args: Any) -> Any:
+            return function(*args)
+
+        return wrapper
+
+    def own(x: Any) -> Any:
+        return x + 1.0
+
+    line = f"{__file__}:{own.__code__.co_firstlineno}"
+    assert origins.definition(own) == line
+    assert origins.definition(decorated(decorated(own))) == line
+    assert origins.definition(tf.autograph.experimental.do_not_convert(decorated(own))) == line
+    assert origins.definition(functools.partial(own, 1.0)) == line
+    assert origins.definition(functools.partial(decorated(own), 1.0)) == line
+    assert origins.definition(3) == ""
 
 
 def test_what_is_known_goes_with_the_function() -> None:

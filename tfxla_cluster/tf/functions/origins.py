@@ -8,6 +8,7 @@ stack at the first call, and holds the traced functions that it calls.
 from __future__ import annotations
 
 import functools
+import inspect
 import itertools
 import sys
 import time
@@ -242,11 +243,17 @@ def _defined(name: str, python_func: Any, *rest: Any, **more: Any) -> str:
 
 
 def definition(python_func: Any) -> str:
-    """Where a Python function, or the `__call__` of an object, begins; '' for what has no code."""
-    plain = tf_decorator.unwrap(python_func)[1]
-    plain = plain.func if isinstance(plain, functools.partial) else plain
+    """Where a Python function, or the `__call__` of an object, begins; '' for what has no code. Of a decorated one:
+    where the program's own begins, for a decorator's line is that of all functions that it wraps."""
+    plain = _unwrapped(python_func)
+    plain = _unwrapped(plain.func) if isinstance(plain, functools.partial) else plain
     code = getattr(plain, "__code__", None) or getattr(vars(type(plain)).get("__call__"), "__code__", None)
     return "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
+
+
+def _unwrapped(function: Any) -> Any:
+    """What is decorated, by TensorFlow or by `functools.wraps`."""
+    return inspect.unwrap(tf_decorator.unwrap(function)[1])
 
 
 def watch() -> Callable[[], None]:
