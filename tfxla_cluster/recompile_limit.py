@@ -21,11 +21,11 @@ _REMEDIES = ("pad what varies to fewer sizes",)  # where the last compilation na
 @dataclass
 class _Function:
     """modules: `rows.content` of each module that was compiled -> `CompileRequest.place` of the trace that it was
-    compiled for. reason, remedies: of the last compilation, as the record `compile` has them."""
+    compiled for. last: line that its traces begin at -> reason and remedies of the last compilation, as the record
+    `compile` has them."""
 
     modules: dict[str, Callable[[], str | None]] = field(default_factory=dict)
-    reason: str = ""
-    remedies: Sequence[str] = ()
+    last: dict[str | None, tuple[str, Sequence[str]]] = field(default_factory=dict)
 
     def count(self, here: str | None) -> int:
         """Modules of traces that begin at this line; those of traces that are gone are forgotten."""
@@ -71,7 +71,7 @@ class RecompileLimit:
         function = self._of(request)
         with self._lock:
             function.modules[content] = request.place
-            function.reason, function.remedies = reason, remedies
+            function.last[request.place()] = reason, remedies
 
     def forget(self) -> None:
         """All executables are gone: as many may be compiled again."""
@@ -90,10 +90,11 @@ def _refusal(
     request: CompileRequest, function: _Function, count: int, limit: int, here: str | None
 ) -> RecompileLimitError:
     what = f"{'a cluster of ' * (request.kind == 'cluster')}function {request.title or request.name}"
-    last = f" (the last one: {function.reason})" if function.reason else ""
+    reason, remedies = function.last.get(here, ("", ()))
+    last = f" (the last one: {reason})" if reason else ""
     return RecompileLimitError(
         f"{what} has {count} executables, all that --tfxla_recompile_limit={limit} allows{last}",
-        f"For fewer: {'; '.join(function.remedies or _REMEDIES)}; or raise the limit (0: none)",
+        f"For fewer: {'; '.join(remedies or _REMEDIES)}; or raise the limit (0: none)",
         here or "",
         key=f"{_name(request)} at {here}",
     )

@@ -198,6 +198,17 @@ def test_functions_of_one_name_are_told_apart() -> None:
     assert got == [1, 1, 1, 0]
 
 
+def test_the_last_compilation_is_of_the_function_itself(capfd: Any) -> None:
+    """Not of another one of its name."""
+    sine = tfxla_cluster.jit(lambda x: tf.sin(x) * 2.0)
+    cosine = tfxla_cluster.jit(lambda x: tf.cos(x) * 3.0)
+    assert compiled(sine, [3, 4, 5], lambda x: tf.sin(x) * 2.0) == [1, 1, 1]
+    assert compiled(cosine, [7], lambda x: tf.cos(x) * 3.0) == [1]
+    assert compiled(sine, [6], lambda x: tf.sin(x) * 2.0) == [0]
+    (line,) = said(capfd)
+    assert "(the last one: argument 'x': dim 0 was 4, is 5" in line
+
+
 def test_what_left_memory_is_compiled_again() -> None:
     function = tfxla_cluster.jit(step)
     with flags.patch(tfxla_cache_capacity=1):
