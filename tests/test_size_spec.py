@@ -75,6 +75,7 @@ def test_any_name_can_be_written(drawn: list[tuple[str, int | None, Size]]) -> N
         ("b, a(:1", r"'a\(:1' is no regular expression"),
         ("x:0=", "'x:0=' does not say what a size is behind '='"),
         ("x:0=2..5", "does not say what a size is behind '='"),
+        ("x:0=n[5-2]", "does not say what a size is behind '='"),  # 5-2 is no range of letters either
         ("x:0=n[5..2]", "no size is from 5 to 2"),
         ("x=n[2..5]:0", "does not say what a size is"),
     ],

@@ -47,7 +47,7 @@ class Size:
             if end is not None and (type(end) is not int or end < 0):
                 raise UsageError(f"{end!r} is no end of a range of sizes", "Give integers from 0 on")
         if self.min is not None and self.max is not None and self.min > self.max:
-            raise UsageError(f"no size is from {self.min} to {self.max}")
+            raise UsageError(f"no size is from {self.min} to {self.max}", "Give the smaller end first")
         object.__setattr__(self, "specialize_on", tuple(self.specialize_on))
         if not all(map(callable, self.specialize_on)):
             raise UsageError("specialize_on has what cannot be called", "Give functions of one size")
@@ -142,12 +142,12 @@ def _source(word: str) -> Source:
     found = _ENTRY.fullmatch(word)
     assert found is not None  # the pattern matches every text
     name, axis = found["name"].rstrip(), found["axis"]
+    if _UNREAD.search(name) or found["says"] == "":
+        raise UsageError(f"'{word}' does not say what a size is behind '='", _FORM)
     try:
         re.compile(name)
     except re.error as error:
         raise UsageError(f"'{word}' is no regular expression ({error})") from None
-    if _UNREAD.search(name) or found["says"] == "":
-        raise UsageError(f"'{word}' does not say what a size is behind '='", _FORM)
     return Source(name, None if axis is None else int(axis), _size(found))
 
 

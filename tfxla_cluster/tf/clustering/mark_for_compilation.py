@@ -326,9 +326,9 @@ def _worth_it(graph: Graph, members: list[int], options: Options) -> Decision:
     forced = any(graph.nodes[i].op in _WHOLE or attr(graph.nodes[i], "_XlaCompile") is True for i in members)
     if size >= options.min_size or (forced and size):
         return Decision(True)
+    operations = f"{size} operation{'s' * (size != 1)}"
     return no(
-        "too_small",
-        f"its cluster would have {size} operations, fewer than --tf_xla_min_cluster_size={options.min_size}",
+        "too_small", f"its cluster would have {operations}, fewer than --tf_xla_min_cluster_size={options.min_size}"
     )
 
 
