@@ -55,10 +55,10 @@ def mark_dynamic(
     the call is an error that says which line stands against that.
 
     tensor: one that is passed to a compiled function, or, in a function that is being traced, one of its arguments.
-    dim: from 0 on, or from the last by -1 down. min, max: the sizes that one executable is for, both in it; others have
-    their own, as 0 and 1 always have. name: sizes of one name are equal. specialize_on: functions of a size; sizes for
-    which others of them are true have an executable of their own. Raises UsageError for what is no such tensor or
-    dimension, and for a size that is outside of min and max.
+    dim: from 0 on, or from the last by -1 down. min, max: the sizes that one executable is for, both in it; others, of
+    tensors without this mark, have their own, as 0 and 1 always have. name: sizes of one name are equal. specialize_on:
+    functions of a size; sizes for which others of them are true have an executable of their own. Raises UsageError for
+    what is no such tensor or dimension, and for one whose size is known and outside of min and max.
     """
     size = Size(name, min, max, tuple(specialize_on))
     for axis in _axes(tensor, dim):
