@@ -10,6 +10,8 @@ from tfxla_cluster.errors import UsageError
 from tfxla_cluster.profiles import store
 from tfxla_cluster.profiles.profile import Counts, FunctionProfile, Profile, Sizes, to_json
 
+from .markup import plural
+
 Say = Callable[[str], None]
 
 
@@ -44,7 +46,7 @@ def run(files: Sequence[str], wanted: Wanted, say: Say) -> int:
         say(f"--tfxla_dynamic_sources={','.join(joined.sources())}")
     if wanted.merge:
         store.merge_into(shared_file.resolve(wanted.merge), joined)
-        say(f"{wanted.merge}: {len(joined.functions)} functions")
+        say(f"{wanted.merge}: {plural(len(joined.functions), 'function')}")
     return 0
 
 
@@ -52,7 +54,7 @@ def _clear(files: Sequence[str], profiles: Sequence[Profile], start: str, say: S
     for file, profile in zip(files, profiles):
         left = {name: f for name, f in profile.functions.items() if not name.startswith(start)}
         shared_file.write(shared_file.resolve(file), store.WHAT, to_json(Profile(left)))
-        say(f"{file}: {len(profile.functions) - len(left)} functions forgotten, {len(left)} left")
+        say(f"{file}: {plural(len(profile.functions) - len(left), 'function')} forgotten, {len(left)} left")
     return 0
 
 

@@ -57,7 +57,7 @@ def test_compares(files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) 
 
 def test_clears(files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     code, out = run(capsys, files[0], "--clear", "ev")
-    assert (code, out) == (0, f"{files[0]}: 1 functions forgotten, 1 left\n")
+    assert (code, out) == (0, f"{files[0]}: 1 function forgotten, 1 left\n")
     assert list(profile_store.read(str(files[0])).functions) == ["train_step"]
     run(capsys, files[0], "--clear")
     assert run(capsys, files[0])[1].endswith("no functions\n")
