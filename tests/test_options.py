@@ -77,8 +77,8 @@ def test_one_store_for_all_that_is_kept(monkeypatch: pytest.MonkeyPatch) -> None
             assert flag_options.profile_options() is None
     with flags.patch(tfxla_store="kept.zip"):
         assert flag_options.store_options("CPU").url == "kept.zip"
-        assert flag_options.profile_options() == ProfileOptions("job")
-        assert not flag_options.tuning_options().directory
+        assert flag_options.profile_options() == ProfileOptions("job", "kept.zip/profiles", read_only=True)
+        assert flag_options.tuning_options().directory == "kept.zip/tuning"
 
 
 def test_a_store_for_other_devices_is_none() -> None:

@@ -43,6 +43,7 @@ class Served:
     loaded: Double
     exact: bool = False
     compiled: bool = True
+    handed: tuple[np.ndarray, ...] = ()
 
 
 def _shape(data: bytes) -> Shape:

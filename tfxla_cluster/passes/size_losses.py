@@ -8,7 +8,7 @@ tensor list.
 from __future__ import annotations
 
 from ..errors import UnsupportedError
-from ..ir.dim import has_produced
+from ..ir.dim import Dim, has_produced
 from ..ir.node import Instr
 from ..ir.polynomial import same
 
@@ -32,7 +32,16 @@ def check(instr: Instr) -> None:
             raise UnsupportedError(f"{instr.name}: {op} of a size that is known only after it ran")
     if instr.opcode == "dynamic-update-slice":
         into, part = (operand.shape.dims for operand in instr.operands[:2])
-        if any(has_produced(d) and not same(d, p) for d, p in zip(into, part)):
+        if any(_is_lost(op, axis, d, p) for axis, (d, p) in enumerate(zip(into, part))):
             raise UnsupportedError(
                 f"{instr.name}: written into an array of another size that is known only after it ran"
             )
+
+
+def _is_lost(op: str, axis: int, into: Dim, part: Dim) -> bool:
+    """Is the size of what is written not that of the array which then has it?"""
+    if not has_produced(into) or same(into, part):
+        return False
+    if op.startswith("TensorList"):
+        return axis > 0  # the first counts elements, of which one is written
+    return has_produced(part)  # else a part of the array, as far as it goes
