@@ -23,7 +23,7 @@ Op = Callable[[Any], Any]
 SOURCES: dict[str, Op] = {
     "mask": lambda x: tf.boolean_mask(x, x > 0),
     "where": lambda x: tf.cast(tf.where(x > 0)[:, 1], tf.float32) + 1.5,
-    "unique": lambda x: tf.unique(tf.reshape(x, [-1])).y,
+    "unique": lambda x: tf.unique(tf.reshape(x + 0.0, [-1])).y,  # of 0.0 and -0.0, XLA keeps the latter
     "partition": lambda x: tf.dynamic_partition(tf.reshape(x, [-1]), tf.cast(tf.reshape(x, [-1]) > 0, tf.int32), 2)[1],
     "mask of a mask": lambda x: tf.boolean_mask(tf.boolean_mask(x, x > -9), tf.boolean_mask(x, x > -9) > 0),
 }
