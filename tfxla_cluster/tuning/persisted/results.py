@@ -11,7 +11,7 @@ from ...codegen.kernel.choice import Choice
 from .messages import CHOICE_URL, message
 
 FILE_VERSION = 3  # of XLA's message, which XLA insists on
-VERSION = 2  # of our lowerings and what their knobs mean: results of another version are not used
+VERSION = 3  # of our lowerings and what their knobs mean: results of another version are not used
 NAME = "tfxla"  # in BackendConfigKey.name
 _NANO = 10**9
 
