@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-import tfxla_cluster
+from tests import fresh
 from tests.close import assert_near
-from tfxla_cluster import compiler, counters, flags
+from tfxla_cluster import compiler, counters
 from tfxla_cluster.backends import cpu, interpreter
 from tfxla_cluster.ir import text
 from tfxla_cluster.ir.dim import bounded, bounded_only, capacity, instantiate, make, sym
@@ -39,12 +38,7 @@ FUNCTIONS: dict[str, Any] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def ours() -> Iterator[None]:
-    tf.get_logger().setLevel("ERROR")  # it counts retraces
-    tfxla_cluster.clear_cache()  # executables of other tests' modules
-    with flags.patch(tfxla_must_compile_fallback="raise"), tfxla_cluster.enable():
-        yield
+ours = pytest.fixture(autouse=True)(fresh.compiler)
 
 
 def drawn(size: int) -> tf.Tensor:

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import tensorflow as tf
 
-import tfxla_cluster
+from tests import fresh
 from tests.close import assert_near
 from tests.dynamic.shows import SHOWS, Program
-from tfxla_cluster import counters, flags
+from tfxla_cluster import counters
 
-
-@pytest.fixture(autouse=True)
-def ours() -> Iterator[None]:
-    tf.get_logger().setLevel("ERROR")  # it counts retraces
-    tfxla_cluster.clear_cache()  # executables of other tests' modules
-    with flags.patch(tfxla_must_compile_fallback="raise"), tfxla_cluster.enable():
-        yield
+ours = pytest.fixture(autouse=True)(fresh.compiler)
 
 
 def called(function: Any, program: Program, arguments: tuple[Any, ...]) -> list[Any]:

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.codegen.triton import gpu_module
-from tests.dynamic.test_unify import FITTED, drawn, lowered, unified
+from tests.dynamic.test_unify import FITTED, check_in_triton, unified
 from tests.fuzz import symbolic
 from tests.fuzz.modules import nested_program, program
 from tfxla_cluster import compiler
@@ -69,15 +68,7 @@ def _is_right(module: Module) -> bool:
 @pytest.mark.skipif(not workers.usable(), reason="no usable Triton is installed")
 @pytest.mark.parametrize("name", FITTED)
 def test_kernels_of_gpus_are_for_all_sizes_too(name: str) -> None:
-    """In Triton's interpreter."""
-    body = FITTED[name]
-    generic = unified(body, (32, 10), (48, 14))
-    executable = gpu_module.compiled(generic.module, gpu_module.Interpreted()).executable
-    for sizes in ((5, 2), (13, 9)):
-        own = lowered(body, *sizes).module
-        args = drawn(own, 7)
-        for got, want in zip(executable.run(args), evaluate(own, args), strict=True):
-            assert (got.dtype, got.shape, got.tobytes()) == (want.dtype, want.shape, want.tobytes()), sizes
+    check_in_triton(FITTED[name])
 
 
 @pytest.mark.skipif(not workers.usable(), reason="no usable Triton is installed")

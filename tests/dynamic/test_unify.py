@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.codegen.triton import gpu_module
 from tfxla_cluster import compiler
 from tfxla_cluster.backends import cpu
 from tfxla_cluster.dynamic import prove, rows, unify
@@ -58,6 +59,17 @@ def floats(b: Builder, *dims: int) -> Instr:
 def drawn(module: Module, seed: int) -> list[np.ndarray]:
     rng = np.random.default_rng(seed)
     return [rng.integers(-4, 5, p.shape.sample_dims).astype(p.shape.element_type.numpy) for p in module.entry.params]
+
+
+def check_in_triton(body: Body) -> None:
+    """Its kernels for all sizes, in Triton's interpreter."""
+    generic = unified(body, (32, 10), (48, 14))
+    executable = gpu_module.compiled(generic.module, gpu_module.Interpreted()).executable
+    for sizes in ((5, 2), (13, 9)):
+        own = lowered(body, *sizes).module
+        args = drawn(own, 7)
+        for got, want in zip(executable.run(args), evaluate(own, args), strict=True):
+            assert (got.dtype, got.shape, got.tobytes()) == (want.dtype, want.shape, want.tobytes()), sizes
 
 
 def check_at(body: Body, generic: Generic, *sizes: int) -> None:

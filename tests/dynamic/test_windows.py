@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.codegen.triton import gpu_module
-from tests.dynamic.test_unify import Body, check_at, drawn, floats, lowered, misfit, unified
+from tests.dynamic.test_unify import Body, check_at, check_in_triton, drawn, floats, lowered, misfit, unified
 from tfxla_cluster.codegen.triton import workers
 from tfxla_cluster.dynamic import prove
 from tfxla_cluster.ir.builder import Builder, scalar_computation
@@ -55,15 +55,7 @@ def test_one_module(name: str) -> None:
 @pytest.mark.skipif(not workers.usable(), reason="no usable Triton is installed")
 @pytest.mark.parametrize("name", FITTED)
 def test_kernels_of_gpus_are_for_all_sizes_too(name: str) -> None:
-    """In Triton's interpreter."""
-    body = FITTED[name]
-    generic = unified(body, (32, 10), (48, 14))
-    executable = gpu_module.compiled(generic.module, gpu_module.Interpreted()).executable
-    for sizes in ((5, 2), (13, 9)):
-        own = lowered(body, *sizes).module
-        args = drawn(own, 7)
-        for got, want in zip(executable.run(args), evaluate(own, args), strict=True):
-            assert (got.dtype, got.shape, got.tobytes()) == (want.dtype, want.shape, want.tobytes()), sizes
+    check_in_triton(FITTED[name])
 
 
 def _same(size: int, taps: int, step: int) -> tuple[int, WindowDim]:

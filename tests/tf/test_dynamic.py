@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import pytest
 import tensorflow as tf
 
 import tfxla_cluster
+from tests import fresh
 from tests.close import assert_near
 from tfxla_cluster import counters, flags
 
@@ -22,21 +23,8 @@ Shapes = Callable[[int, int], list[tuple[int, ...]]]
 SIZES = ((6, 4), (9, 5), (13, 7), (31, 2), (2, 11))
 SMALL = ((1, 5), (0, 4), (7, 1))  # modules of their own
 
-
-@contextmanager
-def enabled() -> Iterator[None]:
-    """The whole compiler, with nothing of other tests."""
-    tf.get_logger().setLevel("ERROR")  # it counts retraces
-    tfxla_cluster.clear_cache()  # executables of other tests' modules
-    with flags.patch(tfxla_must_compile_fallback="raise"), tfxla_cluster.enable():
-        yield
-
-
-@pytest.fixture(autouse=True)
-def ours() -> Iterator[None]:
-    with enabled():
-        yield
-
+enabled = contextmanager(fresh.compiler)
+ours = pytest.fixture(autouse=True)(fresh.compiler)
 
 AUTO = {"tf_xla_auto_jit": "2", "tf_xla_cpu_global_jit": True, "tf_xla_min_cluster_size": 2}
 

@@ -8,7 +8,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import pytest
 import tensorflow as tf
 
 import tfxla_cluster
+from tests import fresh
 from tests.close import assert_near
 from tfxla_cluster import counters, flags
 from tfxla_cluster.errors import FlagError
@@ -25,12 +25,7 @@ from tfxla_cluster.profiles import store
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(autouse=True)
-def ours() -> Iterator[None]:
-    tf.get_logger().setLevel("ERROR")  # it counts retraces
-    tfxla_cluster.clear_cache()
-    with flags.patch(tfxla_must_compile_fallback="raise"), tfxla_cluster.enable():
-        yield
+ours = pytest.fixture(autouse=True)(fresh.compiler)
 
 
 def step(x: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 
 import tfxla_cluster
+from tests import fresh
 from tests.close import assert_near
 from tfxla_cluster import Size, counters, flags
 from tfxla_cluster.errors import UsageError
@@ -26,12 +27,7 @@ MAKERS: dict[str, Function] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def ours() -> Iterator[None]:
-    tf.get_logger().setLevel("ERROR")  # it counts retraces
-    tfxla_cluster.clear_cache()
-    with flags.patch(tfxla_must_compile_fallback="raise"), tfxla_cluster.enable():
-        yield
+ours = pytest.fixture(autouse=True)(fresh.compiler)
 
 
 def values(*shape: int) -> Any:

@@ -3,7 +3,6 @@ what stays a number; sizes of variables and captured constants."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +11,13 @@ import pytest
 import tensorflow as tf
 
 import tfxla_cluster
+from tests import fresh
 from tests.close import assert_near
 from tfxla_cluster import counters, flags
 from tfxla_cluster.profiles import store
 from tfxla_cluster.tf.functions import python_ints
 
-
-@pytest.fixture(autouse=True)
-def ours() -> Iterator[None]:
-    tf.get_logger().setLevel("ERROR")  # it counts retraces
-    tfxla_cluster.clear_cache()
-    with flags.patch(tfxla_must_compile_fallback="raise"), tfxla_cluster.enable():
-        yield
+ours = pytest.fixture(autouse=True)(fresh.compiler)
 
 
 def compiled() -> int:
