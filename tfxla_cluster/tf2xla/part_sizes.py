@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ..ir.dim import Dim, make, sym
+from ..ir.polynomial import as_dim, polynomial
 from .known_values import Inferred
 
 # Ops whose result has, along each dimension that is not known, the size that an operand has there.
@@ -15,8 +16,6 @@ _KEEPING = frozenset(
         *("Minimum", "Mul", "Neg", "RealDiv", "Relu", "Sigmoid", "Softmax", "Sqrt", "Square", "Sub", "Tanh"),
     ]
 )
-_Sum = Mapping[tuple[str, ...], int]
-"""A polynomial: product of values -> its factor."""
 
 
 def is_of(definition: Any, inferred: Inferred, text: str, dims: Sequence[int]) -> bool:
@@ -62,46 +61,42 @@ def _of_slice(nodes: Mapping[str, Any], inferred: Inferred, node: Any) -> Iterat
         masked = [node.attr[f"{kind}_mask"].i >> axis & 1 for kind in ("begin", "end", "shrink_axis")]
         if masked[2] or (masked[0] and masked[1]):
             continue
-        both_known = set(begin) <= {()} and set(end) <= {()}
-        if any(masked) or not both_known:
-            size = _sum(end, begin, lambda a, b: a - b)
-            yield size.get((), 0) if set(size) <= {()} and not any(masked) else None
+        if any(masked) or not (isinstance(begin, int) and isinstance(end, int)):
+            size = as_dim(polynomial(_minus(end, begin)))
+            yield size if isinstance(size, int) and not any(masked) else None
 
 
-def _elements(nodes: Mapping[str, Any], inferred: Inferred, text: str) -> list[_Sum]:
+def _elements(nodes: Mapping[str, Any], inferred: Inferred, text: str) -> list[Dim]:
     """Those of a vector of indices; none where they cannot be told apart."""
     number = inferred.of(text).number
     if number is not None:
-        return [{(): n} for n in number]
+        return list(number)
     node = nodes.get(text.partition(":")[0])
-    return [_polynomial(nodes, inferred, source) for source in _data(node)] if _is_packed(node) else []
+    return [_expression(nodes, inferred, source) for source in _data(node)] if _is_packed(node) else []
 
 
 def _is_packed(node: Any) -> bool:
     return node is not None and node.op == "Pack"
 
 
-def _polynomial(nodes: Mapping[str, Any], inferred: Inferred, text: str) -> _Sum:
+def _expression(nodes: Mapping[str, Any], inferred: Inferred, text: str) -> Dim:
+    """A scalar as sums and products of those that nothing more is known of, each a size by its name."""
     number = inferred.of(text).scalar
     if number is not None:
-        return {(): number} if number else {}
+        return number
     node = nodes.get(text.partition(":")[0])
     if node is None or node.op not in ("AddV2", "Add", "Sub", "Mul", "Identity"):
-        return {(text,): 1}
-    terms = [_polynomial(nodes, inferred, source) for source in _data(node)]
+        return sym(text, 0)
+    first, *rest = (_expression(nodes, inferred, source) for source in _data(node))
     if node.op == "Identity":
-        return terms[0]
-    if node.op == "Mul":
-        product: Counter[tuple[str, ...]] = Counter()
-        for (a, n), (b, m) in ((a, b) for a in terms[0].items() for b in terms[1].items()):
-            product[tuple(sorted(a + b))] += n * m
-        return {k: n for k, n in product.items() if n}
-    return _sum(terms[0], terms[1], (lambda a, b: a - b) if node.op == "Sub" else (lambda a, b: a + b))
+        return first
+    if node.op == "Sub":
+        return _minus(first, rest[0])
+    return make("mul" if node.op == "Mul" else "add", first, rest[0])
 
 
-def _sum(a: _Sum, b: _Sum, op: Callable[[int, int], int]) -> _Sum:
-    found = {k: op(a.get(k, 0), b.get(k, 0)) for k in (*a, *b)}
-    return {k: n for k, n in found.items() if n}
+def _minus(a: Dim, b: Dim) -> Dim:
+    return make("add", a, make("mul", b, -1))
 
 
 def _data(node: Any) -> list[str]:
