@@ -97,7 +97,7 @@ class Inferred:
         except (ValueError, KeyError):  # it calls what the eager context lacks
             return None, {}
         for node, arg in zip(graph_def.node, self._args, strict=False):  # the first nodes are the arguments
-            _give(node, arg)
+            give(node, arg)
         return _imported(graph_def), names
 
     def of(self, text: str) -> Tensor:
@@ -123,7 +123,7 @@ def of_constant(node: Any) -> Tensor:
     return Tensor(dims, tuple(int(n) for n in np.ravel(tensor_util.MakeNdarray(held))) if small else None)
 
 
-def _give(node: Any, arg: Value) -> None:
+def give(node: Any, arg: Value) -> None:
     """Tell the argument's placeholder what is known of it."""
     if isinstance(arg, Variable):  # the one source of handles that tells what is behind them
         node.op = "VarHandleOp"

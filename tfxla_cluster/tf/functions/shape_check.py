@@ -18,7 +18,8 @@ from tensorflow.python.framework import c_api_util, function_def_to_graph
 
 from ...errors import LoweringError, UnsupportedError
 from ...tf2xla import function_calls, sources
-from ...tf2xla.bridge import Arg
+from ...tf2xla.bridge import Arg, known_values
+from ...tf2xla.known_values import give
 from ...tf2xla.refusal import node_in
 from . import origins
 
@@ -39,7 +40,7 @@ class BranchError(UnsupportedError):
     """Shapes do not fit in a branch or loop body, which may never run: only the uncompiled ops can tell."""
 
 
-def check(definition: Any, args: Iterable[Arg]) -> None:
+def check(definition: Any, args: Sequence[Arg]) -> None:
     """Raises where the FunctionDef's ops do not fit arguments of these dtypes and dims.
 
     LoweringError for an op that always runs, BranchError for one in a branch or loop.
@@ -49,8 +50,8 @@ def check(definition: Any, args: Iterable[Arg]) -> None:
             graph_def, _ = function_def_to_graph.function_def_to_graph_def(definition, include_library_functions=True)
     except (ValueError, KeyError):  # it calls what the eager context lacks: the bridge says so
         return
-    for node, arg in zip(graph_def.node, args, strict=False):  # the first nodes are the arguments
-        _give_shape(node, arg)
+    for node, arg in zip(graph_def.node, known_values(args), strict=False):  # the first nodes are the arguments
+        give(node, arg)
     bodies = [graph_def.node, *(f.node_def for f in graph_def.library.function)]
     for node in (node for body in bodies for node in body if node.op == "AssignVariableOp"):
         _drop(node)
@@ -106,18 +107,6 @@ def may_misfit(definition: Any, library: function_calls.Library) -> bool:
         for function in function_calls.reachable([definition.signature.name], library)
         for node in function.node_def
     )
-
-
-def _give_shape(node: Any, arg: Arg) -> None:
-    shape = tf.TensorShape(arg.dims).as_proto()
-    if not arg.is_resource:
-        node.attr["shape"].shape.CopyFrom(shape)
-        return
-    # The one source of handles that tells what is behind them.
-    node.op = "VarHandleOp"
-    node.attr.clear()
-    node.attr["dtype"].type = arg.dtype
-    node.attr["shape"].shape.CopyFrom(shape)
 
 
 def _drop(assignment: Any) -> None:
