@@ -17,26 +17,12 @@ from ... import user_kernels
 from ...tf2xla import function_calls
 from ...tf2xla.function_calls import Library
 from ...tf2xla.function_def import fresh_name
+from ..rewrites.produced_taint import SIZED_BY_DATA
 
 MUST_COMPILE = "_XlaMustCompile"
 VARIANT = tf.variant.as_datatype_enum
 _CALL = "XlaCustomCallV2"
-UNSAFE_IN_STOCK = frozenset(
-    {
-        "RandomShuffle",
-        "Where",
-        "Unique",
-        "UniqueV2",
-        "ListDiff",
-        "DynamicPartition",
-        "NonMaxSuppressionV3",
-        "NonMaxSuppressionV4",
-        "NonMaxSuppressionV5",
-        "TensorListReserve",
-        "EmptyTensorList",
-        "TensorListFromTensor",
-    }
-)
+UNSAFE_IN_STOCK = SIZED_BY_DATA | {"RandomShuffle", "TensorListReserve", "EmptyTensorList", "TensorListFromTensor"}
 
 
 def has_variants(definition: Any) -> bool:

@@ -8,9 +8,14 @@ from typing import Any
 from ...tf2xla import function_calls
 from ..graph.view import NodeDef
 
-MAKERS = frozenset(
-    ("Where", "Unique", "UniqueV2", "ListDiff", "DynamicPartition", "XlaSetDynamicDimensionSize")
-) | frozenset(("NonMaxSuppressionV3", "NonMaxSuppressionV4", "NonMaxSuppressionV5"))
+SIZED_BY_DATA = frozenset(
+    [
+        *("Where", "Unique", "UniqueV2", "ListDiff", "DynamicPartition"),
+        *("NonMaxSuppressionV3", "NonMaxSuppressionV4", "NonMaxSuppressionV5"),
+    ]
+)
+"""TensorFlow's ops whose result is as long as the data say."""
+MAKERS = SIZED_BY_DATA | {"XlaSetDynamicDimensionSize"}
 
 
 class Taint:
