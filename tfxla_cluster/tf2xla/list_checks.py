@@ -76,7 +76,8 @@ class Lists:
                 break
             for node in ready:
                 scope.visit(node)
-            pending = [node for node in pending if node not in ready]
+            done = {node.name for node in ready}
+            pending = [node for node in pending if node.name not in done]
         return tuple(scope.value(definition.ret[out.name]) for out in definition.signature.output_arg)
 
 
