@@ -141,7 +141,7 @@ class Service:
         module, read = choice.module, rows.of_module(choice.module)
         content = rows.content(read)
         with self._admitted(request, content):
-            number, made = _made(module, request, backend, options, choices)
+            number, made = _compiled(module, request, backend, options, choices)
         loaded = Loaded.of(made.executable, request.name, number)
         store = opened(options.store)
         key = self._tuned_keys.learn(untuned, choices, made.chosen.values(), store)
@@ -326,7 +326,7 @@ class Service:
         return self.memory.clear()
 
 
-def _made(
+def _compiled(
     module: Module,
     request: CompileRequest,
     backend: Backend[NativeExecutable],
