@@ -1,10 +1,12 @@
 """Programs in this process: `python -m tests.programs.run OUT NAME=JIT...`; writes results and counters.
 
-A program that raises has its traceback in place of results.
+A program that raises has its traceback in place of results. With TFXLA_TEST_TF32=off in the environment TensorFlow's
+switch for tf32 is off.
 """
 
 from __future__ import annotations
 
+import os
 import pickle
 import sys
 import traceback
@@ -30,9 +32,11 @@ def difference(after: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
 
 def main(out: str, *jobs: str) -> None:
     import keras
+    import tensorflow as tf
 
     from tests.programs.catalogue import PROGRAMS
 
+    tf.config.experimental.enable_tensor_float_32_execution(os.environ.get("TFXLA_TEST_TF32") != "off")
     answers = {}
     for job in jobs:
         name, _, jit = job.partition("=")
