@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "tfxla_cluster"
 BASICS = {
     "bugs",
+    "child_process",
     "code_version",
     "counters",
     "decision",

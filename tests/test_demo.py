@@ -55,6 +55,8 @@ def test_a_package_that_is_not_switched_on_is_said(monkeypatch, tmp_path, capsys
     from tfxla_cluster.cli import common, demo
 
     class Stock:
+        name = "stock"
+
         def __init__(self, *_):
             pass
 
@@ -64,6 +66,6 @@ def test_a_package_that_is_not_switched_on_is_said(monkeypatch, tmp_path, capsys
         def close(self):
             pass
 
-    monkeypatch.setattr(demo, "_Process", Stock)
+    monkeypatch.setattr(demo, "Child", Stock)
     assert common.run("tfxla-demo", demo.main, ["--dump-to", str(tmp_path)]) == 1
     assert "ran stock TensorFlow. tfxla_cluster.pth is missing" in capsys.readouterr().err

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ..child_process import Child
 from ..errors import TfxlaError
 from . import common
 from .run import check_directory
@@ -60,67 +60,33 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-class _Process:
-    """A worker: one command a call, one JSON answer."""
+def _process(mode: str, image_size: int, dump: Path) -> Child:
+    variables = {"TFXLA_FLAGS": FLAGS.format(directory=dump)} if mode == "ours" else {}
+    arguments = [str(image_size), "True" if mode == "jit" else "auto"]
+    return Child(mode, "tfxla_cluster.demo.worker", arguments, variables)
 
-    def __init__(self, mode: str, image_size: int, dump: Path) -> None:
-        environment = {k: v for k, v in os.environ.items() if k not in ("TFXLA_FLAGS", "TF_XLA_FLAGS", "XLA_FLAGS")}
-        environment.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-        if mode == "ours":
-            environment["TFXLA_FLAGS"] = FLAGS.format(directory=dump)
-        command = [
-            sys.executable,
-            "-m",
-            "tfxla_cluster.demo.worker",
-            str(image_size),
-            "True" if mode == "jit" else "auto",
-        ]
-        self.mode = mode
-        self.child = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-        )
 
-    def ask(self, command: str) -> dict[str, Any]:
-        assert self.child.stdin is not None
-        assert self.child.stdout is not None
-        print(f"tfxla-demo: {self.mode}: {command}", file=sys.stderr, flush=True)
-        try:
-            self.child.stdin.write(command + "\n")
-            self.child.stdin.flush()
-        except BrokenPipeError:
-            pass  # The child ended: the missing answer below says so.
-        line = self.child.stdout.readline()
-        if not line:
-            raise TfxlaError(
-                f"the {self.mode} process ended with code {self.child.wait()} at '{command}'",
-                "Its own message stands above",
-            )
-        answer: dict[str, Any] = json.loads(line)
-        return answer
-
-    def close(self) -> None:
-        assert self.child.stdin is not None
-        if self.child.poll() is None:
-            self.child.stdin.close()
-            self.child.wait(timeout=120)
+def _ask(child: Child, command: str) -> dict[str, Any]:
+    print(f"tfxla-demo: {child.name}: {command}", file=sys.stderr, flush=True)
+    return child.ask(command)
 
 
 def measure(options: argparse.Namespace, dump: Path) -> dict[str, Any]:
     """Run the three modes; the figures of the table and of --json."""
-    processes = {mode: _Process(mode, options.image_size, dump) for mode in MODES}
+    processes = {mode: _process(mode, options.image_size, dump) for mode in MODES}
     try:
-        losses = {mode: process.ask("losses")["losses"] for mode, process in processes.items()}
-        if not processes["ours"].ask("stats"):
+        losses = {mode: _ask(process, "losses")["losses"] for mode, process in processes.items()}
+        if not _ask(processes["ours"], "stats"):
             raise TfxlaError(
                 "the process that was to run this package ran stock TensorFlow",
                 "tfxla_cluster.pth is missing beside the installed packages: install this one again",
             )
-        trained = {mode: process.ask(f"train {options.epochs}") for mode, process in processes.items()}
+        trained = {mode: _ask(process, f"train {options.epochs}") for mode, process in processes.items()}
         rounds: dict[str, list[float]] = {mode: [] for mode in MODES}
         for _ in range(options.rounds):
             for mode, process in processes.items():
-                rounds[mode].append(process.ask(f"time {TIMED_STEPS}")["step_ms"])
-        stats = processes["ours"].ask("stats")
+                rounds[mode].append(_ask(process, f"time {TIMED_STEPS}")["step_ms"])
+        stats = _ask(processes["ours"], "stats")
     finally:
         for process in processes.values():
             process.close()
