@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +15,7 @@ import pytest
 
 from tfxla_cluster import flags
 from tfxla_cluster.backends import gpu
-from tfxla_cluster.bench import gpu_bundle, gpu_peers, gpu_rows, gpu_suite, gpu_tensorflow, gpu_timing
+from tfxla_cluster.bench import gpu_beside, gpu_bundle, gpu_peers, gpu_rows, gpu_suite, gpu_tensorflow, gpu_timing
 from tfxla_cluster.bench.measure import Timing
 from tfxla_cluster.cli import bench, bench_gpu, common
 from tfxla_cluster.codegen.triton import workers
@@ -177,8 +177,9 @@ def test_marks_and_work_of_tensorflows_profile() -> None:
 MS = {"ours": 2.0, "torch": 3.0, "torch.compile": 2.5, "XLA": 4.0, "copy": 1.5, "product": 8.0}
 
 
-def timings(calls: Mapping[str, object], rounds: int) -> dict[str, Timing]:
-    return {name: Timing(MS[name], MS[name] * 0.9, MS[name] * 1.1, rounds) for name in calls}
+def timings(sides: Sequence[Any], rounds: int) -> dict[str, Timing]:
+    names = [name for side in sides for name in side._contenders]
+    return {name: Timing(MS[name], MS[name] * 0.9, MS[name] * 1.1, rounds) for name in names}
 
 
 @pytest.fixture
@@ -261,32 +262,6 @@ def test_a_users_module_is_measured_against_xla(library: dict[str, Any]) -> None
     assert (result.case, result.family, set(result.burst)) == ("small", "module", {"XLA", "ours", "copy"})
 
 
-def test_a_row_through_tensorflow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its calls, on the CPU where there is no GPU."""
-    called: list[str] = []
-
-    def burst(calls: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, Timing]:
-        for name, call in calls.items():
-            call()
-            called.append(name)
-        return {name: Timing(2.0 if name == "ours" else 3.0, 1.0, 4.0, rounds) for name in calls}
-
-    monkeypatch.setattr(gpu_tensorflow, "burst", burst)
-    result = gpu_tensorflow.run(SMALL, 20)
-    assert result.failed == {}
-    assert called == ["stock jit", "graph", "ours", "copy"]
-    assert result.data()["burst"]["vs_xla"] == 1.5
-    assert result.errors["ours"] <= 1e-6
-
-
-def test_what_ran_another_way_has_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_tensorflow, "burst", lambda calls, rounds: {n: Timing(1.0, 1.0, 1.0, 1) for n in calls})
-    row = replace(SMALL, case="inverse", inputs=(gpu_rows.Draw((4, 4)),), tf_fn=lambda tf, x: tf.linalg.inv(x))
-    result = gpu_tensorflow.run(row, 20)
-    assert list(result.failed) == ["ours"]
-    assert "ours" not in result.burst
-
-
 # --- the command ---
 def options(directory: Path, **changes: Any) -> argparse.Namespace:
     values = {"modules": str(directory), "filter": "", "rounds": 20, "json": "", "plot": ""}
@@ -300,12 +275,13 @@ def test_a_run_fails_where_a_figure_is_missing(
     (tmp_path / "b.pb").write_bytes(gpu_bundle.lowered(SMALL))
     if broken:
         library[broken] = RuntimeError("broken")
-    monkeypatch.setattr(bench_gpu, "PEERS", {})
+    monkeypatch.setattr(gpu_beside, "LIBRARIES", {})
     monkeypatch.setattr(bench_gpu.gpu, "this_machine", bench_gpu.gpu.described)
     monkeypatch.setattr(bench_gpu, "_executable", lambda case, backend: "executable")
     assert bench_gpu.run(options(tmp_path, json=str(tmp_path / "out.json"))) == code
     data = json.loads((tmp_path / "out.json").read_text())
     assert [row["case"] for row in data["rows"]] == ["b"]
+    assert data["missing_peers"] == (["XLA"] if broken == "XLA" else [])
     if not broken:
         assert data["families"] == {"module": {"vs_best_peer": 2.0, "worst_vs_best_peer": 2.0, "vs_xla": 2.0}}
 
@@ -336,7 +312,7 @@ def test_tensorflow_without_a_gpu(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_library_that_is_not_installed_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench_gpu, "PEERS", {"no_such_library": "it"})
+    monkeypatch.setattr(gpu_beside, "LIBRARIES", {"no_such_library": "it"})
     assert common.run("tfxla-bench", bench.main, ["gpu", "--modules", str(tmp_path)]) == 2
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from ..ir import proto
 from ..ir.node import Module
 from .gpu_rows import Draw, GpuRow
+from .handed_arrays import Array
 
 Call = Callable[[], Any]
 TORCH_DTYPES = {
@@ -40,6 +41,14 @@ def drawn(inputs: Sequence[Draw]) -> list[Any]:
             values = torch.randn(draw.shape, generator=generator, device="cuda") * draw.scale
         found.append(values.to(dtype))
     return found
+
+
+def loaded(array: Array) -> Any:
+    """The array as a tensor on the GPU."""
+    import torch
+
+    dtype = getattr(torch, TORCH_DTYPES[array.dtype])
+    return torch.from_numpy(array.data).cuda().view(dtype).reshape(array.shape)
 
 
 def makers(row: GpuRow, tensors: Sequence[Any]) -> dict[str, Callable[[], Call]]:

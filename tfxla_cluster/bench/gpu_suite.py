@@ -17,7 +17,9 @@ from .gpu_products import attention_rows, product_rows
 from .gpu_rows import Draw, GpuRow, memory_rows
 from .measure import Timing
 
-OURS, XLA, STOCK, COPY, PRODUCT = "ours", "XLA", "stock jit", "copy", "product"
+OURS, CLUSTERS = "ours", "ours, clusters"
+XLA, STOCK, GRAPH = "XLA", "stock jit", "graph"
+COPY, PRODUCT = "copy", "product"
 _PRODUCT_SIZE = 8192
 Call = Callable[[], Any]
 Timings = Mapping[str, Timing]
@@ -29,8 +31,9 @@ def all_rows() -> list[GpuRow]:
 
 @dataclass
 class Result:
-    """What a case gave. `burst`, `sustained` (products): by contender. `failed`: peer, or 'ours' -> why it has no
-    figure. `errors`: contender -> largest difference from PyTorch's eager result, as a part of the largest element."""
+    """What a case gave. `burst`, `sustained` (products, steps): by contender. `failed`: contender -> why not.
+    `errors`: contender -> largest difference from the first contender's result, as a part of the largest element.
+    `details`: contender -> what else was measured of a step."""
 
     case: str
     family: str
@@ -40,6 +43,12 @@ class Result:
     sustained: Timings = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     errors: dict[str, float] = field(default_factory=dict)
+    details: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    @property
+    def timings(self) -> Timings:
+        """Of the state that is compared: bursts where there are any."""
+        return self.burst or self.sustained
 
     @property
     def floor_ms(self) -> float:
@@ -49,7 +58,7 @@ class Result:
 
     def ratios(self, timings: Timings) -> dict[str, float]:
         """Peer -> its time over ours."""
-        peers = [name for name in timings if name not in (OURS, COPY, PRODUCT)]
+        peers = [name for name in timings if name not in (OURS, CLUSTERS, COPY, PRODUCT)]
         return {name: timings[name].median / timings[OURS].median for name in peers} if OURS in timings else {}
 
     def data(self) -> dict[str, Any]:
@@ -61,6 +70,7 @@ class Result:
             "flops": self.flops,
             "failed": self.failed,
             "errors": self.errors,
+            "details": self.details,
         }
         for state, timings in (("burst", self.burst), ("sustained", self.sustained)):
             ratios = self.ratios(timings)
@@ -68,7 +78,8 @@ class Result:
                 "ms": {name: t.median for name, t in timings.items()},
                 "spread": {name: [t.low, t.high] for name, t in timings.items()},
                 "samples": min((t.rounds for t in timings.values()), default=0),
-                "vs_xla": ratios.get(XLA, ratios.get(STOCK)),
+                "vs_xla": ratios.get(XLA),
+                "vs_stock_jit": ratios.get(STOCK),
                 "vs_best_peer": min(ratios.values(), default=None),
             }
         if self.burst:
@@ -100,25 +111,32 @@ def run(case: Case, row: GpuRow | None, executable: Any | Decision, rounds: int)
         makers.append((OURS, lambda: Ours(executable, tensors)))
     expected = None
     for name, make in makers:
-        found = _checked(name, make, expected, row.tolerance if row else 1e-2, result)
+        found = checked(
+            name, make, expected, row.tolerance if row else 1e-2, result, "PyTorch" if row else "the others"
+        )
         if found is not None:
             calls[name], expected = found[0], expected if expected is not None else found[1]
     result.moved = _bytes(tensors) + _bytes(expected or ())
     calls[COPY] = gpu_peers.copier(result.moved)
     if result.flops:
-        calls[PRODUCT] = gpu_peers.product(_PRODUCT_SIZE, tensors[0].dtype)
-    result.burst = gpu_timing.burst(calls, rounds)
+        calls[PRODUCT] = product(tensors)
+    result.burst = gpu_timing.burst([gpu_timing.TorchSide(calls)], rounds)
     if result.flops:
         del calls[COPY], calls[PRODUCT]
-        result.sustained = gpu_timing.sustained(calls, rounds)
+        result.sustained = gpu_timing.sustained([gpu_timing.TorchSide(calls)], rounds)
     return result
 
 
-def _checked(
-    name: str, make: Callable[[], Call], expected: Sequence[Any] | None, tolerance: float, result: Result
+def checked(
+    name: str,
+    make: Callable[[], Call],
+    expected: Sequence[Any] | None,
+    tolerance: float,
+    result: Result,
+    reference: str,
 ) -> tuple[Call, list[Any]] | None:
-    """The contender and its result, None where it fails or is wrong: a fast wrong kernel is no result. The first that
-    runs gives what is expected of the others."""
+    """The contender and its result, None where it fails or is wrong: a fast wrong kernel is no result. `expected`: None
+    for the first that runs, whose result is expected of the others; `reference`: whose it is."""
     try:
         call = make()
         found = gpu_peers.tensors_of(call())
@@ -128,9 +146,14 @@ def _checked(
         result.failed[name] = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"
         return None
     if result.errors.get(name, 0.0) > tolerance:
-        result.failed[name] = f"differs from {'PyTorch' if name != XLA else 'the others'} by {result.errors[name]:.1e}"
+        result.failed[name] = f"differs from {reference} by {result.errors[name]:.1e}"
         return None
     return call, found
+
+
+def product(tensors: Sequence[Any]) -> Call:
+    """The product whose rate is the floor of rows with operations, of the first tensor's dtype."""
+    return gpu_peers.product(_PRODUCT_SIZE, tensors[0].dtype)
 
 
 def _bytes(tensors: Sequence[Any]) -> int:

@@ -1,7 +1,5 @@
-"""The GPU's rows through TensorFlow, in its own process: our op against stock jit_compile and the plain graph.
-
-PyTorch's compiled forms need Triton, which no process with TensorFlow can import: they are in `tfxla-bench gpu
---modules`.
+"""The GPU's rows through TensorFlow: our op against stock jit_compile and the plain graph in this process, PyTorch and
+XLA through JAX in another (gpu_beside), which take turns with them on the same inputs.
 """
 
 from __future__ import annotations
@@ -14,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from ..errors import UnsupportedError
-from .gpu_bundle import tf_dtype
+from ..ir import dtype as dtypes
+from .gpu_beside import Peers
+from .gpu_bundle import lowered, tf_dtype
 from .gpu_rows import Draw, GpuRow, switched
-from .gpu_suite import COPY, OURS, STOCK, Result
-from .gpu_timing import MARK, WARM_ROUNDS, spans
-from .measure import Timing, summary
+from .gpu_suite import COPY, GRAPH, OURS, STOCK, Result
+from .gpu_timing import MARK, WARM_ROUNDS, Samples, burst, spans, sustained, turn
 
-GRAPH = "graph"
 Call = Callable[[], Any]
 
 
@@ -36,20 +34,33 @@ def machine() -> str:
     return str(tf.config.experimental.get_device_details(devices[0]).get("device_name", ""))
 
 
-def run(row: GpuRow, rounds: int) -> Result:
-    """Measures a row on TensorFlow's first GPU."""
+def run(row: GpuRow, rounds: int, peers: Peers) -> Result:
+    """Measures a row on TensorFlow's first GPU, beside the peers of another process."""
     import tensorflow as tf
 
     with switched(tf, row):
-        return _run(tf, row, rounds)
+        return _run(tf, row, rounds, peers)
 
 
-def _run(tf: Any, row: GpuRow, rounds: int) -> Result:
-    import tfxla_cluster
-
+def _run(tf: Any, row: GpuRow, rounds: int, peers: Peers) -> Result:
     with tf.device("GPU:0"):
         tensors = [_drawn(draw, seed) for seed, draw in enumerate(row.inputs)]
     result = Result(row.case, row.family, flops=row.flops)
+    calls, expected = _contenders(tf, row, tensors, result)
+    result.moved = sum(_bytes(tensor) for tensor in (*tensors, *expected))
+    arrays = {"inputs": list(map(_named, tensors)), "expected": list(map(_named, expected))}
+    failed, errors = peers.make(row.case, arrays, lowered(row))
+    result.failed |= failed
+    result.errors |= errors
+    result.burst = burst([TensorFlowSide({**calls, COPY: _copier(result.moved)}), peers], rounds)
+    if result.flops:
+        result.sustained = sustained([TensorFlowSide(calls), peers], rounds)
+    return result
+
+
+def _contenders(tf: Any, row: GpuRow, tensors: Sequence[Any], result: Result) -> tuple[dict[str, Call], list[Any]]:
+    """(contender -> call, what the first that ran gave); `result` is told who failed."""
+    import tfxla_cluster
 
     def form(*args: Any) -> Any:
         return row.tf_fn(tf, *args)
@@ -74,10 +85,13 @@ def _run(tf: Any, row: GpuRow, rounds: int) -> Result:
             continue
         expected = expected or found
         calls[name] = lambda fn=fn: fn(*tensors)  # type: ignore[misc]
-    result.moved = sum(_bytes(tensor) for tensor in (*tensors, *expected))
-    calls[COPY] = _copier(result.moved)
-    result.burst = burst(calls, rounds)
-    return result
+    return calls, expected
+
+
+def _named(tensor: Any) -> tuple[str, np.ndarray]:
+    """(HLO's name of its dtype, the array)."""
+    array = tensor.numpy()
+    return str(dtypes.from_numpy(array.dtype)), array
 
 
 def _native(fn: Callable[..., Any], tensors: Sequence[Any]) -> Callable[..., Any]:
@@ -87,8 +101,9 @@ def _native(fn: Callable[..., Any], tensors: Sequence[Any]) -> Callable[..., Any
     before = tfxla_cluster.stats()
     fn(*tensors)
     after = tfxla_cluster.stats()
-    grown = {name: after[name] - before[name] for name in ("kernels", "native_kernels", "fallbacks")}
-    if grown["fallbacks"] or not grown["kernels"] or grown["kernels"] != grown["native_kernels"]:
+    names = ("executions", "kernels", "native_kernels", "fallbacks")
+    grown = {name: after[name] - before[name] for name in names}
+    if grown["fallbacks"] or not grown["executions"] or grown["kernels"] != grown["native_kernels"]:
         raise RuntimeError(f"not native: {grown}, {after['fallback_reasons']}")
     return fn
 
@@ -108,13 +123,20 @@ def _bytes(tensor: Any) -> int:
 
 def _error(found: Sequence[Any], expected: Sequence[Any]) -> float:
     """As gpu_peers.error."""
+    import tensorflow as tf
+
     worst = 0.0
     for a, b in zip(found, expected, strict=True):
-        one, other = (np.asarray(x).astype(np.float64) for x in (a, b))
-        if one.shape != other.shape or not np.array_equal(np.isnan(one), np.isnan(other)):
+        if a.shape != b.shape:
             return float("inf")
-        scale = max(float(np.abs(np.nan_to_num(other)).max(initial=0.0)), 1e-30)
-        worst = max(worst, float(np.abs(np.nan_to_num(one - other)).max(initial=0.0)) / scale)
+        one, other = (tf.cast(x, tf.float64) for x in (a, b))
+        nan = tf.math.is_nan(other)
+        if bool(tf.reduce_any(tf.math.is_nan(one) != nan)):
+            return float("inf")
+        zero = tf.zeros_like(other)
+        scale = float(tf.reduce_max(tf.concat([[1e-30], tf.reshape(tf.abs(tf.where(nan, zero, other)), [-1])], 0)))
+        gaps = tf.where(nan | (one == other), zero, tf.abs(one - other))
+        worst = max(worst, float(tf.reduce_max(tf.concat([[0.0], tf.reshape(gaps, [-1])], 0))) / scale)
     return worst
 
 
@@ -126,26 +148,41 @@ def _copier(moved: int) -> Call:
     return lambda: tf.raw_ops.DeepCopy(x=source)
 
 
-def burst(contenders: Mapping[str, Call], rounds: int) -> dict[str, Timing]:
-    """As gpu_timing.burst, by TensorFlow's profiler."""
+class TensorFlowSide:
+    """gpu_timing.Side through TensorFlow's profiler."""
+
+    def __init__(self, contenders: Mapping[str, Call]) -> None:
+        self._contenders = contenders
+        self._directory: tempfile.TemporaryDirectory[str] | None = None
+
+    def start(self) -> None:
+        for _ in range(WARM_ROUNDS):
+            for call in self._contenders.values():
+                call()
+        _wait()
+        self._directory = _recording()
+
+    def round(self) -> None:
+        import tensorflow as tf
+
+        for name, call in self._contenders.items():
+            with tf.profiler.experimental.Trace(MARK + name):
+                call()
+                _wait()
+
+    def stop(self) -> Samples:
+        assert self._directory is not None
+        marks, work = _recorded(self._directory)
+        return spans(marks, [(start, end) for _, start, end in work])
+
+    def turn(self, calls: int) -> Mapping[str, float]:
+        return turn(self._contenders, calls, _wait)
+
+
+def _wait() -> None:
     import tensorflow as tf
 
-    wait = tf.test.experimental.sync_devices
-    for _ in range(WARM_ROUNDS):
-        for call in contenders.values():
-            call()
-    wait()
-
-    def samples() -> None:
-        for _ in range(rounds):
-            for name, call in contenders.items():
-                with tf.profiler.experimental.Trace(MARK + name):
-                    call()
-                    wait()
-
-    marks, work = profiled(samples)
-    found = spans(marks, [(start, end) for _, start, end in work])
-    return {name: summary(found[name]) for name in contenders}
+    tf.test.experimental.sync_devices()
 
 
 Span = tuple[str, float, float]
@@ -153,14 +190,32 @@ Span = tuple[str, float, float]
 
 def profiled(call: Callable[[], object]) -> tuple[list[Span], list[Span]]:
     """What `of_profile` finds in TensorFlow's profile of `call`, which waits for what it starts."""
+    directory = _recording()
+    try:
+        call()
+    finally:
+        found = _recorded(directory)
+    return found
+
+
+def _recording() -> tempfile.TemporaryDirectory[str]:
+    """Starts TensorFlow's profiler, which `_recorded` ends."""
     import tensorflow as tf
 
-    profiler = tf.profiler.experimental
-    options = profiler.ProfilerOptions(host_tracer_level=2, python_tracer_level=0, device_tracer_level=1)
-    with tempfile.TemporaryDirectory() as directory:
-        with profiler.Profile(directory, options):
-            call()
-        (path,) = Path(directory).rglob("*.xplane.pb")
+    directory = tempfile.TemporaryDirectory()
+    options = tf.profiler.experimental.ProfilerOptions(
+        host_tracer_level=2, python_tracer_level=0, device_tracer_level=1
+    )
+    tf.profiler.experimental.start(directory.name, options)
+    return directory
+
+
+def _recorded(directory: tempfile.TemporaryDirectory[str]) -> tuple[list[Span], list[Span]]:
+    import tensorflow as tf
+
+    with directory as name:
+        tf.profiler.experimental.stop()
+        (path,) = Path(name).rglob("*.xplane.pb")
         return of_profile(path.read_bytes())
 
 
