@@ -12,8 +12,7 @@ import argparse
 import json
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,22 +20,10 @@ import tensorflow as tf
 
 import tfxla_cluster
 from tests.device import kernel_times
+from tfxla_cluster.bench.steps.task import FLAGS, MODES, Step, Task, function
 
 TIMED, TIMED_S = 10, 3.0  # steps, fewer where they would take longer than these seconds
 PROFILED = 2  # steps
-# What switches this package on, by mode.
-FLAGS: dict[str, dict[str, str]] = {"must": {"tf_xla_auto_jit": "0"}, "auto": {"tf_xla_auto_jit": "2"}}
-Step = Callable[..., tf.Tensor]
-
-
-@dataclass(frozen=True)
-class Task:
-    """`make()`: a step with variables of its own, a function of `data(batch)` that gives a scalar (a loss).
-    `batch`: how many examples a step has unless it is said."""
-
-    make: Callable[[], Step]
-    data: Callable[[int], list[tf.Tensor]]
-    batch: int
 
 
 def measured(step: Step, inputs: Sequence[tf.Tensor], batch: int) -> dict[str, float]:
@@ -64,7 +51,7 @@ def measured(step: Step, inputs: Sequence[tf.Tensor], batch: int) -> dict[str, f
 def run(task: Task, mode: str, batches: Sequence[int], kernels: int = 0) -> list[dict[str, Any]]:
     """A row for each batch size; one that does not fit says so and the next is tried. `kernels`: how many of the
     kernels that take longest are told."""
-    step = tf.function(task.make(), jit_compile=True if mode in ("must", "stock") else None)
+    step = function(task, mode)
     if mode not in FLAGS:
         return [_row(task, mode, step, batch, kernels) for batch in batches]
     with tempfile.TemporaryDirectory() as directory:
@@ -95,7 +82,7 @@ def _row(task: Task, mode: str, step: Step, batch: int, kernels: int, dump: Path
 def command(task: Task, description: str | None) -> None:
     """The command line of a task."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("modes", nargs="+", choices=["graph", "must", "auto", "stock"], metavar="MODE")
+    parser.add_argument("modes", nargs="+", choices=MODES, metavar="MODE")
     parser.add_argument("--batch", default=str(task.batch), help=f"batch sizes, by comma (default {task.batch})")
     parser.add_argument("--kernels", type=int, default=0, metavar="N", help="tell the N kernels that take longest")
     options = parser.parse_args()

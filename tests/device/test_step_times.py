@@ -8,9 +8,10 @@ import pytest
 import tensorflow as tf
 
 import tfxla_cluster
-from tests.device import bert_step, gpt_step, resnet_step
-from tests.device.step_times import Task, run
-from tests.device.transformer import Size
+from tests.device.step_times import run
+from tfxla_cluster.bench.steps import bert, gpt, resnet
+from tfxla_cluster.bench.steps.task import Task
+from tfxla_cluster.bench.steps.transformer import Size
 
 SMALL = Size(layers=1, hidden=32, heads=2, inner=64, words=97, tokens=8)
 
@@ -24,10 +25,10 @@ def _convolutions() -> Any:
 
 
 TASKS = {
-    "bert": bert_step.task(SMALL),
-    "gpt": gpt_step.train(SMALL),
-    "decode": gpt_step.decode(SMALL, 3),
-    "resnet": Task(lambda: resnet_step.training_step(_convolutions), lambda n: resnet_step.data(n, 8, 5), 3),
+    "bert": bert.task(SMALL),
+    "gpt": gpt.train(SMALL),
+    "decode": gpt.decode(SMALL, 3),
+    "resnet": Task(lambda: resnet.training_step(_convolutions), lambda n: resnet.data(n, 8, 5), 3),
 }
 
 

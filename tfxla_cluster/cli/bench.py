@@ -2,7 +2,9 @@
 
 `tfxla-bench cpu` runs the memory and contraction rows, against stock TensorFlow and JAX.
 
-`tfxla-bench gpu` runs the GPU's rows through TensorFlow, against stock TensorFlow.
+`tfxla-bench gpu` runs the GPU's rows through TensorFlow, against stock TensorFlow and, in a second process that takes
+turns with it, PyTorch and XLA through JAX. `tfxla-bench gpu --steps` times training and decoding steps of whole models
+(BERT-base, ResNet50, GPT-2-small), against stock TensorFlow.
 `tfxla-bench gpu --make-bundle DIR` writes the GPU's rows as HLO with code for the GPU --target, which need not be
 there. `tfxla-bench gpu --modules DIR` measures them, or any HLO modules, on this machine's GPU, against PyTorch and
 XLA; it needs neither TensorFlow nor, with code for the GPU in DIR, Triton. A peer that is missing or wrong fails the
@@ -51,14 +53,16 @@ def main(argv: Sequence[str]) -> int:
     todo = parser.add_mutually_exclusive_group()
     todo.add_argument("--modules", metavar="DIR", help="gpu: measure the HLO modules of DIR")
     todo.add_argument("--make-bundle", metavar="DIR", help="gpu: write the rows' modules and code into DIR")
+    todo.add_argument("--steps", action="store_true", help="gpu: measure steps of whole models")
+    parser.add_argument("--batch", type=common.number(int, 1, 100_000), help="gpu --steps: examples of a step")
     parser.add_argument("--target", default="sm_90", choices=["sm_80", "sm_90"], help="gpu: of --make-bundle's code")
     options = parser.parse_args(argv)
     if options.plot:
         plot.check(options.plot)
     if options.suite == "gpu":
         return _gpu(options)
-    if options.modules or options.make_bundle:
-        parser.error("--modules and --make-bundle are for tfxla-bench gpu")
+    if options.modules or options.make_bundle or options.steps:
+        parser.error("--modules, --make-bundle and --steps are for tfxla-bench gpu")
     rows = run_rows(options.filter, options.rounds)
     families = {
         name: summary([r for r in rows if r["family"] == name]) for name in dict.fromkeys(r["family"] for r in rows)
@@ -81,6 +85,8 @@ def _gpu(options: argparse.Namespace) -> int:
 
     if options.make_bundle:
         return bench_gpu.make_bundle(options)
+    if options.steps:
+        return bench_gpu.run_steps(options)
     return bench_gpu.run(options) if options.modules else bench_gpu.run_tensorflow(options)
 
 

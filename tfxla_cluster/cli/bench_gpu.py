@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import math
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import flag_options, output_file
 from ..backends import gpu
-from ..bench import gpu_bundle, gpu_suite, plot
+from ..bench import gpu_beside, gpu_bundle, gpu_suite, plot
 from ..codegen.kernel.choice import UNTUNED
 from ..decision import Decision, no
 from ..errors import OutputError, TfxlaError, UnsupportedError, UsageError
@@ -20,8 +19,6 @@ from ..tuning import session, tables
 
 if TYPE_CHECKING:
     from ..bench.gpu_rows import GpuRow
-
-PEERS = {"torch": "PyTorch, eager and compiled", "jax": "XLA through JAX"}
 
 
 def make_bundle(options: argparse.Namespace) -> int:
@@ -46,9 +43,7 @@ def _chosen(pattern: str) -> list[GpuRow]:
 
 def run(options: argparse.Namespace) -> int:
     """Measures the modules of --modules; 1 where ours or a peer that the suite names has no figure in some row."""
-    for library, what in PEERS.items():
-        if importlib.util.find_spec(library) is None:
-            raise UsageError(f"{library} is not installed: {what} is what rows are compared with", "Install 'bench'")
+    gpu_beside.check_installed()
     backend = gpu.this_machine()
     rows = {row.file: row for row in gpu_suite.all_rows()}
 
@@ -70,9 +65,27 @@ def run_tensorflow(options: argparse.Namespace) -> int:
     from ..bench import gpu_tensorflow
 
     machine = gpu_tensorflow.machine()
+    gpu_beside.check_installed()
     results = []
-    for row in _chosen(options.filter):
-        results.append(gpu_tensorflow.run(row, options.rounds))
+    with gpu_beside.peers() as peers:
+        for row in _chosen(options.filter):
+            results.append(gpu_tensorflow.run(row, options.rounds, peers))
+            print("\n".join(lines(results[-1])), flush=True)
+    return _report(results, machine, options)
+
+
+def run_steps(options: argparse.Namespace) -> int:
+    """Measures steps of whole models through TensorFlow; the result as of `run`."""
+    from ..bench import gpu_steps, gpu_tensorflow
+    from ..bench.steps.table import BATCHES
+
+    machine = gpu_tensorflow.machine()
+    chosen = {name: options.batch or batch for name, batch in BATCHES.items() if options.filter in name}
+    if not chosen:
+        raise UsageError(f"no step matches --filter={options.filter}", f"There are {'; '.join(BATCHES)}")
+    results = []
+    for name, batch in chosen.items():
+        results.append(gpu_steps.run(name, batch, options.rounds))
         print("\n".join(lines(results[-1])), flush=True)
     return _report(results, machine, options)
 
@@ -83,9 +96,11 @@ def _report(results: Sequence[gpu_suite.Result], machine: str, options: argparse
     for name, figures in families.items():
         print(f"{name}: " + ", ".join(f"{key} {value:.2f}" for key, value in figures.items()))
     if options.plot:
-        plot.write(options.plot, machine, [(r.case, {n: t.median for n, t in r.burst.items()}) for r in results])
+        plot.write(options.plot, machine, [(r.case, {n: t.median for n, t in r.timings.items()}) for r in results])
     if options.json:
-        data = {"gpu": machine, "rows": [r.data() for r in results], "families": families}
+        missing = sorted({name for r in results for name in r.failed if name != gpu_suite.OURS})
+        rows = [r.data() for r in results]
+        data = {"gpu": machine, "rows": rows, "families": families, "missing_peers": missing}
         output_file.write(options.json, json.dumps(data, indent=1).encode())
     return int(any(r.failed for r in results))
 
@@ -120,6 +135,8 @@ def lines(result: gpu_suite.Result) -> list[str]:
             times = " ".join(f"{name} {t.median:.4f}" for name, t in timings.items())
             best = f"{min(ratios.values()):.3f} x best peer; " if ratios else ""
             found.append(f"{result.case} [{state}]: {best}{times}")
+    for name, details in result.details.items():
+        found.append(f"{result.case}: {name}: " + ", ".join(f"{key} {value:.4g}" for key, value in details.items()))
     return found + [f"{result.case}: no figure of {name}: {reason}" for name, reason in result.failed.items()]
 
 
@@ -127,13 +144,13 @@ def summary(results: Sequence[gpu_suite.Result]) -> dict[str, dict[str, float]]:
     """By family: geometric means of the ratios to XLA and to the best peer, and the worst of the latter."""
     families: dict[str, dict[str, float]] = {}
     for family in dict.fromkeys(result.family for result in results):
-        ratios = [r.ratios(r.burst) for r in results if r.family == family]
+        ratios = [r.ratios(r.timings) for r in results if r.family == family]
         best = [min(found.values()) for found in ratios if found]
-        xla = [found[name] for found in ratios for name in (gpu_suite.XLA, gpu_suite.STOCK) if name in found]
         if best:
             families[family] = {"vs_best_peer": _mean(best), "worst_vs_best_peer": min(best)}
-        if xla:
-            families[family]["vs_xla"] = _mean(xla)
+        for key, name in (("vs_xla", gpu_suite.XLA), ("vs_stock_jit", gpu_suite.STOCK)):
+            if any(name in found for found in ratios):
+                families[family][key] = _mean([found[name] for found in ratios if name in found])
     return families
 
 

@@ -71,7 +71,8 @@ def weighted(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, bias: tf.Tensor) -> tf.Te
 def attention(w: Variables, n: int, x: tf.Tensor, bias: tf.Tensor, size: Size) -> tf.Tensor:
     """Of layer `n`: bf16[batch, tokens, hidden] of the same."""
     joined = tf.reshape(dense(w, f"{n}.qkv", x), [-1, size.tokens, 3, size.heads, size.hidden // size.heads])
-    mixed = weighted(*tf.unstack(tf.transpose(joined, [2, 0, 3, 1, 4])), bias)
+    q, k, v = tf.unstack(tf.transpose(joined, [2, 0, 3, 1, 4]))
+    mixed = weighted(q, k, v, bias)
     mixed = tf.reshape(tf.transpose(mixed, [0, 2, 1, 3]), [-1, size.tokens, size.hidden])
     return dense(w, f"{n}.out", mixed)
 

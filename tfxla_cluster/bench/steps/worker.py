@@ -1,0 +1,86 @@
+"""A step in one mode, in a process of its own: `python -m tfxla_cluster.bench.steps.worker TASK MODE BATCH` answers
+what gpu_steps asks."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...child_process import serve
+from . import table
+from .task import FLAGS, Step, Task, function
+
+
+class Served:
+    """Questions are its public methods by name, with numbers."""
+
+    def __init__(self, task: Task, mode: str, batch: int) -> None:
+        self._task, self._mode, self._batch = task, mode, batch
+        self._step: Step | None = None
+        self._inputs: Sequence[Any] = ()
+
+    def answer(self, question: str) -> Mapping[str, Any]:
+        """What the method that the question names gives; {"failed": why} where it raises."""
+        import tensorflow as tf
+
+        name, *numbers = question.split()
+        try:
+            found: Mapping[str, Any] = getattr(self, name)(*map(int, numbers))
+        except tf.errors.ResourceExhaustedError:
+            return {"failed": f"a batch of {self._batch} does not fit into the GPU's memory"}
+        except Exception as error:  # noqa: BLE001 - it is told and fails the run
+            return {"failed": f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"}
+        return found
+
+    def first(self) -> dict[str, Any]:
+        """Seconds of the first step, tracing and compilation included, and its loss."""
+        self._inputs = self._task.data(self._batch)
+        self._step = function(self._task, self._mode)
+        start = time.perf_counter()
+        loss = float(self._step(*self._inputs))
+        return {"first_step_s": time.perf_counter() - start, "loss": loss}
+
+    def turn(self, steps: int) -> dict[str, float]:
+        """Milliseconds a step, of so many steps back to back."""
+        assert self._step is not None
+        start = time.perf_counter()
+        for _ in range(steps):
+            last = self._step(*self._inputs)
+        float(last)
+        return {"ms": (time.perf_counter() - start) * 1e3 / steps}
+
+    def end(self) -> dict[str, Any]:
+        """GiB that TensorFlow's allocator held at most; RuntimeError where this package left something to others."""
+        import tensorflow as tf
+
+        if self._mode in FLAGS:
+            _only_native()
+        if not tf.config.list_physical_devices("GPU"):
+            return {"peak_gib": 0.0}
+        return {"peak_gib": tf.config.experimental.get_memory_info("GPU:0")["peak"] / 2**30}
+
+
+def _only_native() -> None:
+    import tfxla_cluster
+
+    counts = tfxla_cluster.stats()
+    if counts["fallbacks"] or not counts["kernels"] or counts["kernels"] != counts["native_kernels"]:
+        said = {name: counts[name] for name in ("kernels", "native_kernels", "fallback_reasons")}
+        raise RuntimeError(f"not native: {said}")
+
+
+def main() -> None:
+    os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")  # several share the GPU
+    name, mode, batch = sys.argv[1:]
+    if mode in FLAGS:
+        import tfxla_cluster
+
+        tfxla_cluster.enable(**FLAGS[mode])
+    serve(Served(table.task(name), mode, int(batch)).answer)
+
+
+if __name__ == "__main__":
+    main()
