@@ -233,7 +233,7 @@ def test_what_follows_reads_narrow_floats_unrounded(widens: bool, backend: WithC
     assert (error < 1e-6) == widens
     assert error < 2**-8
     others = backend.candidates(next(iter(made.chosen))).others
-    assert all(c["type"] == (0 if widens else 9) for c in others)
+    assert {c["type"] for c in others} == ({0, 9} if widens else {9})
     with pytest.raises(UnsupportedError, match="the engine's result has another type"):
         backend.lower(next(iter(made.chosen)), Choice({**others[0], "type": 1}))
 

@@ -11,6 +11,7 @@ import pytest
 from tests.close import assert_near
 from tests.codegen.triton import gpu_module
 from tests.codegen.triton.library_cases import (
+    AFTER,
     BATCHED,
     CASES,
     EPSILON,
@@ -24,6 +25,7 @@ from tests.codegen.triton.library_cases import (
 from tests.hlo_case import Case, module
 from tests.runtime.cublaslt_double import WORKSPACES
 from tfxla_cluster import compiler
+from tfxla_cluster.codegen.kernel.library_product import CUDA_TYPES
 from tfxla_cluster.codegen.kernel.unit import UnitLibrary
 from tfxla_cluster.codegen.triton import workers
 from tfxla_cluster.ir import text
@@ -84,6 +86,48 @@ def test_values(name: str, number: int, backend: WithLibrary) -> None:
         for got, want in zip(made.executable.run(args), flat(evaluate(parsed, args)), strict=True):
             assert_near(got, want, tolerance(case.text), name)
     assert backend.library[1].workspaces == [WORKSPACES[number]] * 2
+
+
+FOLLOWED = {
+    "by one": "  ROOT r = bf16[13,9] maximum(sum, zeros)\n",
+    "the first output": "  r = bf16[13,9] tanh(sum)\n  ROOT t = (bf16[13,9], bf16[13,9]) tuple(d, r)\n",
+    "the last output": "  r = bf16[13,9] tanh(sum)\n  ROOT t = (bf16[13,9], bf16[13,9]) tuple(r, d)\n",
+    "of three": """  r = bf16[13,9] tanh(sum)
+  w = f32[13,9] convert(d)
+  v = bf16[117] reshape(d)
+  ROOT t = (f32[13,9], bf16[117], bf16[13,9]) tuple(w, v, r)
+""",
+}
+
+
+@pytest.mark.parametrize("name", FOLLOWED)
+def test_a_narrow_product_with_more_to_do_is_written_wide_or_narrow(name: str, backend: WithLibrary) -> None:
+    """Where it leaves the fusion the narrow one needs no memory of its own."""
+    body = dot("bf16[13,21]", "bf16[21,9]", "bf16[13,9]", PLAIN, AFTER.format(t="bf16") + FOLLOWED[name], "d")
+    case = Case(name, module(*fused(body)))
+    parsed, args = text.parse(case.text), case.args()
+    instr = next(i for i in parsed.entry.instrs if i.opcode == "fusion")
+    others = backend.candidates(instr).others
+    assert [o["type"] for o in others] == [CUDA_TYPES[t] for t in ("f32", "bf16") for _ in WORKSPACES]
+    temporaries = [backend.lower(instr, others[n]).temps for n in (0, len(WORKSPACES))]
+    assert temporaries == [(4 * 13 * 9,), (2 * 13 * 9,) if name == "by one" else ()]
+    for number in (0, len(others) - 1):
+        made = compiler.compile_module(
+            parsed, backend, CompileOptions(passes=False, fusion=False), choices=ByLibrary(backend, number)
+        )
+        assert len(calls(made.plan)) == 1
+        for got, want in zip(made.executable.run(args), flat(evaluate(parsed, args)), strict=True):
+            assert_near(got, want, EPSILON["bf16"], name)
+
+
+def fused(body: str) -> tuple[str, str]:
+    """An entry that calls a fusion of these lines, and the fusion."""
+    inner = f"inner {{\n{body}}}\n"
+    root = text.parse(module(body)).entry.root
+    params = text.parse(module(body)).entry.params
+    lines = [f"  {p.name} = {p.shape} parameter({n})" for n, p in enumerate(params)]
+    call = f"  ROOT f = {root.shape} fusion({', '.join(p.name for p in params)}), kind=kOutput, calls=inner"
+    return "\n".join([*lines, call]), inner
 
 
 def flat(value: object) -> list[np.ndarray]:

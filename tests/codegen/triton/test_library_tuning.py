@@ -24,7 +24,7 @@ from tfxla_cluster import compiler, trace
 from tfxla_cluster.backends import gpu
 from tfxla_cluster.codegen.kernel.choice import Choice
 from tfxla_cluster.codegen.kernel.library import NO_LIBRARIES, Libraries, NoLibrary
-from tfxla_cluster.codegen.kernel.library_product import chosen
+from tfxla_cluster.codegen.kernel.library_product import CUDA_TYPES, chosen
 from tfxla_cluster.codegen.kernel.lower import gpu as lower
 from tfxla_cluster.codegen.triton import workers
 from tfxla_cluster.errors import TfxlaError, UnsupportedError
@@ -55,8 +55,13 @@ def test_an_algorithm_of_another_library_is_refused(backend: WithLibrary) -> Non
     wrong = replace(algorithm, words=(77, *algorithm.words[1:]))
     with pytest.raises(UnsupportedError, match="does not multiply these matrices"):
         backend.lower(library_dot(), wrong.choice())
-    with pytest.raises(UnsupportedError, match="does not multiply these matrices"):
+    with pytest.raises(UnsupportedError, match="result has another type"):
         backend.lower(library_dot("f64 nn"), algorithm.choice())
+    with pytest.raises(UnsupportedError, match="does not multiply these matrices"):
+        backend.lower(library_dot("f64 nn"), replace(algorithm, result=CUDA_TYPES["f64"]).choice())
+    for nonsense in (1 << 60, -256):
+        with pytest.raises(UnsupportedError, match=f"{nonsense} bytes are no workspace"):
+            backend.lower(library_dot(), replace(algorithm, workspace=nonsense).choice())
     small = replace(first_algorithm(backend, 1), workspace=0)
     with pytest.raises(UnsupportedError, match="takes 4096 bytes of workspace, not 0"):
         backend.lower(library_dot(), small.choice())

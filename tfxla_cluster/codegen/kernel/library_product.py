@@ -44,28 +44,32 @@ class Product:
 @dataclass(frozen=True, slots=True)
 class Algorithm:
     """An algorithm of the library's `version`, which takes `workspace` bytes. `words`: its cublasLtMatmulAlgo_t, which
-    NVIDIA lets be kept for that version alone."""
+    NVIDIA lets be kept for that version alone. `result`: cudaDataType_t of what it computes."""
 
     version: int
     workspace: int
     words: tuple[int, ...]
+    result: int
 
     def __str__(self) -> str:
         digest = hashlib.sha256(repr(self.words).encode()).hexdigest()[:8]
-        return f"cuBLASLt {version_text(self.version)}, algorithm {digest}, {self.workspace} bytes"
+        names = {number: name for name, number in CUDA_TYPES.items()}
+        made = f"{names.get(self.result, self.result)}, {self.workspace} bytes"
+        return f"cuBLASLt {version_text(self.version)}, algorithm {digest}, {made}"
 
     def choice(self) -> Choice:
         """As knobs, in which results keep it."""
         words = {f"algorithm{n}": word for n, word in enumerate(self.words)}
-        return Choice({"cublaslt": self.version, "workspace": self.workspace, **words})
+        return Choice({"cublaslt": self.version, "workspace": self.workspace, "type": self.result, **words})
 
 
 def chosen(choice: Choice) -> Algorithm | None:
     """What `Algorithm.choice` made, or nothing; of a choice with other knobs too nothing."""
     names = [f"algorithm{n}" for n in range(_WORDS)]
-    if choice.keys() != {"cublaslt", "workspace", *names}:
+    if choice.keys() != {"cublaslt", "workspace", "type", *names}:
         return None
-    return Algorithm(choice["cublaslt"], choice["workspace"], tuple(choice[name] for name in names))
+    words = tuple(choice[name] for name in names)
+    return Algorithm(choice["cublaslt"], choice["workspace"], words, choice["type"])
 
 
 def version_text(version: int) -> str:

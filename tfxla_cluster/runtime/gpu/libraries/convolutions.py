@@ -126,6 +126,8 @@ class Convolutions:
                 workspace = self._plan(self._graph(work), engine).get(402, INT64)[0]
             except TfxlaError:
                 return "cuDNN does not do this convolution by this engine"
+        if not 0 <= engine.workspace <= WORKSPACE_BYTES:
+            return f"{engine.workspace} bytes are no workspace: it has from 0 to {WORKSPACE_BYTES}"
         return "" if workspace <= engine.workspace else f"the engine takes {workspace} bytes of workspace"
 
     def call(self, convolution: Convolution, engine: Engine) -> Call:

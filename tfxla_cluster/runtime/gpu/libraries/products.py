@@ -66,7 +66,7 @@ class Products:
                 ctypes.byref(count),
             )
         usable = [] if status else [one for one in found[: count.value] if one.state == 0]
-        return [Algorithm(self.version, int(one.workspace), tuple(one.words)) for one in usable]
+        return [Algorithm(self.version, int(one.workspace), tuple(one.words), work.result) for one in usable]
 
     def refusal(self, work: Product, algorithm: Algorithm) -> str:
         if algorithm.version != self.version:
@@ -78,6 +78,8 @@ class Products:
             status = self._library.status("cublasLtMatmulAlgoCheck", self._handle, *given)
         if status:
             return "cuBLASLt does not multiply these matrices by this algorithm"
+        if not 0 <= algorithm.workspace <= WORKSPACE_BYTES:
+            return f"{algorithm.workspace} bytes are no workspace: it has from 0 to {WORKSPACE_BYTES}"
         if found.workspace > algorithm.workspace:
             return f"the algorithm takes {found.workspace} bytes of workspace, not {algorithm.workspace}"
         return ""

@@ -24,17 +24,13 @@ _SPATIAL = 2  # dims that images have
 
 
 def choices(instr: Instr, library: Library[Convolution, Engine]) -> Sequence[Choice]:
-    """Those by which a library convolves, for a convolution or a fusion around one; some of them `lower` refuses. What
-    follows one of narrow floats reads it in f32, as in our own kernels, where the library writes that."""
+    """Those by which a library convolves, for a convolution or a fusion around one; some of them `lower` refuses."""
     try:
         parts = _Parts(instr)
     except UnsupportedError:
         return ()
-    for dtype in parts.results:
-        engines = library.algorithms(parts.convolution(dtype))
-        if engines:
-            return tuple(engine.choice() for engine in engines)
-    return ()
+    found = (library.algorithms(parts.convolution(dtype)) for dtype in parts.results)
+    return tuple(engine.choice() for engines in found for engine in engines)
 
 
 def lower(instr: Instr, engine: Engine, library: Library[Convolution, Engine]) -> Unit:
@@ -52,7 +48,8 @@ def lower(instr: Instr, engine: Engine, library: Library[Convolution, Engine]) -
 
 class _Parts:
     """The convolution of an instruction or of a fusion around it; UnsupportedError where it is none that a library
-    does. `results`: the types that it may be written in, the one that is liked best first."""
+    does. `results`: the types that it may be written in: what follows one of narrow floats reads it in f32, as in our
+    own kernels, or in its own type, half the bytes."""
 
     def __init__(self, instr: Instr) -> None:
         self._fusion = LibraryFusion(instr)

@@ -26,10 +26,12 @@ def by_default(instr: Instr, library: Library[Product, Algorithm]) -> Unit | Non
     """The steps of an instruction that the library multiplies without being told to; None where our kernels do."""
     try:
         found = LibraryProduct(instr)
-        if not (_always(found.product) or (found.is_alone and _alone(found.product))):
+        dtype = found.results[0]
+        product = found.product(dtype)
+        if not (_always(product) or (found.is_alone and _alone(product))):
             return None
-        algorithms = library.algorithms(found.product)
-        return found.unit(algorithms[0]) if algorithms else None
+        algorithms = library.algorithms(product)
+        return found.unit(algorithms[0], dtype) if algorithms else None
     except UnsupportedError:
         return None
 

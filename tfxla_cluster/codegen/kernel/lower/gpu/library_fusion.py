@@ -17,7 +17,7 @@ from .....ir.dim import Dim
 from .....ir.dtype import DType
 from .....ir.node import Computation, Instr
 from .....ir.rewrite import rebuild
-from .....ir.shape import Shape, array
+from .....ir.shape import Shape, array, tuple_of
 from ...choice import Knobs
 from ...code import Params
 from ...library import WORKSPACE_ALIGN
@@ -66,19 +66,24 @@ class LibraryFusion:
         dtype: DType | None = None,
     ) -> Unit:
         """The steps around a call with these operands and so many bytes of workspace. `order`: the hero's dims, as the
-        library has them (as they are, where it is empty); `dtype`: a wider type that it writes them in, where more
-        follows."""
+        library has them (as they are, where it is empty); `dtype`: the type that it writes them in, a wider one only
+        where more follows. The hero is written where it leaves the fusion, if it does as it lies."""
         made = _Steps()
         places = tuple(self._operand(made, number, operand) for number, operand in enumerate(operands))
         value = Arranged(self.hero, tuple(order) or tuple(range(self.hero.shape.rank)))
-        alone = value.is_as_it_lies and self.ends
         lies = array(dtype or self.hero.shape.element_type, value.dims())
-        result = UnitRef("result", 0) if alone else made.temp(lies.byte_size)
+        leaves = self._leaves() if value.is_as_it_lies and lies.element_type == self.hero.shape.element_type else None
+        result = made.temp(lies.byte_size) if leaves is None else UnitRef("result", leaves)
         spare = (made.temp(workspace + WORKSPACE_ALIGN),) if workspace else ()
         made.steps.append(UnitLibrary(routine, places, (result, *spare), params))
-        if not alone:
-            made.add(*self._after(value, lies, result))
+        if leaves is None or len(output_instrs(self._comp)) > 1:
+            made.add(*self._after(value, lies, result, leaves))
         return Unit(tuple(made.steps), tuple(made.temps))
+
+    def _leaves(self) -> int | None:
+        """The first output of the fusion that is the hero itself."""
+        found = (n for n, output in enumerate(output_instrs(self._comp)) if under_views(output) is self.hero)
+        return next(found, None)
 
     def is_alone(self, operands: Sequence[Arranged]) -> bool:
         """Whether these lie as the library has them, and nothing follows."""
@@ -103,9 +108,12 @@ class LibraryFusion:
         made.add(lower_plain(Computation(name, inside, root), name, Knobs()), {UnitRef("result", 0): place})
         return place
 
-    def _after(self, value: Arranged, lies: Shape, result: UnitRef) -> tuple[Unit, Mapping[UnitRef, UnitRef]]:
-        """What follows the call, whose result is the last operand and lies at `result` as `lies`. Where that is wider
-        than the hero, what widens the hero reads it as it is, as in our own kernels."""
+    def _after(
+        self, value: Arranged, lies: Shape, result: UnitRef, without: int | None
+    ) -> tuple[Unit, Mapping[UnitRef, UnitRef]]:
+        """What follows the call, whose result is the last operand and lies at `result` as `lies`: all outputs but the
+        one `without`. Where that is wider than the hero, what widens the hero reads it as it is, as in our own
+        kernels."""
         hero, number = self.hero, len(self._comp.params)
         held = Instr(f"{hero.name}.lies", "parameter", lies, attrs={"parameter_number": number})
         if not value.is_as_it_lies:
@@ -116,8 +124,20 @@ class LibraryFusion:
             replaced[hero] = held
         else:
             replaced[hero] = Instr(hero.name, "convert", hero.shape, (held,))
+        outputs = output_instrs(self._comp)
+        left = [n for n in range(len(outputs)) if n != without]
+        if without is not None:
+            replaced[self._comp.root] = _joined(self._comp.root, [outputs[n] for n in left])
         comp = rebuild(self._comp, replaced, drop_dead=True)
-        return lower_plain(comp, f"{self._name}.after", Knobs()), {UnitRef("operand", number): result}
+        places = {UnitRef("result", n): UnitRef("result", output) for n, output in enumerate(left)}
+        return lower_plain(comp, f"{self._name}.after", Knobs()), {UnitRef("operand", number): result, **places}
+
+
+def _joined(root: Instr, outputs: Sequence[Instr]) -> Instr:
+    """A root of these outputs alone."""
+    if len(outputs) == 1:
+        return outputs[0]
+    return Instr(root.name, "tuple", tuple_of(*(o.shape for o in outputs)), tuple(outputs))
 
 
 def _widens_to(instr: Instr, hero: Instr, dtype: DType) -> bool:

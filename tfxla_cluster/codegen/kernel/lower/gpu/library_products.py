@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .....errors import UnsupportedError
-from .....ir.dtype import F32
+from .....ir.dtype import F32, DType
 from .....ir.node import Instr
 from ...choice import Choice
 from ...library import Library
@@ -50,44 +50,53 @@ def choices(instr: Instr, library: Library[Product, Algorithm]) -> Sequence[Choi
     """Those by which a library multiplies, for a dot, a convolution that is a plain product, or a fusion around one;
     some of them `lower` refuses."""
     try:
-        product = LibraryProduct(instr).product
+        parts = LibraryProduct(instr)
     except UnsupportedError:
         return ()
-    return tuple(algorithm.choice() for algorithm in library.algorithms(product))
+    found = (library.algorithms(parts.product(dtype)) for dtype in parts.results)
+    return tuple(algorithm.choice() for algorithms in found for algorithm in algorithms)
 
 
 def lower(instr: Instr, algorithm: Algorithm, library: Library[Product, Algorithm]) -> Unit:
     """The steps by that algorithm; UnsupportedError where the machine's library has none such, or the fusion's other
     parts have no kernels."""
     parts = LibraryProduct(instr)
-    said = library.refusal(parts.product, algorithm)
+    dtype = next((d for d in parts.results if CUDA_TYPES[d.name] == algorithm.result), None)
+    if dtype is None:
+        raise UnsupportedError(f"{instr.name}: the algorithm's result has another type")
+    said = library.refusal(parts.product(dtype), algorithm)
     if said:
         raise UnsupportedError(f"{instr.name}: {said}")
-    return parts.unit(algorithm)
+    return parts.unit(algorithm, dtype)
 
 
 class LibraryProduct:
     """The product of an instruction or of a fusion around it; UnsupportedError where it is none that a library
-    multiplies."""
+    multiplies. `results`: the types that it may be written in: where more follows a product of narrow floats in f32,
+    which that reads as our own kernels do, and in its own, half the bytes."""
 
     def __init__(self, instr: Instr) -> None:
         self._fusion = LibraryFusion(instr)
         factors, hero = _factors(self._fusion.hero), self._fusion.hero
-        narrow = hero.shape.element_type.is_float and hero.shape.element_type.bits < F32.bits
-        self._result = F32 if narrow and not self._fusion.ends else hero.shape.element_type
+        own = hero.shape.element_type
+        narrow = own.is_float and own.bits < F32.bits
+        self.results = (F32, own) if narrow and not self._fusion.ends else (own,)
         left, right = (f.shape.element_type.name for f in factors)
-        self.product = _product(hero, left, right, self._result.name)
+        self._products = {d: _product(hero, left, right, d.name) for d in self.results}
         self._operands = [Arranged(f, tuple(range(f.shape.rank))) for f in factors]
+
+    def product(self, result: DType) -> Product:
+        return self._products[result]
 
     @property
     def is_alone(self) -> bool:
         """Whether the library's call is all there is to do."""
         return self._fusion.is_alone(self._operands)
 
-    def unit(self, algorithm: Algorithm) -> Unit:
+    def unit(self, algorithm: Algorithm, result: DType) -> Unit:
         """The steps by that algorithm."""
-        params = to_params(self.product, algorithm)
-        return self._fusion.unit(ROUTINE, params, algorithm.workspace, self._operands, dtype=self._result)
+        params = to_params(self.product(result), algorithm)
+        return self._fusion.unit(ROUTINE, params, algorithm.workspace, self._operands, dtype=result)
 
 
 def _factors(hero: Instr) -> list[Instr]:
