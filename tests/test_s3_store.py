@@ -4,7 +4,6 @@ read, in a bucket that may only be read, and with the server gone."""
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -138,10 +137,8 @@ def test_a_server_that_is_gone() -> None:
     """Said once of each kind; one attempt waits for all."""
     gone = Server()
     gone.moto.stop()
-    start = time.monotonic()
     found, said = called(gone, "s3://gone/kept", 8, 16, 1)
     assert found["compilations"] == 3
     assert "the store s3://gone/kept cannot be read" in said[0]
     assert "job.profile.json: not read, as its server could not be reached" in said[1]
     assert len(said) <= 3
-    assert time.monotonic() - start < 100

@@ -115,7 +115,7 @@ def _add_profiles(commands: Any) -> None:
         description="Shows profiles of sizes (--tfxla_pgo), merges, compares and clears them.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    three.add_argument("files", metavar="FILE", nargs="+", help="a path or URL of a .profile.json")
+    three.add_argument("files", metavar="FILE", nargs="+", help="a .profile.json, or a directory or store of them")
     what = three.add_mutually_exclusive_group()
     what.add_argument("--merge", metavar="OUT", help="join all of them into OUT, with what it holds")
     what.add_argument("--diff", action="store_true", help="what differs between two of them")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tfxla_cluster import shared_file
-from tfxla_cluster.errors import UsageError
+from tfxla_cluster.errors import InputFileError, UsageError
 from tfxla_cluster.profiles import store
 from tfxla_cluster.profiles.profile import Counts, FunctionProfile, Profile, Sizes, to_json
 
@@ -28,6 +28,7 @@ class Wanted:
 
 def run(files: Sequence[str], wanted: Wanted, say: Say) -> int:
     """Raises InputFileError, OutputError and UsageError."""
+    files = [found for file in files for found in _files(file)]
     if wanted.diff and len(files) != 2:
         raise UsageError(f"--diff compares two files, not {len(files)}")
     profiles = [store.read(shared_file.resolve(file)) for file in files]
@@ -48,6 +49,17 @@ def run(files: Sequence[str], wanted: Wanted, say: Say) -> int:
         store.merge_into(shared_file.resolve(wanted.merge), joined)
         say(f"{wanted.merge}: {plural(len(joined.functions), 'function')}")
     return 0
+
+
+def _files(where: str) -> list[str]:
+    """A file itself; of a directory, a store or a pack the profiles in it, InputFileError where it has none."""
+    try:
+        found = store.files(shared_file.resolve(where))
+    except Exception as error:  # noqa: BLE001 - fsspec backends differ
+        raise InputFileError(f"{where}: cannot be read: {error}") from None
+    if found == []:
+        raise InputFileError(f"{where}: there are no profiles in it")
+    return [where] if found is None else found
 
 
 def _clear(files: Sequence[str], profiles: Sequence[Profile], start: str, say: Say) -> int:

@@ -26,6 +26,7 @@ from tfxla_cluster.tuning.persisted.messages import from_text, message
 
 Say = Callable[[str], None]
 _DAY = 86400.0
+_WRITING = 3600.0  # seconds that a writer may take: what is younger may be one's that is alive
 WHAT = "stored executables"
 _MOST = 200  # characters of what an entry is
 _MACHINE = re.compile(r"(?:backend|arch)='([^']*)'")  # of a target's text
@@ -96,13 +97,21 @@ def rows(url: str) -> list[Row]:
             raise FileNotFoundError(f"{url} holds nothing")
         found = []
         for name in names:
-            if entry.is_temporary(name):
-                found.append(Row(name, LEFT_OVER, where.size(name)))
-            elif entry.kind_of(name) or _BESIDE.fullmatch(name):
-                found.append(_file(where, name))
+            try:
+                if entry.is_temporary(name):
+                    found.append(_temporary(where, name))
+                elif entry.kind_of(name) or _BESIDE.fullmatch(name):
+                    found.append(_file(where, name))
+            except FileNotFoundError:  # another process renamed or removed it meanwhile
+                continue
         return found
     except Exception as error:  # noqa: BLE001 - fsspec backends differ
         raise InputFileError(f"{url}: no store of executables: {error}") from None
+
+
+def _temporary(where: Folder | Pack, name: str) -> Row:
+    """What a writer makes, or left when it was killed."""
+    return Row(name, LEFT_OVER, where.size(name), made=0 if isinstance(where, Pack) else int(where.written(name)))
 
 
 def _file(where: Folder | Pack, name: str) -> Row:
@@ -110,8 +119,12 @@ def _file(where: Folder | Pack, name: str) -> Row:
     kind = entry.kind_of(name) or (PROFILE if name.startswith(PROFILES_FOLDER) else TUNED)
     try:
         data = where.read(name)
+    except FileNotFoundError:
+        raise
     except InputFileError as error:
         return Row(name, kind, where.size(name), damaged=error.message)
+    except Exception as error:  # noqa: BLE001 - fsspec backends differ
+        return Row(name, kind, where.size(name), damaged=f"it cannot be read: {error}")
     return _entry(name, kind, data) if entry.kind_of(name) else _beside(name, kind, data)
 
 
@@ -172,8 +185,9 @@ def _installed(name: str) -> str:
 
 def pruned(found: Sequence[Row], wanted: Wanted, now: float) -> list[Row]:
     """Those that go: see Wanted."""
-    gone = {row.name for row in found if row.damaged or row.stale or row.kind == LEFT_OVER}
-    executables = [row for row in found if row.kind not in (PROFILE, TUNED)]
+    gone = {row.name for row in found if row.damaged or row.stale}
+    gone |= {row.name for row in found if row.kind == LEFT_OVER and now - row.made > _WRITING}
+    executables = [row for row in found if row.kind not in (PROFILE, TUNED, LEFT_OVER)]
     if wanted.older_than is not None:
         gone |= {row.name for row in executables if now - row.made > wanted.older_than * _DAY}
     left = sorted((row for row in executables if row.name not in gone), key=lambda row: row.made)

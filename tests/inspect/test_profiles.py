@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,21 @@ def test_merges_and_prints_the_flag(
     assert (code, out.splitlines()[-1]) == (0, f"{tmp_path / 'm'}: 2 functions")
     assert run(capsys, tmp_path / "m", "--sources") == (0, "--tfxla_dynamic_sources=x:0,x:1\n")
     assert run(capsys, files[0], "--sources") == (0, "--tfxla_dynamic_sources=x:0\n")
+
+
+def test_a_directory_is_all_profiles_in_it(
+    files: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A pack of a store too, whose profiles lie in a folder of their own."""
+    assert run(capsys, tmp_path)[1] == run(capsys, *files)[1]
+    with zipfile.ZipFile(tmp_path / "kept.zip", "w") as pack:
+        for file in files:
+            pack.write(file, f"profiles/{file.name}")
+    code, out = run(capsys, tmp_path / "kept.zip")
+    assert code == 0
+    assert out == run(capsys, *files)[1].replace(f"{tmp_path}/", f"{tmp_path}/kept.zip/profiles/")
+    (tmp_path / "empty").mkdir()
+    assert run(capsys, tmp_path / "empty") == (3, f"tfxla-inspect: {tmp_path / 'empty'}: there are no profiles in it\n")
 
 
 def test_compares(files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,6 +19,7 @@ from tfxla_cluster.profiles import store as profile_store
 from tfxla_cluster.profiles.profile import FunctionProfile, Profile
 from tfxla_cluster.runtime.store import Store
 from tfxla_cluster.stored import entry, place
+from tfxla_cluster.stored.place import Folder
 from tfxla_cluster.tuning.persisted import directory as persisted
 from tfxla_cluster.tuning.persisted.results import Entry
 from tfxla_cluster.tuning.persisted.results import Key as TunedKey
@@ -44,7 +45,9 @@ def folder(tmp_path: Path) -> Path:
         assert store.put(found, "executable", {"plan.json": b"{}", "object.0": bytes(1000)}, about)
     path = Path(store.path(KEYS["damaged"], "executable"))
     path.write_bytes(path.read_bytes()[:-1])
-    (folder / f".{PREFIX}_executable_x.bin_{'0' * 32}.tmp").write_bytes(b"half")
+    left = folder / f".{PREFIX}_executable_x.bin_{'0' * 32}.tmp"
+    left.write_bytes(b"half")
+    os.utime(left, (time.time() - 7200,) * 2)
     (folder / "README").write_text("not ours")
     return folder
 
@@ -92,6 +95,34 @@ def test_prunes_what_is_of_no_use(folder: Path, capsys: pytest.CaptureFixture[st
     assert sorted(rows(capsys, folder)) == ["first", "second"]
     assert (folder / "README").read_text() == "not ours"
     assert Store(str(folder), PREFIX).get(KEYS["first"], "executable").sections is not None
+
+
+def test_a_file_that_is_being_written_stays(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    young = folder / f".{PREFIX}_executable_x.bin_{'1' * 32}.tmp"
+    young.write_bytes(b"half")
+    assert "5 files removed" in run(capsys, folder, "--prune", "--older-than", 1e-9)[1]
+    assert young.exists()
+
+
+def test_one_file_that_cannot_be_read_hides_no_other(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that another process removes after the folder was listed."""
+    first, second = (Path(Store("", PREFIX).path(KEYS[name], "executable")).name for name in ("first", "second"))
+    read = Folder.read
+
+    def reads(self: Folder, name: str) -> bytes:
+        if name == first:
+            raise PermissionError("not yours")
+        if name == second:
+            raise FileNotFoundError(name)
+        return read(self, name)
+
+    monkeypatch.setattr(Folder, "read", reads)
+    code, out = run(capsys, folder)
+    assert code == 0
+    assert "damaged: it cannot be read: not yours" in out
+    assert "4 files" in out.splitlines()[-1]
 
 
 def made(folder: Path, name: str, ago: float) -> None:

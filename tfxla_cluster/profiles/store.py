@@ -29,6 +29,16 @@ def path(url: str, job: str) -> str:
     return f"{shared_file.resolve(url).rstrip('/')}/{_ODD.sub('_', job)[:_LONGEST]}{SUFFIX}"
 
 
+def files(url: str) -> list[str] | None:
+    """The files of profiles in a directory, a store (--tfxla_store) or a pack of one; None where `url` is a file or is
+    not there. Raises what file systems raise."""
+    where = place.opened(url)
+    if isinstance(where, place.Folder) and not where.is_directory:
+        return None
+    inside = [name for name in where.names() if name.endswith(SUFFIX) and name.count("/") <= 1]
+    return [f"{url.rstrip('/')}/{name}" for name in inside]
+
+
 def read(file: str) -> Profile:
     """The profile in a file; InputFileError where there is none."""
     return _parsed(shared_file.read(file, WHAT, place.fetch), file)

@@ -47,6 +47,11 @@ class Folder:
         """On a disk of this machine."""
         return isinstance(self._fs, LocalFileSystem)
 
+    @property
+    def is_directory(self) -> bool:
+        """It is there, and no file."""
+        return bool(self._fs.isdir(self.root))
+
     def path(self, name: str) -> str:
         """The file's, as its file system has it."""
         return f"{self.root}/{name}"
@@ -84,6 +89,13 @@ class Folder:
             if self._fs.exists(temporary):
                 self._fs.rm_file(temporary)
             raise
+
+    def written(self, name: str) -> float:
+        """When a file was last written, Unix seconds; 0.0 where the file system does not tell."""
+        try:
+            return float(self._fs.modified(self.path(name)).timestamp())
+        except NotImplementedError:
+            return 0.0
 
     def remove(self, name: str) -> None:
         """A file."""
