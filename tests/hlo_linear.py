@@ -23,22 +23,18 @@ def _dominant(dtype: str, n: int, dims: str, by: int) -> str:
   aa = {dtype}[{dims}{n},{n}] add(a, more)"""
 
 
-def _cholesky() -> list[Case]:
-    cases = []
-    for dtype in _REAL_OF:
-        for lower in ("true", "false"):
-            sizes = ((5, "3,", 40), (1, "", 9), (0, "2,", 1), (33, "", 200), (4, "2,", -1))
-            for n, dims, by in sizes if dtype == "f32" else sizes[:1] + sizes[-1:]:
-                body = (
-                    f"  a = {dtype}[{dims}{n},{n}] parameter(0)"
-                    + _dominant(dtype, n, dims, by)
-                    + f"\n  ROOT r = {dtype}[{dims}{n},{n}] cholesky(aa), lower={lower}"
-                )
-                if dtype[0] == "c":  # the diagonal of a Hermitian matrix is real
-                    real, kept = _REAL_OF[dtype], f"{dtype}[{dims}{n},{n}]"
-                    body = body.replace(
-                        f"\n  aa = {kept} add(a, more)",
-                        f"""
+def cholesky(dtype: str, lower: str, n: int, dims: str, by: int) -> Case:
+    """`dims`: of the batch, each with a comma; `by`: what is added on the diagonal."""
+    body = (
+        f"  a = {dtype}[{dims}{n},{n}] parameter(0)"
+        + _dominant(dtype, n, dims, by)
+        + f"\n  ROOT r = {dtype}[{dims}{n},{n}] cholesky(aa), lower={lower}"
+    )
+    if dtype[0] == "c":  # the diagonal of a Hermitian matrix is real
+        real, kept = _REAL_OF[dtype], f"{dtype}[{dims}{n},{n}]"
+        body = body.replace(
+            f"\n  aa = {kept} add(a, more)",
+            f"""
   re = {real}[{dims}{n},{n}] real(a)
   none = {real}[] constant(0)
   nones = {real}[{dims}{n},{n}] broadcast(none), dimensions={{}}
@@ -46,9 +42,30 @@ def _cholesky() -> list[Case]:
   all = pred[{dims}{n},{n}] broadcast(same), dimensions={{{"1,2" if dims else "0,1"}}}
   ha = {kept} select(all, ra, a)
   aa = {kept} add(ha, more)""",
-                    )
-                cases.append(Case(f"cholesky-{dtype}-{lower}-{dims}{n}-{by}", module(body), 512, finite=True))
+        )
+    return Case(f"cholesky-{dtype}-{lower}-{dims}{n}-{by}", module(body), 512, finite=True)
+
+
+def _cholesky() -> list[Case]:
+    cases = []
+    for dtype in _REAL_OF:
+        for lower in ("true", "false"):
+            sizes = ((5, "3,", 40), (1, "", 9), (0, "2,", 1), (33, "", 200), (4, "2,", -1))
+            cases += [cholesky(dtype, lower, *size) for size in (sizes if dtype == "f32" else sizes[:1] + sizes[-1:])]
     return cases
+
+
+def solve(dtype: str, left: str, n: int, b: str, lower: str, transpose: str, by: int = 10) -> Case:
+    """Two systems of `n` unknowns; `b`: the dims of the right-hand sides; `by`: what is added on a diagonal that is
+    not of ones."""
+    unit = "true" if dtype == "f64" else "false"
+    body = (
+        f"  a = {dtype}[2,{n},{n}] parameter(0)\n  b = {dtype}[{b}] parameter(1)"
+        + _dominant(dtype, n, "2,", by if unit == "false" else 1)
+        + f"\n  ROOT r = {dtype}[{b}] triangular-solve(aa, b), left_side={left}, lower={lower},"
+        f" transpose_a={transpose}, unit_diagonal={unit}"
+    )
+    return Case(f"solve-{dtype}-{left}-{b}-{lower}-{transpose}", module(body), 4096, finite=True)
 
 
 def _solves() -> list[Case]:
@@ -57,15 +74,8 @@ def _solves() -> list[Case]:
         sizes = (("true", 7, "2,7,3"), ("false", 7, "2,3,7"), ("true", 1, "2,1,70"), ("false", 3, "2,0,3"))
         for left, n, b in sizes if dtype == "f32" else sizes[:2]:
             for lower in ("true", "false"):
-                for transpose in ("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT") if dtype in ("f32", "c64") else ("ADJOINT",):
-                    unit = "true" if dtype == "f64" else "false"
-                    body = (
-                        f"  a = {dtype}[2,{n},{n}] parameter(0)\n  b = {dtype}[{b}] parameter(1)"
-                        + _dominant(dtype, n, "2,", 10 if unit == "false" else 1)
-                        + f"\n  ROOT r = {dtype}[{b}] triangular-solve(aa, b), left_side={left}, lower={lower},"
-                        f" transpose_a={transpose}, unit_diagonal={unit}"
-                    )
-                    cases.append(Case(f"solve-{dtype}-{left}-{b}-{lower}-{transpose}", module(body), 4096, finite=True))
+                forms = ("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT") if dtype in ("f32", "c64") else ("ADJOINT",)
+                cases += [solve(dtype, left, n, b, lower, transpose) for transpose in forms]
     return cases
 
 

@@ -1,6 +1,6 @@
 """Compiles the table of HLO modules and random ones for a GPU, with arguments and expected results.
 
-    python -m tests.device.kernel_bundle BUNDLE --arch sm_90     # here, with no GPU
+    python -m tests.device.kernel_bundle BUNDLE --arch sm_90     # here, with no GPU; --part for several processes
     python -m tests.device.kernel_check BUNDLE                   # there: needs the driver, not Triton nor TensorFlow
 
 The bundle is an xz-compressed pickle of plain data: plans as JSON, cubins, NumPy arrays.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import lzma
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ import numpy as np
 
 from tests.codegen.triton.test_gpu_cases import ALL, drawn
 from tests.device.convolution_cases import convolutions
+from tests.device.large_cases import large
 from tests.device.product_cases import exact, products
 from tfxla_cluster import compiler
 from tfxla_cluster.backends import gpu
@@ -36,55 +37,89 @@ RANDOM = range(1000, 1100)  # numbers of random modules; the tests in the interp
 
 @dataclass
 class Bundle:
-    """Cubins lie there once, however many cases launch them."""
+    """Cubins lie there once, however many cases launch them. `part`: (n, count), every count-th module from number n
+    on."""
 
     backend: gpu.Gpu
     options: CompileOptions
+    part: tuple[int, int] = (0, 1)
+    modules: int = 0
     cubins: dict[bytes, int] = field(default_factory=dict)
     cases: list[dict[str, Any]] = field(default_factory=list)
     refused: int = 0
 
     def add(
-        self, name: str, module: Module, args: Sequence[np.ndarray], ulps: Sequence[int], choices: Choices = UNTUNED
+        self,
+        name: str,
+        module: Module,
+        sets: Sequence[Sequence[np.ndarray]],
+        ulps: int | Sequence[int],
+        choices: Choices = UNTUNED,
     ) -> None:
-        """A case, unless the GPU has no kernels for it."""
-        module = exact(module)
+        """A case for each set of arguments, unless the GPU has no kernels for the module. `ulps`: of all outputs, or of
+        each."""
+        self.modules += 1
+        if (self.modules - 1) % self.part[1] != self.part[0]:
+            return
         try:
             made = compiler.compile_module(module, self.backend, self.options, choices=choices)
         except UnsupportedError:
             self.refused += 1
             return
-        self.cases.append(
-            {
-                "name": name,
-                "plan": plan_json.dumps(made.plan),
-                "cubins": [self.cubins.setdefault(cubin, len(self.cubins)) for cubin in made.code.objects],
-                "inputs": list(args),
-                "outputs": list(evaluate(module, args)),
-                "ulps": list(ulps),
-            }
-        )
+        cubins = [self.cubins.setdefault(cubin, len(self.cubins)) for cubin in made.code.objects]
+        for args in sets:
+            case = {"name": name, "plan": plan_json.dumps(made.plan), "cubins": cubins, "inputs": list(args)}
+            outputs = evaluate(module, args)
+            each = [ulps] * len(outputs) if isinstance(ulps, int) else list(ulps)
+            self.cases.append({**case, "outputs": list(outputs), "ulps": each})
 
     def write(self, path: Path) -> None:
         path.write_bytes(lzma.compress(pickle.dumps({"cubins": list(self.cubins), "cases": self.cases})))
+
+
+def _products(bundle: Bundle) -> None:
+    for one in (*products(), *convolutions()):
+        bundle.add(one.name, exact(one.module), [one.args()], one.ulps, one.choices)
+
+
+def _table(bundle: Bundle) -> None:
+    for case in ALL:
+        bundle.add(case.name, exact(text.parse(case.text)), [case.args()], case.ulps)
+
+
+def _random(bundle: Bundle) -> None:
+    for number in RANDOM:
+        made = drawn(number)
+        bundle.add(made.module.name, exact(made.module), [made.args], made.ulps)
+
+
+def _large(bundle: Bundle) -> None:
+    for one in large():
+        bundle.add(one.name, one.module, one.args, one.ulps, one.choices)
+
+
+# Products and convolutions, the table of modules, random ones, and those too large for an interpreter of kernels.
+KINDS: dict[str, Callable[[Bundle], None]] = {
+    "products": _products,
+    "table": _table,
+    "random": _random,
+    "large": _large,
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bundle", type=Path)
     parser.add_argument("--arch", default="sm_90")
-    parser.add_argument("--products", action="store_true", help="products and convolutions alone")
+    parser.add_argument("--only", choices=KINDS, action="append", help="of these kinds alone")
+    parser.add_argument("--part", default="0/1", metavar="N/COUNT", help="every COUNT-th module, from number N on")
     parser.add_argument("--processes", type=int, default=2, help="that run Triton (default 2)")
     options = parser.parse_args()
-    bundle = Bundle(gpu.described(options.arch), CompileOptions(compile_threads=options.processes))
-    for one in (*products(), *convolutions()):
-        bundle.add(one.name, one.module, one.args(), [one.ulps], one.choices)
-    for case in [] if options.products else ALL:
-        module = text.parse(case.text)
-        bundle.add(case.name, module, case.args(), [case.ulps] * 99)
-    for number in [] if options.products else RANDOM:
-        made = drawn(number)
-        bundle.add(made.module.name, made.module, made.args, made.ulps)
+    part, _, count = options.part.partition("/")
+    compiled = CompileOptions(compile_threads=options.processes)
+    bundle = Bundle(gpu.described(options.arch), compiled, (int(part), int(count)))
+    for kind in options.only or KINDS:
+        KINDS[kind](bundle)
     bundle.write(options.bundle)
     print(f"{len(bundle.cases)} cases, {len(bundle.cubins)} cubins for {options.arch}; {bundle.refused} refused")
 

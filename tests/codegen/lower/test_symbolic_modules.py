@@ -158,7 +158,7 @@ MODULES: dict[str, Callable[[Builder], list[Instr]]] = {
 }
 
 
-def _argument(param: Instr, seed: np.random.Generator) -> np.ndarray:
+def argument(param: Instr, seed: np.random.Generator) -> np.ndarray:
     if param.shape.element_type == U64:
         return seed.integers(0, 1 << 60, param.shape.sample_dims, np.uint64)
     return seed.standard_normal(param.shape.sample_dims).astype(np.float32)
@@ -180,7 +180,7 @@ def test_compiled_once(name: str) -> None:
             continue
         instance = instantiate(module, {"n": n, "m": m})
         verify(instance)
-        args = [_argument(p, np.random.default_rng(n + 1)) for p in instance.entry.params]
+        args = [argument(p, np.random.default_rng(n + 1)) for p in instance.entry.params]
         for number, (got, want) in enumerate(zip(executable.run(args), evaluate(instance, args), strict=True)):
             what = f"{name} of {n}, {m}: output {number}"
             assert (got.dtype, got.shape) == (want.dtype, want.shape), what
