@@ -20,6 +20,7 @@ OTHER = {
     "step_times": True,
     "least_graph": 1,
     "store": StoreOptions("somewhere"),
+    "any_order": False,
 }
 NO_CODE = {"compile_threads", "store"}
 
@@ -48,6 +49,7 @@ def test_the_key_is_the_same_text_in_every_process() -> None:
         ("tfxla_compile_threads", 7, {"compile_threads": 7}),
         ("tfxla_timings", True, {"step_times": True}),
         ("xla_gpu_graph_min_graph_size", 9, {"least_graph": 9}),
+        ("xla_gpu_deterministic_ops", True, {"any_order": False}),
         ("tf_xla_persistent_cache_directory", "d", {"store": StoreOptions("d", "xla_compile_cache")}),
     ],
 )

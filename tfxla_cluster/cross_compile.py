@@ -37,7 +37,7 @@ def dump_for_gpu(
     module_files.sources(dump, module, lines)
     started = time.perf_counter()
     try:
-        write(module, gpu.described(arch), options, dump)
+        write(module, gpu.described(arch, options.any_order), options, dump)
     except (UnsupportedError, UserKernelError) as error:
         trace.once(f"gpu:{error}", f"no kernels for {arch} in the dump beyond their source: {error}")
         trace.record("fallback", what=f"{name} for {arch}", reason=str(error), to="kernel source alone")

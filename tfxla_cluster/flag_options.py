@@ -33,6 +33,7 @@ def compile_options(device: str = "CPU") -> CompileOptions:
         step_times=flags.get("tfxla_timings"),
         least_graph=flags.get("xla_gpu_graph_min_graph_size"),
         store=store_options(device.partition(":")[0]),
+        any_order=not flags.get("xla_gpu_deterministic_ops"),
     )
 
 

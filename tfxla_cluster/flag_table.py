@@ -107,6 +107,13 @@ FLAGS: dict[str, Flag] = {
             "On a GPU, kernels and copies from which a cluster that needs nothing from the host between them is "
             "launched as one CUDA graph (0: none is).",
         ),
+        Flag(
+            "xla_gpu_deterministic_ops",
+            "bool",
+            False,
+            "On a GPU, add the updates of a scatter that meet in a fixed order, as "
+            "tf.config.experimental.enable_op_determinism() does too. All else always has the same bits.",
+        ),
         Flag("xla_disable_hlo_passes", "str", "", "Passes left out, comma separated."),
         Flag("xla_disable_all_hlo_passes", "bool", False, "No optimisation pass at all."),
         # --- XLA_FLAGS: tuning, on GPUs and CPUs ---

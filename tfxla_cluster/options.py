@@ -31,7 +31,7 @@ class CompileOptions:
     kernels. threads: of the kernel pool (0: as many as this process may use); the first compilation of a process
     sets it. compile_threads: that generate code (0: as `host.compile_threads` says). step_times: time every step of
     every execution. least_graph: steps from which a plan is launched as a CUDA graph, 0 none. store: where machine
-    code is kept between processes, None nowhere.
+    code is kept between processes, None nowhere. any_order: as Target has it.
     """
 
     passes: bool = True
@@ -42,6 +42,7 @@ class CompileOptions:
     step_times: bool = False
     least_graph: int = 2
     store: StoreOptions | None = field(default=None, metadata=_NO_CODE)
+    any_order: bool = True
 
     def key(self) -> tuple[tuple[str, Any], ...]:
         """(name, value) of the fields that can change what a compilation gives, the same text in every process."""

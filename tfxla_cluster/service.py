@@ -100,7 +100,9 @@ class Service:
 
     def _executable(self, choice: Choice, request: CompileRequest) -> tuple[Loaded, bool]:
         """Found, or compiled now (True)."""
-        backend, options = registry.for_device(request.device), flag_options.compile_options(request.device)
+        options = flag_options.compile_options(request.device)
+        options = replace(options, any_order=options.any_order and not request.ordered)
+        backend = registry.for_device(request.device, options.any_order)
         tuning = flag_options.tuning_options()
         choices = session.choices(backend, options, tuning)
         untuned = cache_key(choice, backend, options)

@@ -10,7 +10,8 @@ class Target:
     """`backend` 'cpu' or 'gpu'; `arch` an LLVM CPU name ('znver3') or 'sm_90'; `features` LLVM's string.
 
     `vector_bits`: width of the widest vector register used; `cores`: threads a launch may use;
-    `l2_bytes`: of the cache that the blocks of a contraction stay in.
+    `l2_bytes`: of the cache that the blocks of a contraction stay in. `any_order`: updates of a scatter that meet may
+    be added in the order in which they come, which is another one in each run.
     """
 
     backend: str
@@ -19,6 +20,7 @@ class Target:
     vector_bits: int = 256
     cores: int = 2
     l2_bytes: int = 512 * 1024
+    any_order: bool = False
 
     @property
     def dump_name(self) -> str:

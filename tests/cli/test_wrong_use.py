@@ -84,7 +84,7 @@ def test_tfxla_run_says_why_not(word: str, code: int, said: str, programs: Path)
         ("xla_disable_hlo_passes", "cse,dec", "there is no 'dec'. Did you mean dce?"),
         ("tf_xla_ops_to_cluster", "MatMull", "Did you mean MatMul?"),
         ("tf_xla_cluster_exclude_ops", "Zzzzqq", "there is no 'Zzzzqq'"),
-        ("xla_gpu_deterministic_ops", True, "does not know it: give it in XLA_FLAGS"),
+        ("xla_gpu_enable_triton_gemm", True, "does not know it: give it in XLA_FLAGS"),
         ("tf_xla_auto_jitt", 2, "Did you mean --tf_xla_auto_jit?"),
     ],
 )

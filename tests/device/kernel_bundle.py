@@ -12,7 +12,7 @@ import argparse
 import lzma
 import pickle
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,14 +55,16 @@ class Bundle:
         sets: Sequence[Sequence[np.ndarray]],
         ulps: int | Sequence[int],
         choices: Choices = UNTUNED,
+        any_order: bool = False,
     ) -> None:
         """A case for each set of arguments, unless the GPU has no kernels for the module. `ulps`: of all outputs, or of
-        each."""
+        each; `any_order`: as Target has it."""
         self.modules += 1
         if (self.modules - 1) % self.part[1] != self.part[0]:
             return
         try:
-            made = compiler.compile_module(module, self.backend, self.options, choices=choices)
+            backend = replace(self.backend, target=replace(self.backend.target, any_order=any_order))
+            made = compiler.compile_module(module, backend, self.options, choices=choices)
         except UnsupportedError:
             self.refused += 1
             return
@@ -95,7 +97,7 @@ def _random(bundle: Bundle) -> None:
 
 def _large(bundle: Bundle) -> None:
     for one in large():
-        bundle.add(one.name, one.module, one.args, one.ulps, one.choices)
+        bundle.add(one.name, one.module, one.args, one.ulps, one.choices, one.any_order)
 
 
 # Products and convolutions, the table of modules, random ones, and those too large for an interpreter of kernels.

@@ -33,19 +33,23 @@ SIZES = ((6, 5), (1, 1), (3, 17), (65, 2), (130, 70), (0, 4), (4, 0))
 
 @dataclass(frozen=True)
 class Large:
-    """A module and sets of arguments of it, one for each size that it is run at. `ulps`: as Case has them."""
+    """A module and sets of arguments of it, one for each size that it is run at. `ulps`: as Case has them;
+    `any_order`: as Target has it."""
 
     name: str
     module: Module
     args: Sequence[Sequence[Array]]
     ulps: int
     choices: Choices = UNTUNED
+    any_order: bool = False
 
 
 def large() -> Iterator[Large]:
     """All of them."""
     for case in (*_linear(), *_sorts(), *_scatters(), *_lines(), *_channels()):
         yield Large(case.name, exact(text.parse(case.text)), [case.args()], case.ulps)
+    for case in _scatters():
+        yield Large(f"{case.name}-any-order", text.parse(case.text), [case.args()], case.ulps, any_order=True)
     yield from _thirds()
     yield from _attention()
     yield from _sized()

@@ -71,7 +71,7 @@ class Backend(gpu_module.Interpreted):
 
 @pytest.fixture(autouse=True)
 def dump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setitem(registry.FOR_DEVICES, "CPU", lambda number: Backend())
+    monkeypatch.setitem(registry.FOR_DEVICES, "CPU", lambda number, any_order: Backend())
     monkeypatch.setenv("TFXLA_LOGS", "recompiles")
     tfxla_cluster.clear_cache()
     triton_calls._function.cache_clear()

@@ -143,17 +143,17 @@ class Generated:
         )
 
 
-def described(arch: str = "sm_90") -> Gpu:
+def described(arch: str = "sm_90", any_order: bool = False) -> Gpu:
     """The backend of a GPU that need not be there."""
-    return Gpu(Target("gpu", arch, cores=MULTIPROCESSORS))
+    return Gpu(Target("gpu", arch, cores=MULTIPROCESSORS, any_order=any_order))
 
 
-def this_machine(number: int = 0) -> Gpu:
+def this_machine(number: int = 0, any_order: bool = False) -> Gpu:
     """The backend of the GPU of that number; UnsupportedError where there is none."""
     device = driver.driver().device(number)
     found = on_device.of(device)
     arch, cores, l2_bytes = device.arch, device.multiprocessors, device.l2_bytes
-    target = Target("gpu", arch, found.versions(), cores=cores, l2_bytes=l2_bytes)
+    target = Target("gpu", arch, found.versions(), cores=cores, l2_bytes=l2_bytes, any_order=any_order)
     return Gpu(target, number, _libraries(found))
 
 

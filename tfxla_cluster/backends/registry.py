@@ -31,15 +31,16 @@ BACKENDS: Mapping[str, Callable[[], Backend[Launcher]]] = {
 }
 
 
-def _gpu_of_number(number: int) -> Backend[NativeExecutable]:
+def _gpu_of_number(number: int, any_order: bool) -> Backend[NativeExecutable]:
     from . import gpu
 
-    return cast("Backend[NativeExecutable]", gpu.this_machine(number))  # of a GPU that is here
+    return cast("Backend[NativeExecutable]", gpu.this_machine(number, any_order))  # of a GPU that is here
 
 
-# TensorFlow's device type -> the backend whose executables the native op runs on the device of that number.
-FOR_DEVICES: Mapping[str, Callable[[int], Backend[NativeExecutable]]] = {
-    "CPU": lambda number: cpu.this_machine(),
+# TensorFlow's device type -> the backend whose executables the native op runs on the device of that number, and whether
+# sums of scatters may be in any order.
+FOR_DEVICES: Mapping[str, Callable[[int, bool], Backend[NativeExecutable]]] = {
+    "CPU": lambda number, any_order: cpu.this_machine(),
     "GPU": _gpu_of_number,
 }
 
@@ -51,13 +52,13 @@ def named(name: str) -> Backend[Launcher]:
     return BACKENDS[name]()
 
 
-def for_device(device: str) -> Backend[NativeExecutable]:
+def for_device(device: str, any_order: bool = False) -> Backend[NativeExecutable]:
     """The backend of a device: a TensorFlow device type, with `:N` device N of that type (CUDA's number of a GPU).
-    UnsupportedError where there is none."""
+    `any_order`: as Target has it. UnsupportedError where there is none."""
     device_type, _, number = device.partition(":")
     if device_type not in FOR_DEVICES:
         raise UnsupportedError(f"no backend compiles for devices of type {device_type}")
-    return FOR_DEVICES[device_type](int(number or 0))
+    return FOR_DEVICES[device_type](int(number or 0), any_order)
 
 
 def usable(device_type: str) -> Decision:

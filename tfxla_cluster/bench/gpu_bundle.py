@@ -42,7 +42,7 @@ def make(row: GpuRow, directory: Path, arch: str, options: CompileOptions) -> st
     output_file.write(str(directory / f"{row.file}.pb"), module)
     stem = directory / f"{row.file}.{arch}"
     try:
-        made = compiler.compile_module(proto.read(module), gpu.described(arch), options)
+        made = compiler.compile_module(proto.read(module), gpu.described(arch, options.any_order), options)
     except UnsupportedError as error:
         output_file.write(f"{stem}{REFUSED}", str(error).encode())
         return str(error)

@@ -46,7 +46,8 @@ class CompileRequest:
     TensorFlow removed it. defined: `file:line` of the Python function, '' unknown. python: the Python values that it
     was traced for, by name. costs: milliseconds of 'trace' and 'lowering', as far as known. called: the stack of its
     first call. stack(node): that of a TF node; both outermost frame first, each {file, line, text, function, user}.
-    traced(): the trace, None where it is of no function that is known.
+    traced(): the trace, None where it is of no function that is known. ordered: sums must have the same bits in each
+    run.
     """
 
     name: str
@@ -74,6 +75,7 @@ class CompileRequest:
     defined: str = ""
     untold: frozenset[int] = frozenset()
     traced: Callable[[], Trace | None] = lambda: None
+    ordered: bool = False
 
     @property
     def has_predicates(self) -> bool:

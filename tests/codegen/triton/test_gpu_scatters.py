@@ -7,7 +7,9 @@ import pytest
 
 from tests.close import assert_near
 from tests.codegen.triton import gpu_module
+from tfxla_cluster.backends import gpu
 from tfxla_cluster.codegen.kernel.lower.gpu import radix_sort, scatter, scatter_order, scatter_segments, sort
+from tfxla_cluster.codegen.kernel.unit import UnitKernel
 from tfxla_cluster.codegen.triton import workers
 from tfxla_cluster.ir import text
 from tfxla_cluster.ir.builder import Builder, scalar_computation
@@ -18,7 +20,8 @@ from tfxla_cluster.ir.node import Module
 from tfxla_cluster.ir.shape import array
 
 pytestmark = pytest.mark.skipif(not workers.usable(), reason="no usable Triton is installed")
-BACKENDS = (gpu_module.Interpreted(), gpu_module.Checked())
+ANY_ORDER = gpu.described(any_order=True).target
+BACKENDS = (gpu_module.Interpreted(ANY_ORDER), gpu_module.Checked(ANY_ORDER))
 ROWS = "update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1"
 POINTS = "update_window_dims={}, inserted_window_dims={0,1}, scatter_dims_to_operand_dims={1,0}, index_vector_dim=2"
 WINDOWS = "update_window_dims={1,2}, inserted_window_dims={}, scatter_dims_to_operand_dims={0,1}, index_vector_dim=1"
@@ -57,8 +60,11 @@ SMALL = {
 }
 
 
-@pytest.fixture(autouse=True)
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, params=["sorted", "as they come"])
+def small_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Updates that the machine could make as they come are sorted too."""
+    if request.param == "sorted":
+        monkeypatch.setattr(scatter, "MOST_UPDATES", 0)
     for module, numbers in SMALL.items():
         for name, value in numbers.items():
             monkeypatch.setattr(module, name, value)
@@ -171,3 +177,66 @@ def test_two_operands() -> None:
         got = gpu_module.compiled(module, backend).executable.run([x, y, i, u, w])
         for one, other in zip(got, want, strict=True):
             np.testing.assert_array_equal(one, other)
+
+
+UPDATES = {
+    **dict.fromkeys(("add", "subtract", "maximum", "minimum"), ("s32", "u32", "s64", "u64", "f32", "f64")),
+    **dict.fromkeys(("and", "or", "xor"), ("s32", "u64")),
+}
+
+
+def updates(dtype: str, count: int) -> np.ndarray:
+    """Of floats with NaN of several bits, infinities and zeros of both signs among them."""
+    rng, kind = np.random.default_rng(count), DTYPES[dtype]
+    if not kind.is_float:
+        info = np.iinfo(kind.numpy)
+        few = rng.choice(np.array([info.min, info.max, 0, 1], kind.numpy), count)
+        return np.where(rng.random(count) < 0.5, few, rng.integers(0, 100, count).astype(kind.numpy))
+    few = rng.choice(np.array([np.nan, -np.nan, np.inf, -np.inf, -0.0, 0.0, 1.0, -1.0], kind.numpy), count)
+    return np.where(rng.random(count) < 0.3, few, rng.standard_normal(count).astype(kind.numpy))
+
+
+@pytest.mark.parametrize(("root", "dtype"), [(root, dtype) for root, dtypes in UPDATES.items() for dtype in dtypes])
+def test_hostile_updates(root: str, dtype: str) -> None:
+    """Each element has one, two or several updates, and one has none."""
+    source = module_text("rows", dtype, "add").replace("add(a, b)", f"{root}(a, b)")
+    indices = np.array([[0, 1, 1, 2, 2, 2, 3, 3][n % 8] + 4 * (n > 31) for n in range(40)], np.int32)[:, None]
+    args = [updates(dtype, 45).reshape(9, 5), indices, updates(dtype, 200).reshape(40, 5)]
+    with np.errstate(all="ignore"):
+        (want,) = evaluate(text.parse(source), args)
+    for backend in BACKENDS:
+        (got,) = gpu_module.compiled(text.parse(source), backend).executable.run(args)
+        np.testing.assert_allclose(got, want, *((1e-5, 1e-5) if DTYPES[dtype].is_float else (0, 0)))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "root", "any_order", "found"),
+    [
+        ("f32", "add", True, True),
+        ("f32", "add", False, False),
+        ("f32", "subtract", False, False),
+        ("f64", "maximum", False, True),
+        ("s32", "add", False, True),
+        ("s16", "add", True, False),
+        ("bf16", "add", True, False),
+        ("f32", "replace", True, False),
+        ("s32", "away", True, False),
+    ],
+)
+def test_updates_as_they_come(
+    request: pytest.FixtureRequest, dtype: str, root: str, any_order: bool, found: bool
+) -> None:
+    """Where their order cannot be seen, or where any is allowed."""
+    instr = text.parse(module_text("rows", dtype, root)).entry.root
+    backend = gpu.described(any_order=any_order)
+    as_they_come = "as they come" in request.node.name
+    names = [step.kernel.name for step in backend.lower(instr).steps if isinstance(step, UnitKernel)]
+    assert ("scatter.updates" in names) == (found and as_they_come)
+    assert ("atomic" in backend.candidates(instr).space) == found
+
+
+def test_many_updates_of_a_place_are_sorted() -> None:
+    source = module_text("rows", "f32", "add").replace("[40,", "[20000,").replace("[9,5]", "[2,5]")
+    (step, *_) = gpu.described(any_order=True).lower(text.parse(source).entry.root).steps
+    assert isinstance(step, UnitKernel)
+    assert step.kernel.name != "scatter.updates"

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from .ir import Buffer, Kernel, Load, Product, Stmt, Store, TritonCall, Var
+from .lane_ir import Update
 from .walk import nested, walk
 
 
@@ -83,6 +84,8 @@ def _positions(body: Iterable[Stmt]) -> Iterator[tuple[int, int, Stmt]]:
 def _accesses(stmt: Stmt) -> list[tuple[Buffer, Var | None]]:
     if isinstance(stmt, (Load, Store)):
         return [(stmt.buffer, stmt.offset)]
+    if isinstance(stmt, Update):
+        return [(stmt.buffer, None)]
     if isinstance(stmt, Product):
         return [(stmt.a, None), (stmt.b, None), (stmt.c, None)]
     if isinstance(stmt, TritonCall):

@@ -31,6 +31,7 @@ from .ir import (
     Var,
     While,
 )
+from .lane_ir import SortLanes, Update
 
 
 class KernelBuilder:
@@ -141,6 +142,10 @@ class KernelBuilder:
     ) -> None:
         self._append(Store(buffer, offset, value, mask, stream, matrix, place, rows))
 
+    def update(self, buffer: Buffer, offset: Var, value: Var, opcode: str, mask: Var | None = None) -> None:
+        """`opcode` of the element and `value` where other lanes and tasks may do the same."""
+        self._append(Update(buffer, offset, value, opcode, self._within(mask)))
+
     # --- index arithmetic, folding what is known ---
     def add(self, a: Var, b: Var) -> Var:
         if self._is(a, 0):
@@ -200,6 +205,12 @@ class KernelBuilder:
         outs = self._outs([v.dtype for v in values])
         self._append(Scan(lane, tuple(values), region, outs))
         return outs
+
+    def sort_lanes(self, lane: Var, value: Var) -> Var:
+        """The values of the lanes of the innermost tile, which is that of `lane`, in their order."""
+        (out,) = self._outs([value.dtype])
+        self._append(SortLanes(lane, value, out))
+        return out
 
     def fold(self, start: Var, stop: Var, init: Sequence[Var], step: Callable[..., Sequence[Var]]) -> tuple[Var, ...]:
         """A serial loop with carried values: `step(i, *carried)` gives the next ones."""

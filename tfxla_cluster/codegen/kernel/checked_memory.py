@@ -11,7 +11,7 @@ from ...ir.dtype import DType
 from .ir import Buffer
 
 Array = np.ndarray[Any, Any]
-_NOBODY, _SEVERAL = -1, -2
+_NOBODY, _SEVERAL, _UPDATES = -1, -2, -3
 _POISON_BYTE = 0x5A
 
 
@@ -25,7 +25,8 @@ def poison(dtype: DType) -> Any:
 class CheckedMemory:
     """The elements of one buffer, on the caller's array.
 
-    Tasks run in any order and side by side, so an element that one writes no other may read or write. A
+    Tasks run in any order and side by side, so an element that one writes no other may read or write, and one that is
+    updated nothing else may touch. A
     kernel only reads its inputs, and no other task sees its scratch: neither is watched.
     """
 
@@ -40,6 +41,7 @@ class CheckedMemory:
         watched = len(self.data) if buffer.role == "out" else 0
         self._writer = np.full(watched, _NOBODY, np.int64)
         self._reader = np.full(watched, _NOBODY, np.int64)
+        self._updated = np.zeros(watched, bool)
 
     def read(self, offsets: Array, task: int) -> Array:
         """The elements at `offsets`; InternalError where there is none or another task writes it."""
@@ -61,6 +63,15 @@ class CheckedMemory:
             self._writer[offsets] = task
         self.data[offsets] = values
 
+    def update(self, offsets: Array, values: Array, function: np.ufunc, task: int) -> None:
+        """`function` of the elements at `offsets`, of which some may be one, and values; InternalError as `write`."""
+        self._check_bounds(offsets)
+        if len(self._writer):
+            self._check_others(offsets, self._writer, _UPDATES, "written")
+            self._check_others(offsets, self._reader, _UPDATES, "read")
+            self._updated[offsets] = True
+        function.at(self.data, offsets, values)
+
     def _check_bounds(self, offsets: Array) -> None:
         outside = (offsets < 0) | (offsets >= len(self.data))
         if outside.any():
@@ -70,6 +81,8 @@ class CheckedMemory:
     def _check_others(self, offsets: Array, owner: Array, task: int, what: str) -> None:
         found = owner[offsets]
         foreign = (found != _NOBODY) & (found != task)
+        if task != _UPDATES:
+            foreign |= self._updated[offsets]
         if foreign.any():
             first = int(offsets[foreign].reshape(-1)[0])
             raise InternalError(f"task {task} accesses element {first} of {self.name}, {what} by another task")

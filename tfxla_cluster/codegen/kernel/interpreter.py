@@ -48,6 +48,7 @@ from .ir import (
     Var,
     While,
 )
+from .lane_ir import SortLanes, Update
 from .lanes import runs_in_lanes, varying_variables
 from .text import statement_line
 from .walk import lane_depth
@@ -172,6 +173,13 @@ class _Interpreter:
         offset, value, mask = np.broadcast_arrays(self.env[stmt.offset], self.env[stmt.value], mask)
         self._write(stmt, stmt.buffer, offset[mask], value[mask])
 
+    def update(self, stmt: Update) -> None:
+        mask = np.asarray(True) if stmt.mask is None else self.env[stmt.mask]
+        offset, value, mask = np.broadcast_arrays(self.env[stmt.offset], self.env[stmt.value], mask)
+        memory = self.memory[stmt.buffer.role, stmt.buffer.index]
+        with self._located(stmt):
+            memory.update(offset[mask], value[mask], _UPDATED[stmt.opcode], self.number)
+
     def _read(self, stmt: Stmt, buffer: Buffer, offsets: Array) -> Array:
         with self._located(stmt):
             return self.memory[buffer.role, buffer.index].read(offsets, self.number)
@@ -272,6 +280,10 @@ class _Interpreter:
             found = [np.concatenate([f, np.broadcast_to(v, f.shape[1:])[None]]) for f, v in zip(found, last)]
         self.bind(stmt.outs, [np.moveaxis(f, 0, axis) for f in found])
 
+    def sort_lanes(self, stmt: SortLanes) -> None:
+        value, _ = np.broadcast_arrays(self.env[stmt.value], self.env[stmt.lane])
+        self.env[stmt.out] = np.sort(value, self.axes[stmt.lane])
+
     def _fold_lanes(self, stmt: Reduce | Across, rows: list[Array]) -> list[Array]:
         """Neighbours (along the first dimension) are combined until one lane is left."""
         while len(rows[0]) > 1:
@@ -337,6 +349,14 @@ class _Interpreter:
         return j // p.panel * stride + k * p.panel + j % p.panel if p.packed else k * stride + j
 
 
+_UPDATED: dict[str, np.ufunc] = {
+    "add": np.add,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
 _RUN: dict[type, Callable[[_Interpreter, Any], None]] = {
     Const: _Interpreter.const,
     Size: _Interpreter.size,
@@ -354,4 +374,6 @@ _RUN: dict[type, Callable[[_Interpreter, Any], None]] = {
     Dot: _Interpreter.dot,
     Product: _Interpreter.product,
     Attention: attention,
+    Update: _Interpreter.update,
+    SortLanes: _Interpreter.sort_lanes,
 }

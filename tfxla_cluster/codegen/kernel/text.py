@@ -31,6 +31,7 @@ from .ir import (
     Var,
     While,
 )
+from .lane_ir import SortLanes, Update
 
 
 def render(kernel: Kernel) -> str:
@@ -137,6 +138,11 @@ class _Printer:
     def _block(self, stmt: Tile | Across | Scan | Dot | Template) -> Iterator[str]:
         if isinstance(stmt, Attention):
             yield from self._attention(stmt)
+        elif isinstance(stmt, Update):
+            mask = f" if {self._var(stmt.mask)}" if stmt.mask else ""
+            yield f"{_buffer(stmt.buffer)}[{self._var(stmt.offset)}] {stmt.opcode}= {self._var(stmt.value)}{mask}"
+        elif isinstance(stmt, SortLanes):
+            yield f"{self._define(stmt.out)} = sorted {self._var(stmt.value)} along {self._var(stmt.lane)}"
         elif isinstance(stmt, Scan):
             yield f"scan {self._var(stmt.lane)}"
             yield from self._combine(stmt)

@@ -66,6 +66,29 @@ def _tanh_near(x):
     """The machine's own, of f32."""
     return tl.inline_asm_elementwise("tanh.approx.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
 ''',
+    "_update_float": '''@triton.jit
+def _update_float(place, x, mask, signed: tl.constexpr, unsigned: tl.constexpr, largest: tl.constexpr):
+    """The larger, or smaller, of the float at a place and x; NaN if there is one. Floats that are not negative are in
+    the order of their bits, the others in the reverse, and the NaN that is written is beyond all of them."""
+    nan: tl.constexpr = 2 ** (signed.primitive_bitwidth - 1) - 1 if largest else -1
+    bits = tl.where(x == x, x.to(signed, bitcast=True), nan)
+    whole = place.to(tl.pointer_type(signed), bitcast=True)
+    natural = place.to(tl.pointer_type(unsigned), bitcast=True)
+    plus, other = mask & (bits >= 0), mask & (bits < 0)
+    if largest:
+        one = tl.atomic_max(whole, bits, mask=plus, sem="relaxed")
+        two = tl.atomic_min(natural, bits.to(unsigned, bitcast=True), mask=other, sem="relaxed")
+    else:
+        one = tl.atomic_min(whole, bits, mask=plus, sem="relaxed")
+        two = tl.atomic_max(natural, bits.to(unsigned, bitcast=True), mask=other, sem="relaxed")
+    before = tl.where(bits >= 0, one, two.to(signed, bitcast=True)).to(x.dtype, bitcast=True)
+    # A NaN of other bits that stood there may have given way.
+    gone, lost = mask & (before != before), tl.full(bits.shape, nan, signed)
+    if largest:
+        tl.atomic_max(whole, lost, mask=gone, sem="relaxed")
+    else:
+        tl.atomic_max(natural, lost.to(unsigned, bitcast=True), mask=gone, sem="relaxed")
+''',
     "_round_half_away": """@triton.jit
 def _round_half_away(x):
     whole = libdevice.trunc(x)

@@ -35,6 +35,7 @@ from ..kernel.ir import (
     Var,
     While,
 )
+from ..kernel.lane_ir import SortLanes, Update
 from ..kernel.planes import split_complex
 from ..kernel.walk import lane_depth, walk
 from . import early_start, user_kernel
@@ -43,6 +44,7 @@ from .control import emit_if, emit_while
 from .convert import from_memory, to_memory
 from .dot import emit_descriptor, emit_dot, emit_parts, store_block
 from .helpers import with_helpers
+from .lane_statements import emit_sort_lanes, emit_update
 from .ops import expression
 from .scans import scan
 from .triton_source import TritonSource
@@ -385,4 +387,6 @@ _EMIT: dict[type, Callable[[Emitter, Any], None]] = {
     Descriptor: emit_descriptor,
     Dot: emit_dot,
     Attention: emit_attention,
+    Update: emit_update,
+    SortLanes: emit_sort_lanes,
 }

@@ -57,6 +57,14 @@ class Writer(Protocol):
 
     def every_axis(self) -> frozenset[int]: ...
 
+    def mask(self, axes: Iterable[int], own: Var | None) -> str:
+        """Where an access happens, '' everywhere: in lanes in use of its axes, and where its own condition holds."""
+        ...
+
+    def place(self, offset: Var, axes: frozenset[int], mask: str) -> str:
+        """An offset as a block with these axes."""
+        ...
+
     def spread(self, var: Var) -> str:
         """The value as a block with every open axis (a scalar where none is)."""
         ...

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.framework import config
 
 from ... import trace
 from ...counters import add as count
@@ -200,6 +201,7 @@ def compile_function(
         known.defined,
         _untold(interface, lowered),
         functools.partial(traces.of, interface.function, known.number if origin == interface.function else 0),
+        config.is_op_determinism_enabled(),
     )
     served = compiler.compile_hlo(lowered.proto, request)
     if served.compiled:

@@ -1,22 +1,26 @@
-"""scatter on a GPU: the same numbers whichever program is first.
+"""scatter on a GPU: the same numbers whichever program is first, but for sums of floats where the target allows any
+order.
 
-Where no element is written twice, a program is a block of updates. Few windows go one after the other, each program a
-stretch of all. Otherwise updates are sorted by where they go (stable, so that equal ones keep their order) and those of
-each stretch of equal places are joined before they are combined into the operand. A combiner that is not known to be
-associative goes over its stretch one by one.
+Where no element is written twice, a program is a block of updates. So it is where the machine itself updates elements
+that several programs reach, with the same result in any order or where any is allowed, unless they are very many. Few
+windows go one after the other, each program a stretch of all. Otherwise updates are sorted by where they go (stable, so
+that equal ones keep their order) and those of each stretch of equal places are joined before they are combined into the
+operand. A combiner that is not known to be associative goes over its stretch one by one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from .....ir.dim import make, product, sample
-from .....ir.dtype import S64
+from .....ir.dtype import S64, DType
 from .....ir.node import Computation, Instr
 from .....target import Target
 from ...builder import KernelBuilder
 from ...choice import Knobs
 from ...ir import Buffer, Var
+from ...lane_ir import UPDATES
 from ...unit import Unit, UnitKernel, UnitRef
 from ..grid import Blocks
 from .radix_sort import chosen_form
@@ -26,11 +30,13 @@ from .scatter_units import Units, as_index
 from .shapes import lanes
 
 FEW = 32  # windows that go one after the other
+MOST_UPDATES, MOST_HITS = 1 << 24, 4096  # elements that are updated as they come, and of them at one place, on average
 
 
 def lower(instr: Instr, target: Target, knobs: Knobs) -> Unit:
     """Results hold the operands first. A window that leaves the operand is skipped whole (XLA's scatter expander).
-    Knobs, where updates are sorted: those of the sort and of `segments_unit`."""
+    Knobs: whether 'atomic', where there is a choice; where updates are sorted, those of the sort and of
+    `segments_unit`."""
     units = Units(instr)
     inplace = tuple((i, i) for i in range(units.form.count))
     windows = product(units.form.update_dims[d] for d in units.form.scatter_dims)
@@ -38,6 +44,9 @@ def lower(instr: Instr, target: Target, knobs: Knobs) -> Unit:
         return Unit((), (), inplace)
     if instr.attrs.get("unique_indices") or windows == 1:
         return Unit((_at_once(units),), (), inplace)
+    opcodes = _updates(units, target)
+    if opcodes is not None and knobs.take("atomic", int(_few_meet(units)), (0, 1)):
+        return Unit((_as_they_come(units, opcodes),), (), inplace)
     if units.aligned and sample(windows) <= FEW:
         return Unit((_one_by_one(units),), (), inplace)
     ordered = sorted_units(units, chosen_form(units.count, knobs))
@@ -64,6 +73,41 @@ def _at_once(units: Units) -> UnitKernel:
     with b.tile(*blocks.bounds(b, b.task), blocks.size) as number:
         at, valid = units.element(b, indices, number)
         units.combine(b, (results, results), at, [b.load(u, number) for u in updates], valid)
+    return UnitKernel(b.finish(blocks.count, 16 * blocks.size), _inputs(units), units.results)
+
+
+def _updates(units: Units, target: Target) -> tuple[str, ...] | None:
+    """For each operand the opcode by which the machine updates it; None where it cannot, or not with the same result
+    in any order."""
+    joined = _associative(units.instr.attrs["to_apply"], units.form.count)
+    if joined is None or not all(map(partial(_in_any_order, target), joined, units.dtypes)):
+        return None
+    return joined
+
+
+def _in_any_order(target: Target, opcode: str, dtype: DType) -> bool:
+    if opcode not in UPDATES or dtype.bits not in (32, 64) or not (dtype.is_float or dtype.is_integer):
+        return False
+    return not dtype.is_float or opcode != "add" or target.any_order
+
+
+def _few_meet(units: Units) -> bool:
+    """Whether updates as they come are faster than sorted ones, by the sample sizes."""
+    hits = sample(units.count) // max(sample(units.places), 1)
+    return sample(product(units.form.update_dims)) < MOST_UPDATES and hits <= MOST_HITS
+
+
+def _as_they_come(units: Units, opcodes: Sequence[str]) -> UnitKernel:
+    """All updates, in any order, whether they meet or not."""
+    b = KernelBuilder("scatter.updates", constant=True)
+    indices, updates, results = _open(b, units)
+    total, roots = product(units.form.update_dims), _roots(units.instr.attrs["to_apply"])
+    blocks = Blocks(total, lanes(total, BLOCK))
+    with b.tile(*blocks.bounds(b, b.task), blocks.size) as number:
+        at, valid = units.element(b, indices, number)
+        for update, result, opcode, root in zip(updates, results, opcodes, roots):
+            value = b.load(update, number)
+            b.update(result, at, b.op("negate", value) if root.opcode == "subtract" else value, opcode, valid)
     return UnitKernel(b.finish(blocks.count, 16 * blocks.size), _inputs(units), units.results)
 
 
@@ -95,9 +139,8 @@ _JOINS |= {op: op for op in ("maximum", "minimum", "and", "or", "xor")}
 
 def _associative(comp: Computation, count: int) -> tuple[str, ...] | None:
     """For each operand the opcode that joins two updates, '' where the later one stands; None where not known."""
-    roots = comp.root.operands if comp.root.opcode == "tuple" else (comp.root,)
     found = []
-    for n, root in enumerate(roots):
+    for n, root in enumerate(_roots(comp)):
         old, new = comp.params[n], comp.params[n + count]
         if root is new:
             found.append("")
@@ -111,6 +154,10 @@ def _associative(comp: Computation, count: int) -> tuple[str, ...] | None:
             return None
         found.append(_JOINS[root.opcode])
     return tuple(found)
+
+
+def _roots(comp: Computation) -> tuple[Instr, ...]:
+    return comp.root.operands if comp.root.opcode == "tuple" else (comp.root,)
 
 
 def _each_stretch(units: Units) -> UnitKernel:
