@@ -162,13 +162,13 @@ def _compiled(forward: Function) -> Function:
 
 
 def _gradient_tf(forward: Function) -> Function:
-    """Gradients by q, k and v, the forward pass in the same module."""
+    """The result, and the gradients by q, k and v, as a training step has both."""
 
     def fn(tf: Any, g: Any, q: Any, k: Any, v: Any, *bias: Any) -> Any:
         with tf.GradientTape() as tape:
             tape.watch((q, k, v))
             out = forward(tf, q, k, v, *bias)
-        return tuple(tape.gradient(out, (q, k, v), output_gradients=g))
+        return (out, *tape.gradient(out, (q, k, v), output_gradients=g))
 
     return fn
 
@@ -176,7 +176,8 @@ def _gradient_tf(forward: Function) -> Function:
 def _gradient_torch(forward: Function) -> Function:
     def fn(torch: Any, g: Any, q: Any, k: Any, v: Any, *bias: Any) -> Any:
         leaves = [x.detach().requires_grad_() for x in (q, k, v)]
-        return torch.autograd.grad(forward(torch, *leaves, *bias), leaves, g)
+        out = forward(torch, *leaves, *bias)
+        return (out.detach(), *torch.autograd.grad(out, leaves, g))
 
     return fn
 
