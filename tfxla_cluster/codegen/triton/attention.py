@@ -293,11 +293,14 @@ class _Template:
     # --- after all blocks ---
     def _finish(self) -> None:
         e, stmt = self.e, self.stmt
+        share = e.fresh("share") if self.softmax else ""
+        if share:  # one division a row, not one an element
+            e.put(f"{share} = tl.where({self.stop} > 0, 1.0 / {self.total}, 0.0)")
         for total, summed in zip(self.totals, stmt.sums):
             result = total
-            if self.softmax:
+            if share:
                 result = e.fresh("result")
-                e.put(f"{result} = tl.where({self.stop} > 0, {total} / {self.total}[:, None], 0.0)")
+                e.put(f"{result} = {total} * {share}[:, None]")
             self._region(summed.store, self.fixed, self._lanes("0", summed.width), [result])
         if stmt.statistics is not None:
             i, top, total_of_row = stmt.statistics.args
