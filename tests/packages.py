@@ -95,6 +95,7 @@ DRIVERS = {
     "recompile_limit",
     "service",
     "triton_calls",
+    "trusted_sizes",
     "tuning",
 }
 

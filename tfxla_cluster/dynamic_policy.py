@@ -3,14 +3,12 @@ that a dimension will vary."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from . import bugs, dynamic_records, flag_options, flags, size_spec, trace
-from .decision import YES, Decision, no
-from .dynamic import families, prove, rows, sources
+from .dynamic import families, rows, sources
 from .dynamic.families import Choice, Families
 from .dynamic.lowered import Lowered
 from .dynamic.sources import Asked, Lists, Place, Rule, When
@@ -19,7 +17,6 @@ from .dynamic.unify import Limits
 from .dynamic_records import Shapes
 from .errors import ConstraintError, LoweringError, ParseError, RankError
 from .ir import proto as hlo_proto
-from .ir.dim import DimExpr
 from .ir.guard import Guard
 from .ir.node import Module
 from .kept_marks import MarkedTraces, keep_marks, keep_ties, must_vary, not_at, special
@@ -30,14 +27,10 @@ from .profiles.recorder import Recorder
 from .rank_policy import RankPolicy, Wanted
 from .runtime.kept_modules import KeptModules
 from .size_spec import ANY, Size
+from .trusted_sizes import TrustedSizes
 
 if TYPE_CHECKING:  # not at run time: `enable` may run within the import of tensorflow
     from .tf.compiler_port import CompileRequest
-
-
-_Trace = tuple[str, str, tuple[Guard, ...], str]
-"""Its name and device, the values that it was lowered with, and the digest of the module for many sizes."""
-_MOST_TRUSTED = 4096
 
 
 class DynamicPolicy:
@@ -46,7 +39,7 @@ class DynamicPolicy:
     def __init__(self, ranks: RankPolicy) -> None:
         self._families, self._ranks = Families(), ranks
         self._recorders: dict[ProfileOptions, Recorder] = {}
-        self._trusted: OrderedDict[_Trace, bool] = OrderedDict()
+        self._trusted = TrustedSizes()
         self._lock = ForkSafeLock()
         self._marked = MarkedTraces()
 
@@ -111,38 +104,9 @@ class DynamicPolicy:
         keep_marks(strict, request, choice)
         return choice
 
-    def trusts(self, shapes: Shapes, request: CompileRequest, choice: Choice) -> bool:
-        """May the executable of a module for many sizes run where nothing was proven? As --tfxla_dynamic_verify says,
-        and only where the module is also what its trace is at two other sizes, with other rests (`sources.probes`)."""
-        generic = choice.generic
-        if generic is None or not generic.is_guarded or request.has_predicates:
-            return False
-        if not flag_options.is_trusted(choice.proofs):
-            return False
-        # Another trace, and the same one for another value that it was lowered with, may be another program elsewhere.
-        key = request.name, request.device, request.values, choice.digest
-        known = self._trusted.get(key)
-        if known is None:
-            decision = self._probed(shapes, request, generic)
-            dynamic_records.trusted(decision, request)
-            known = decision.ok
-            with self._lock:
-                self._trusted[key] = known
-                while len(self._trusted) > _MOST_TRUSTED:
-                    self._trusted.popitem(last=False)
-        return known
-
-    def _probed(self, shapes: Shapes, request: CompileRequest, generic: Generic) -> Decision:
-        sizes = _limits(self._rules(shapes, request)).sizes
-        for probe in sources.probes(_varying(shapes, request, generic), sizes):
-            try:
-                proof = prove.prove(generic, rows.of_module(hlo_proto.read(request.relower(probe))))
-            except LoweringError as error:
-                proof = no(prove.RULE, error.message)
-            if not proof:
-                words = ", ".join(f"{request.inputs[n]} dim {axis} of {size}" for (n, axis), size in probe.items())
-                return no(proof.rule, f"at {words}: {proof.reason}")
-        return YES
+    def trusted(self, shapes: Shapes, request: CompileRequest, choice: Choice) -> tuple[Guard, ...] | None:
+        """`TrustedSizes.ranges`."""
+        return self._trusted.ranges(shapes, request, choice, _limits(self._rules(shapes, request)).sizes)
 
     def refuse(self, request: CompileRequest, generic: Generic, reason: str) -> None:
         """It cannot be compiled: modules of this structure are compiled as they are."""
@@ -158,7 +122,7 @@ class DynamicPolicy:
         """All modules that were seen."""
         self._families = Families()
         self._marked.forget()
-        self._trusted.clear()
+        self._trusted.forget()
 
     def save_profiles(self) -> None:
         """Write what was seen to where profiles are kept."""
@@ -213,18 +177,6 @@ def _profiled(request: CompileRequest) -> str:
 def _dims(shapes: Shapes) -> list[tuple[int, ...]]:
     """Those that are numbers."""
     return [tuple(d for d in shape.dims if isinstance(d, int)) for shape in shapes]
-
-
-def _varying(shapes: Shapes, request: CompileRequest, generic: Generic) -> dict[Place, int]:
-    """The sizes of the generic module that the trace may be called with others of: what they are in `shapes`."""
-    pairs = enumerate(zip(generic.module.entry.params, shapes))
-    return {
-        (number, axis): size
-        for number, (param, own) in pairs
-        for axis, (dim, size) in enumerate(zip(param.shape.dims, own.dims))
-        if isinstance(dim, DimExpr) and isinstance(size, int)
-        if number in request.untold or (number, axis) in request.open
-    }
 
 
 def _limits(rules: Mapping[Place, Rule]) -> Limits:

@@ -76,9 +76,10 @@ def guarded(guards: Iterable[guard.Guard], request: CompileRequest) -> None:
         _record("guard", request, of=request.inputs[one.place[0]], axis=one.place[1], reason=words)
 
 
-def trusted(decision: Decision, request: CompileRequest) -> None:
-    """It runs at sizes that were not proven, or does not."""
-    right = "it was right at two other sizes" if decision else f"it is no other size's ({decision.reason})"
+def trusted(decision: Decision, request: CompileRequest, ranges: Iterable[guard.Guard] = ()) -> None:
+    """It runs at sizes in these ranges that were not proven, or does not."""
+    words = ", ".join(compile_records.size_guard(one, request.inputs) for one in ranges)
+    right = f"it is right at the ends ({words})" if decision else f"it is no other size's ({decision.reason})"
     reason = f"--tfxla_dynamic_verify={flags.get('tfxla_dynamic_verify')}: {right}"
     _record("trusted" if decision else "untrusted", request, ok=decision.ok, reason=reason)
 

@@ -130,7 +130,13 @@ FLAGS: dict[str, Flag] = {
         Flag("tfxla_autotune_budget_s", "int", 600, "Seconds that a process may spend on tuning (0: any)."),
         Flag("tfxla_autotune_progress", "bool", True, "Show on a terminal how far tuning is."),
         Flag("tfxla_dynamic", "enum", "auto", "One executable for all sizes; auto: on CPUs.", ("auto", "on", "off")),
-        Flag("tfxla_dynamic_verify", "enum", "always", "Which sizes are proven to be its.", ("always", "first", "off")),
+        Flag(
+            "tfxla_dynamic_verify",
+            "enum",
+            "always",
+            "Which sizes are proven to be its: each, or (first: after one more) none near those where it is right.",
+            ("always", "first", "off"),
+        ),
         Flag(
             "tfxla_dynamic_sources",
             "sizes",

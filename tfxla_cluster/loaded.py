@@ -58,3 +58,4 @@ class Served:
     compiled: bool
     exact: bool = False
     handed: tuple[np.ndarray, ...] = ()
+    ranges: tuple[guard.Guard, ...] = ()

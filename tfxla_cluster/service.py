@@ -89,9 +89,9 @@ class Service:
                 self._policy.refuse(request, generic, reason)
             else:
                 if fits := prove.holds(loaded.guards, lowered.shapes):
-                    exact = not self._policy.trusts(lowered.shapes, request, choice)
+                    ranges = self._policy.trusted(lowered.shapes, request, choice)
                     handed = tuple(aligned_copy(literal.tobytes()) for literal in choice.handed)
-                    return Served(loaded, compiled, exact, handed)
+                    return Served(loaded, compiled, ranges is None, handed, ranges or ())
                 reason = fits.reason
             choice = families.alone(lowered.module, reason)
             if choice.misfit is not None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tfxla_cluster.dynamic.sources import Asked, Lists, When, probes, samples
+from tfxla_cluster.dynamic.sources import Asked, Lists, When, samples
 from tfxla_cluster.size_spec import ANY, How, Mark, Size, parse
 
 STATIC, DYNAMIC = parse("x"), parse("x:0")
@@ -114,14 +114,3 @@ def test_samples_are_such_sizes(drawn: list[tuple[int, Any]]) -> None:
             tied = dims[one] == dims[two] and said[one].name == said[two].name
             assert not tied or found[one] == found[two]
             assert found[one] != found[two] or dims[one] == dims[two]
-
-
-def test_probes_are_an_odd_number_away() -> None:
-    for size in (2, 3, 16, 33, 512):
-        low, high = (probe[0, 0] for probe in probes({(0, 0): size}))
-        assert 2 <= low < max(size, 4) < high
-        assert (low - size) % 2 == (high - size) % 2 == 1
-    for probe in probes({(0, 0): 16, (1, 0): 24, (2, 1): 16}):
-        assert probe[0, 0] == probe[2, 1] != probe[1, 0]
-    assert probes({(0, 0): 1}) == probes({(0, 0): 8}, {(0, 0): Size(min=8, max=8)}) == []
-    assert probes({(0, 0): 32}, {(0, 0): Size(min=30, max=40)}) == [{(0, 0): 31}]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import tensorflow as tf
 
 import tfxla_cluster
 from tests.tf.test_dynamic import AUTO, check, compiled, enabled, values
-from tfxla_cluster import flags
+from tfxla_cluster import counters, flags
 
 
 @pytest.fixture(autouse=True)
@@ -93,3 +94,77 @@ def test_a_cluster_of_which_the_graph_tells_no_sizes_is_probed_too(verify: str) 
         for size in MULTIPLES_FIRST:
             x = values((size, 3), size)
             check(parsed(tf.io.serialize_tensor(x)), rounded(x), f"{size}")
+
+
+# Each is another program at some sizes; which ones is in the name.
+DEPENDING: dict[str, Callable[[Any, Any], Any]] = {
+    "above 10, by branches": lambda x, y: tf.cond(tf.shape(x)[0] > 10, lambda: x * 2.0, lambda: x + 1.0),
+    "above 10": lambda x, y: tf.where(tf.shape(x)[0] > 10, x * 2.0, x + 1.0),
+    "equal sizes": lambda x, y: tf.where(tf.shape(x)[0] == tf.shape(y)[0], x * 2.0, x + 1.0),
+    "smaller than the other": lambda x, y: tf.where(tf.shape(x)[0] < tf.shape(y)[0], x * 2.0, x + 1.0),
+    "together above 40": lambda x, y: tf.where(tf.shape(x)[0] + tf.shape(y)[0] > 40, x * 2.0, x + 1.0),
+    "33": lambda x, y: tf.where(tf.shape(x)[0] == 33, x * 2.0, x + 1.0),
+    "up to 12": lambda x, y: x + tf.cast(tf.minimum(tf.shape(x)[0], 12), tf.float32),
+    "the larger": lambda x, y: x + tf.cast(tf.maximum(tf.shape(x)[0], tf.shape(y)[0]), tf.float32),
+    "the first 12": lambda x, y: tf.pad(x[:12] * 2.0, [[1, 0], [0, 0]]),
+    "every third": lambda x, y: tf.nn.max_pool2d(x[None, :, :, None], (2, 1), (3, 1), "SAME")[0, :, :, 0],
+    "as 24": lambda x, y: tf.image.resize(x[None, :, :, None], [24, 3])[0, :, :, 0],
+}
+ORDERS = ((8, 16, 24, 9), (8, 16, 24, 32, 9, 33, 10, 11, 12), (24, 16, 8, 9, 33, 12), (16, 32, 24, 40, 33, 9, 8, 2, 3))
+OTHERS = {"one": lambda order: [16] * len(order), "the same": list, "backwards": lambda order: order[::-1]}
+
+
+@pytest.mark.parametrize("verify", ["first", "off"])
+@pytest.mark.parametrize("name", DEPENDING)
+def test_sizes_that_come_in_any_order(name: str, verify: str) -> None:
+    """The sizes at which it ran before need not be the program's at the next."""
+    function, spec = DEPENDING[name], [tf.TensorSpec([None, 3])] * 2
+    with flags.patch(tfxla_dynamic_verify=verify):
+        for order, other in itertools.product(ORDERS, OTHERS.values()):
+            jitted = tf.function(function, input_signature=spec, jit_compile=True)
+            pairs = [*zip(order, other(order), strict=True), *zip(order, other(order)[::-1], strict=True)]
+            for n, m in pairs:
+                x, y = values((n, 3), n), tf.ones([m, 3])
+                check(jitted(x, y), function(x, y), f"{name}, {n}, {m} of {pairs}")
+
+
+def lowerings_of(function: Callable[..., Any], sizes: Iterable[tuple[int, int]]) -> list[int]:
+    """How many each call takes."""
+    jitted = tf.function(function, input_signature=[tf.TensorSpec([None, 3])] * 2, jit_compile=True)
+    counts = [int(counters.snapshot()["lowerings"])]
+    for n, m in sizes:
+        x, y = values((n, 3), n), values((m, 3), m)
+        check(jitted(x, y), function(x, y), f"{n}, {m}")
+        counts.append(int(counters.snapshot()["lowerings"]))
+    return [after - before for before, after in itertools.pairwise(counts)]
+
+
+def test_sizes_are_trusted_between_those_where_it_is_right() -> None:
+    """Up to about twice as large; beyond that it is proven at two more. Of two sizes all pairs of ends are tried."""
+    tied = lambda x, y: tf.nn.softmax(x) * 7.0 + y  # noqa: E731
+    with flags.patch(tfxla_dynamic_verify="first"):
+        found = lowerings_of(tied, [(n, n) for n in (40, 30, 25, 70, 300, 290, 500)])
+        assert found == [2, 3, 0, 0, 3, 0, 0]
+        sizes = [(40, 4), (30, 4), (25, 9), (70, 3), (300, 4), (290, 1), (500, 4)]
+        assert lowerings_of(lambda x, y: x * 5.0 + tf.reduce_sum(y), sizes) == [2, 5, 0, 0, 5, 2, 0]
+
+
+def test_a_trace_that_asks_is_proven_at_each_size(capfd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TFXLA_LOGS", "+dynamic")
+    with flags.patch(tfxla_dynamic_verify="first"), tfxla_cluster.enable():
+        found = lowerings_of(DEPENDING["equal sizes"], [(40, 4), (30, 4), (25, 9), (26, 9), (27, 27)])
+    assert min(found) == 1
+    assert "untrusted" in (said := capfd.readouterr().err)
+    assert f"op Equal, {__file__}:" in said
+
+
+def test_what_does_not_lower_at_a_corner_is_not_trusted() -> None:
+    """A list of 4 elements holds as many rows as there are, or is too short: not for TensorFlow's bridge to tell."""
+
+    def listed(x: Any, y: Any) -> Any:
+        held = tf.TensorArray(tf.float32, size=40, element_shape=[3])
+        read = tf.while_loop(lambda i, h: i < 1, lambda i, h: (i + 1, h.write(tf.shape(x)[0], x[0])), [0, held])[1]
+        return read.stack() * 2.0
+
+    with flags.patch(tfxla_dynamic_verify="first"):
+        lowerings_of(listed, [(30, 4), (29, 4), (28, 4), (9, 4)])

@@ -127,29 +127,6 @@ def samples(dims: Mapping[Place, int], sizes: Mapping[Place, Size] = MappingProx
     return found
 
 
-def probes(dims: Mapping[Place, int], sizes: Mapping[Place, Size] = MappingProxyType({})) -> list[dict[Place, int]]:
-    """Two times other sizes for these dimensions, about half and about twice as large, at which a module that is to be
-    trusted with all sizes has to be right: an odd number away from what they are, where the ranges allow that, so that
-    a program that rounds them to an even number (a multiple of 8, of 16) is another one there."""
-    groups = _groups({place: size for place, size in dims.items() if size >= LEAST_GENERIC}, sizes)
-    found = []
-    for times, over, more in ((1, 2, 0), (2, 1, _STEP)):
-        taken = set(dims.values())
-        probe: dict[Place, int] = {}
-        for places in groups:
-            size, said = dims[places[0]], [sizes.get(place, ANY) for place in places]
-            about = size * times // over + more
-            near = range(max(about, LEAST_GENERIC), about + _STEP * _TRIES)
-            fits = [
-                n for n in near if n not in taken and all(n in one and one.case(n) == one.case(size) for one in said)
-            ]
-            other = next((n for n in fits if (n - size) % 2), fits[0] if fits else size)
-            taken.add(other)
-            probe |= dict.fromkeys(places, other)
-        found.append(probe)
-    return [probe for probe in found if any(probe[place] != dims[place] for place in probe)]
-
-
 def _groups(dims: Mapping[Place, int], sizes: Mapping[Place, Size]) -> list[list[Place]]:
     """Places whose sizes are one, by size and name; what has no name is with the first that is as large."""
     groups: dict[tuple[int, str], list[Place]] = {}

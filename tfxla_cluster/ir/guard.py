@@ -186,6 +186,16 @@ def ordered(guards: Iterable[Guard]) -> tuple[Guard, ...]:
     return tuple(sorted(dict.fromkeys(guards), key=lambda guard: _ORDER[guard.kind]))
 
 
+def narrowed(guards: Iterable[Guard], ranges: Iterable[Guard]) -> tuple[Guard, ...]:
+    """The guards, and these about ranges; of two about one size what both allow."""
+    found = {(g.kind, g.subject): g for g in guards}
+    for more in ranges:
+        known = found.get((more.kind, more.subject), more)
+        (low, high), (least, most) = cast("Place", known.wanted), cast("Place", more.wanted)
+        found[more.kind, more.subject] = in_range(cast("Size", more.subject), max(low, least), min(high, most))
+    return ordered(found.values())
+
+
 def placed(guards: Iterable[Guard], sizes: Mapping[str, Place]) -> tuple[Guard, ...]:
     """The guards with places for names of sizes; KeyError for a size that no input gives."""
 

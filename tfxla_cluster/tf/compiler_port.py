@@ -47,7 +47,7 @@ class CompileRequest:
     was traced for, by name. costs: milliseconds of 'trace' and 'lowering', as far as known. called: the stack of its
     first call. stack(node): that of a TF node; both outermost frame first, each {file, line, text, function, user}.
     traced(): the trace, None where it is of no function that is known. ordered: sums must have the same bits in each
-    run.
+    run. question(): what the function asks about its sizes, in words with the user's line, '' where it asks nothing.
     """
 
     name: str
@@ -76,6 +76,7 @@ class CompileRequest:
     untold: frozenset[int] = frozenset()
     traced: Callable[[], Trace | None] = lambda: None
     ordered: bool = False
+    question: Callable[[], str] = str
 
     @property
     def has_predicates(self) -> bool:
@@ -114,8 +115,9 @@ class Loaded(Protocol):
 
 
 class Served(Protocol):
-    """What runs a module. exact: it is known to be right at the sizes of the request alone. compiled: as the executable
-    was not there before. handed: what it takes besides the module's parameters, in memory as aligned as a tensor's."""
+    """What runs a module. exact: it is known to be right at the sizes of the request alone; ranges: else in which it
+    is, about the HLO parameters. compiled: as the executable was not there before. handed: what it takes besides the
+    module's parameters, in memory as aligned as a tensor's."""
 
     @property
     def loaded(self) -> Loaded: ...
@@ -128,6 +130,9 @@ class Served(Protocol):
 
     @property
     def handed(self) -> tuple[np.ndarray, ...]: ...
+
+    @property
+    def ranges(self) -> tuple[Guard, ...]: ...
 
 
 class Compiler(Protocol):

@@ -19,7 +19,7 @@ from ...errors import LoweringError, UnsupportedError
 from ...ir import guard as guards
 from ...ir.dim import symbols
 from ...size_spec import stronger
-from ...tf2xla import bridge, function_def, list_checks, must_be_constant, sources
+from ...tf2xla import bridge, function_def, list_checks, must_be_constant, size_questions, sources
 from .. import devices
 from ..compiler_port import Compiler, CompileRequest, Loaded, Served
 from ..graph.open_sizes import ARG_SHAPES
@@ -202,6 +202,7 @@ def compile_function(
         _untold(interface, lowered),
         functools.partial(traces.of, interface.function, known.number if origin == interface.function else 0),
         config.is_op_determinism_enabled(),
+        functools.partial(_question, interface.function, lowered.constants),
     )
     served = compiler.compile_hlo(lowered.proto, request)
     if served.compiled:
@@ -229,6 +230,15 @@ def _untold(interface: Interface, lowered: bridge.Lowered) -> frozenset[int]:
     """The HLO parameters of whose sizes the function says nothing, whether it is for any or not."""
     known = _known_shapes(interface)
     return frozenset(k for k, arg in enumerate(lowered.parameters) if arg not in known or arg in interface.resources)
+
+
+def _question(function: str, constants: Mapping[int, bytes]) -> str:
+    """What it asks about its sizes, in words."""
+    found = next(size_questions.questions(function, frozenset(constants), bridge.library), None)
+    if found is None:
+        return ""
+    line = sources.line_of(found.function, found.node)
+    return f"it asks about a size (node '{found.node}', op {found.op}{f', {line}' if line else ''})"
 
 
 def _known_shapes(interface: Interface) -> dict[int, Any]:
@@ -266,7 +276,10 @@ def _relowered(
         dims = changed[arg].dims
         changed[arg] = replace(changed[arg], dims=(*dims[:axis], size, *dims[axis + 1 :]))
     with trace.phase("lowering", function=name):
-        found = _lower(compiler, interface.function, changed, device)
+        try:
+            found = _lower(compiler, interface.function, changed, device)
+        except UnsupportedError as error:  # at these sizes: at its own it may compile
+            raise LoweringError(error.message, error.remedy, error.where) from error
     if (found.parameters, found.constants) != (lowered.parameters, lowered.constants):
         raise LoweringError(f"{name} takes other values while compiling at other sizes")
     return found.proto
@@ -349,7 +362,7 @@ def _guards(
         return guards.ordered([*native_op.exact(inputs), *_values(interface, lowered)])
     position = {arg: k for k, arg in enumerate(interface.inputs)}
     parameters = [position.get(arg, UNREAD) for arg in lowered.parameters]
-    own = guards.moved(served.loaded.guards, parameters)
+    own = guards.moved(guards.narrowed(served.loaded.guards, served.ranges), parameters)
     seen = [g for g in native_op.exact(inputs) if g.kind == "dtype" or g.place[0] not in parameters]
     return guards.ordered([*seen, *own, *_values(interface, lowered)])
 
