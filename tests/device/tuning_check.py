@@ -119,11 +119,11 @@ def _convolutions(batch: int, side: int, features: int) -> tuple[Callable[..., A
 
 def _bert(small: bool) -> tuple[Callable[..., Any], Sequence[Any]]:
     """A training step of BERT with one layer: attention, a large table, AdamW."""
-    from tests.device import bert_step
-    from tests.device.transformer import Size
+    from tfxla_cluster.bench.steps import bert
+    from tfxla_cluster.bench.steps.transformer import Size
 
     size = Size(layers=1, hidden=32, heads=2, inner=64, words=97, tokens=8) if small else Size(layers=1)
-    return bert_step.training_step(size), bert_step.data(3 if small else 16, size)
+    return bert.training_step(size), bert.data(3 if small else 16, size)
 
 
 class Form:
