@@ -126,3 +126,21 @@ def test_an_unknown_topic_is_said_once(
 
 def test_topics_print_kinds_of_the_schema() -> None:
     assert {kind for topic in trace.TOPICS.values() for part in topic for kind in part} <= set(schema.RECORD_KINDS)
+
+
+@pytest.mark.usefixtures("logged")
+def test_what_is_said_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert trace.once("a", "it fails:\n  one reason\n\n    and another\n")
+    assert capsys.readouterr().err == "tfxla_cluster: it fails: one reason and another\n"
+
+
+@pytest.mark.usefixtures("logged")
+@pytest.mark.parametrize(("topic", "has"), [("autotune", False), ("+autotune", True)])
+def test_lines_of_tuning_hold_each_form_only_where_more_is_asked_for(
+    topic: str, has: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(trace.LOGS_ENV, topic)
+    trace.record("autotune", event="tuned", instr="f", choice={"tile": 64}, ms=0.0529, candidates=[{"ms": 0.5}])
+    line = capsys.readouterr().err
+    assert line.startswith('[tfxla autotune] event=tuned instr=f choice={"tile": 64} ms=0.0529')
+    assert ("candidates=" in line) == has

@@ -39,9 +39,10 @@ TOPICS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 # Kind -> the fields that a line has without a '+': the rest is long, and for programs.
 _BRIEF = {
+    "autotune": frozenset(("event", "instr", "choice", "ms", "default_ms", "space", "seconds", "reason")),
     "compile": frozenset(
         ("cluster", "what", "id", "hit", "generic", "where", "guards", "reason", "remedies", "ms", "costs", "native")
-    )
+    ),
 }
 ALL = "all"
 # Kinds of which a topic without '+' prints only the records with this field true: what was done, not what was refused.
@@ -114,7 +115,8 @@ def once(key: str, message: str) -> bool:
         if key in _said:
             return False
         _said.add(key)
-    print(f"tfxla_cluster: {message}", file=sys.stderr, flush=True)  # noqa: T201
+    line = " ".join(filter(None, map(str.strip, message.splitlines())))  # what another program says may have several
+    print(f"tfxla_cluster: {line}", file=sys.stderr, flush=True)  # noqa: T201
     return True
 
 

@@ -220,7 +220,7 @@ def _row(measured: Measured) -> dict[str, Any]:
 
 
 def _ms(seconds: float | None) -> float | None:
-    return None if seconds is None else seconds * 1e3
+    return None if seconds is None else round(seconds * 1e3, 6)  # nanoseconds, as files have them
 
 
 class Progress:
