@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic
@@ -19,7 +19,7 @@ from .codegen.kernel.unit import Unit, UnitKernel, UnitLibrary
 from .dump import module_files
 from .dump.module_files import KernelRow
 from .dump.sink import NOWHERE, ModuleDump
-from .errors import TooLargeError, UnsupportedError
+from .errors import KernelError, TooLargeError, UnsupportedError
 from .fusion import planner as fusion_planner
 from .fusion import split
 from .fusion.machine import Machine
@@ -108,7 +108,8 @@ def generate(
     choices: Choices,
 ) -> Generated:
     """Lowers and compiles every kernel. An instruction whose kernels take more memory than the machine has is lowered
-    again in a smaller form; UnsupportedError as `lower_units`, and where no form of one fits."""
+    again in a smaller form, one whose chosen form does not compile in another; UnsupportedError as `lower_units`, and
+    where no form of one fits, KernelError where a default one does not compile."""
     fitting = Fitting(choices, backend.candidates, backend.lower)
     listing = partial(module_files.kernel_texts, dump) if dump else None
     while True:
@@ -122,8 +123,11 @@ def generate(
             with trace.phase("codegen"):
                 code = backend.compile(sources(module, units, shared), options, listing)
         except TooLargeError as error:
-            large = {instr: chosen[instr] for instr, unit in units.items() if shared.of(unit) & error.symbols}
-            fitting.too_large(large, error.message)
+            fitting.too_large(shared.chosen(error.symbols, units, chosen), error.message)
+            continue
+        except KernelError as error:
+            if not fitting.fails(shared.chosen(error.symbols, units, chosen), error.message):
+                raise
             continue
         record_kernels(module, dump, rows)
         return Generated(module, units, chosen, shared, code)
@@ -219,6 +223,12 @@ class Shared:
     def of(self, unit: Unit) -> set[str]:
         """The symbols of a unit's kernels."""
         return {self.symbols[step.kernel] for step in unit.steps if isinstance(step, UnitKernel)}
+
+    def chosen(
+        self, symbols: Set[str], units: Mapping[Instr, Unit], chosen: Mapping[Instr, Chosen]
+    ) -> dict[Instr, Chosen]:
+        """What was chosen for the instructions that kernels of `symbols` are of."""
+        return {instr: chosen[instr] for instr, unit in units.items() if self.of(unit) & symbols}
 
 
 def share_kernels(units: Mapping[Instr, Unit]) -> Shared:

@@ -128,3 +128,12 @@ class InternalError(TfxlaError):
     """A pass lied, a kernel could not be built: a bug of this package; the message asks for the dump."""
 
     exit_code = 70
+
+
+class KernelError(InternalError):
+    """Kernels, those of `symbols`, are not compiled by the compiler that they were written for: in the form that they
+    have, another may do."""
+
+    def __init__(self, message: str, symbols: frozenset[str]) -> None:
+        self.symbols = symbols
+        super().__init__(message)

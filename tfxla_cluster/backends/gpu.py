@@ -19,7 +19,7 @@ from ..codegen.kernel.unit import Unit, UnitKernel
 from ..codegen.triton.source import render
 from ..codegen.triton.triton_source import LANGUAGES, Artefacts, TritonSource
 from ..decision import YES, Decision
-from ..errors import TooLargeError, UnsupportedError
+from ..errors import KernelError, TooLargeError, UnsupportedError
 from ..fusion.machine import Costs, Machine
 from ..ir.node import Instr
 from ..options import CompileOptions
@@ -77,11 +77,11 @@ class Gpu:
 
     def compile(self, sources: Sequence[Source], options: CompileOptions, listing: Listing | None) -> Code:
         """A cubin a kernel, in the order of `sources`; TooLargeError names those that take more shared memory than a
-        program has."""
+        program has, KernelError those that Triton does not compile."""
         rendered = [render(source.kernel, starts_early(self.target)) for source in sources]
         if listing is not None:
             listing("triton.py", [(f"kernel {s.symbol}", r.text) for s, r in zip(sources, rendered)])
-        made = compiled(rendered, self.target, options)
+        made = _compiled(sources, rendered, self.target, options)
         _check_fits({source.symbol: one.shared_bytes for source, one in zip(sources, made)}, self.target)
         if listing is not None:
             for language in LANGUAGES:
@@ -98,6 +98,16 @@ class Gpu:
             said = made.captured
             trace.record("graph", module=plan.name, ok=said.ok, rule=said.rule, reason=said.reason)
         return made
+
+
+def _compiled(
+    sources: Sequence[Source], rendered: Sequence[TritonSource], target: Target, options: CompileOptions
+) -> list[Artefacts]:
+    try:
+        return compiled(rendered, target, options)
+    except KernelError as error:
+        failed = {s.symbol for s, r in zip(sources, rendered) if r.function in error.symbols}
+        raise KernelError(error.message, frozenset(failed)) from error
 
 
 def _check_fits(taken: Mapping[str, int], target: Target) -> None:

@@ -10,12 +10,13 @@ import pytest
 from tfxla_cluster import compiler
 from tfxla_cluster.backends import gpu
 from tfxla_cluster.backends.gpu import Generated
-from tfxla_cluster.codegen.kernel.choice import DEFAULT, UNTUNED, Candidates, Choice, Choices, Given
-from tfxla_cluster.codegen.kernel.fitting import shrunk
+from tfxla_cluster.codegen.kernel.choice import DEFAULT, UNTUNED, Candidates, Choice, Choices, Chosen, Given
+from tfxla_cluster.codegen.kernel.fitting import shrunk, varied
 from tfxla_cluster.codegen.triton.triton_source import Artefacts, TritonSource
 from tfxla_cluster.compiler import Compiled
-from tfxla_cluster.errors import UnsupportedError
+from tfxla_cluster.errors import KernelError, UnsupportedError
 from tfxla_cluster.ir import text
+from tfxla_cluster.ir.node import Instr
 from tfxla_cluster.options import CompileOptions
 from tfxla_cluster.runtime.plan import KernelStep, walk
 from tfxla_cluster.target import Target
@@ -77,3 +78,72 @@ def test_smaller_choices_end_with_the_least_of_each_knob() -> None:
     space = Candidates({"cols": (64, 32, 128), "warps": (4, 8), "stages": (3, 4, 2)})
     found = [(c["stages"], c["cols"], c["warps"]) for c in shrunk(space, space[0])]
     assert found == [(2, 64, 4), (2, 32, 4)]
+
+
+def test_where_nothing_smaller_is_left_another_form_of_the_smallest_is_tried() -> None:
+    space = Candidates({"cols": (64, 32), "descriptors": (2, 1, 0), "warps": (4, 8)})
+    found = [tuple(c.values()) for c in varied(space, space[0])]
+    assert found == [(32, 1, 4), (32, 0, 4), (32, 2, 8)]
+
+
+def _plain(sources: Sequence[TritonSource], target: Target, options: CompileOptions) -> list[Artefacts]:
+    """In place of Triton: without descriptors kernels take little, with them more than there is."""
+    taken = [200 * KILOBYTE if "make_tensor_descriptor" in s.text else KILOBYTE for s in sources]
+    return [Artefacts({}, b"", s.function, s.warps, count) for s, count in zip(sources, taken)]
+
+
+def test_a_module_is_not_refused_for_one_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No block is small enough for descriptors here."""
+    monkeypatch.setattr(gpu, "compiled", _plain)
+    monkeypatch.setattr(gpu, "shared_bytes", lambda target: 100 * KILOBYTE)
+    made = compiler.compile_module(text.parse(PRODUCTS), gpu.described())
+    (taken,) = (chosen for instr, chosen in made.chosen.items() if instr.name == "r")
+    assert taken.choice["descriptors"] == 0
+    assert "bytes of shared memory" in taken.reason
+
+
+class _File:
+    """Choices of a file: for r `choice`, instead of that `instead`."""
+
+    def __init__(self, choice: Choice, instead: Choice) -> None:
+        self._choice, self._instead = choice, instead
+        self.said: list[str] = []
+
+    def begin(self, instrs: Sequence[Instr]) -> None:
+        pass
+
+    def choose(self, instr: Instr) -> Chosen:
+        return Chosen(self._choice, "file") if instr.name == "r" else Chosen()
+
+    def refused(self, instr: Instr, chosen: Chosen, reason: str) -> Chosen:
+        self.said.append(f"{instr.name}: {reason}")
+        return Chosen(self._instead, "tuned")
+
+
+def _four_stages_fail(sources: Sequence[TritonSource], target: Target, options: CompileOptions) -> list[Artefacts]:
+    for source in sources:
+        if "num_stages=4" in source.text or "num_stages=2" in source.text:
+            raise KernelError(f"no {source.function}", frozenset({source.function}))
+    return [Artefacts({}, b"", s.function, s.warps, 0) for s in sources]
+
+
+@pytest.mark.parametrize("instead", [DEFAULT, Choice({"stages": 2})])
+def test_a_stored_form_that_does_not_compile_is_refused_by_name(
+    instead: Choice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what stands in for it, if that does not either."""
+    monkeypatch.setattr(gpu, "compiled", _four_stages_fail)
+    choices = _File(Choice({"stages": 4}), instead)
+    module = text.parse(PRODUCTS.replace(", s, t)", ", t)").replace("f64[96,96], ", ""))
+    made = compiler.compile_module(module, gpu.described(), choices=choices)
+    assert choices.said == ["r: no tfxla_r_parts"]
+    assert {instr.name: c.choice for instr, c in made.chosen.items()}["r"] == DEFAULT
+
+
+def test_a_default_that_does_not_compile_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(sources: Sequence[TritonSource], target: Target, options: CompileOptions) -> list[Artefacts]:
+        raise KernelError("nothing", frozenset({sources[0].function}))
+
+    monkeypatch.setattr(gpu, "compiled", none)
+    with pytest.raises(KernelError, match="nothing"):
+        compiler.compile_module(text.parse(PRODUCTS), gpu.described())

@@ -13,7 +13,7 @@ from tfxla_cluster.codegen.kernel.builder import KernelBuilder
 from tfxla_cluster.codegen.kernel.key import key
 from tfxla_cluster.codegen.triton import workers
 from tfxla_cluster.codegen.triton.source import render
-from tfxla_cluster.errors import InternalError, UnsupportedError
+from tfxla_cluster.errors import KernelError, UnsupportedError
 from tfxla_cluster.ir.dim import sym
 from tfxla_cluster.ir.dtype import F32, PRED, S32
 from tfxla_cluster.target import Target
@@ -123,8 +123,11 @@ def artefacts(make):
 def test_what_triton_does_not_compile_is_our_bug():
     text = "import triton\n@triton.jit\ndef tfxla_elementwise(): nothing\n"
     wrong = replace(render(elementwise()), text=text, pointers=(), sizes=0)
-    with pytest.raises(InternalError, match="tfxla_elementwise"):
+    with pytest.raises(KernelError, match="Triton does not compile tfxla_elementwise: ") as failure:
         workers.compile_sources([wrong], SM90, 1)
+    assert failure.value.symbols == {"tfxla_elementwise"}
+    assert "Traceback" in str(failure.value.__cause__)
+    assert len(failure.value.message.splitlines()) == 1
 
 
 def _sizes(kernel, shape):

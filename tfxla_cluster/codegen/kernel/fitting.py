@@ -1,6 +1,7 @@
-"""Choices that fit: a form whose kernels turn out to take too much memory of a program gives way to a smaller one.
+"""Choices that fit: a form whose kernels turn out to take too much memory of a program gives way to a smaller one, and
+one that does not compile to the default.
 
-What a kernel takes only its compiler knows, so that it is told after the fact.
+What becomes of a kernel only its compiler knows, so that it is told after the fact.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ SHRINKING = ("stages", "depth", "cols", "rows", "looped", "fixed", "columns", "b
 
 @dataclass(frozen=True, slots=True)
 class Fitting:
-    """Choices: those of `inner`, but for instructions of which `too_large` told. `candidates`, `lower`: a backend's."""
+    """Choices: those of `inner`, but for instructions of which `too_large` or `fails` told. `candidates`, `lower`: a
+    backend's."""
 
     inner: Choices
     candidates: Callable[[Instr], Candidates]
     lower: Callable[[Instr, Choice], Unit]
     _instead: dict[Instr, Chosen] = field(default_factory=dict)
     _without: dict[Instr, str] = field(default_factory=dict)
+    _tried: dict[Instr, set[Choice]] = field(default_factory=dict)
 
     def too_large(self, chosen: Mapping[Instr, Chosen], reason: str) -> None:
         """The kernels of these instructions, in the forms chosen, do not fit. Raises as `choose` of `inner`."""
@@ -39,15 +42,31 @@ class Fitting:
             else:
                 self._instead[instr] = replace(old, choice=new, source="default", reason=f"a smaller form: {reason}")
 
+    def fails(self, chosen: Mapping[Instr, Chosen], reason: str) -> bool:
+        """The kernels of these instructions, in the forms chosen, are not compiled. False where a form is the default,
+        which stays. Raises as `choose` of `inner`."""
+        if not chosen or not all(old.choice for old in chosen.values()):
+            return False
+        for instr, old in chosen.items():
+            again = instr in self._instead  # what `inner` gave instead fails too
+            self._instead[instr] = Chosen(reason=reason) if again else self.inner.refused(instr, old, reason)
+        return True
+
     def _smaller(self, instr: Instr, choice: Choice) -> Choice | None:
-        """The next form that the lowering takes."""
+        """The next form that the lowering takes: a smaller one, or of the smallest another."""
         space = self.candidates(instr)
-        for smaller in shrunk(space, Choice({**space[0], **choice})):
+        whole = Choice({**space[0], **choice})
+        tried = self._tried.setdefault(instr, set())
+        tried.add(whole)
+        for other in (*shrunk(space, whole), *varied(space, whole)):
+            if other in tried:
+                continue
+            tried.add(other)
             try:
-                self.lower(instr, smaller)
+                self.lower(instr, other)
             except UnsupportedError:
                 continue
-            return smaller
+            return other
         return None
 
     def begin(self, instrs: Sequence[Instr]) -> None:
@@ -69,3 +88,11 @@ def shrunk(space: Candidates, choice: Choice) -> Iterator[Choice]:
         for value in sorted((v for v in space.space.get(knob, ()) if v < choice[knob]), reverse=True):
             choice = Choice({**choice, knob: value})
             yield choice
+
+
+def varied(space: Candidates, choice: Choice) -> Iterator[Choice]:
+    """Of the least of each knob that memory grows with: one other knob at another value."""
+    least = {knob: min(values) for knob, values in space.space.items() if knob in SHRINKING}
+    for knob, values in space.space.items():
+        if knob not in SHRINKING:
+            yield from (Choice({**choice, **least, knob: value}) for value in values if value != choice[knob])

@@ -11,7 +11,7 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 
 from ...decision import YES, Decision, no
-from ...errors import InternalError, UnsupportedError, UserKernelError
+from ...errors import KernelError, UnsupportedError, UserKernelError
 from ...target import Target
 from .process_pool import Lost, ProcessPool, serve
 from .triton_source import Artefacts, Rejected, TritonSource
@@ -35,8 +35,8 @@ def usable() -> Decision:
 def compile_sources(sources: Sequence[TritonSource], target: Target, count: int) -> list[Artefacts]:
     """What Triton makes of each source, in up to `count` processes at once.
 
-    UnsupportedError where no usable Triton is installed; UserKernelError where it rejects a user's; InternalError
-    where it fails otherwise: it does not with right source.
+    UnsupportedError where no usable Triton is installed; UserKernelError where it rejects a user's; KernelError, by
+    the function's name, where it fails otherwise: it does not with right source.
     """
     if not sources:
         return []
@@ -53,8 +53,11 @@ def _ask(arch: str, source: TritonSource) -> Artefacts:
         return answer
     if isinstance(answer, Rejected):
         raise UserKernelError(f"Triton rejects kernel {source.places[-1][0]}: {answer.message}", where=answer.where)
-    said = "its process ended" if isinstance(answer, Lost) else answer
-    raise InternalError(f"Triton does not compile {source.function}: {said}")
+    said = "its process ended" if isinstance(answer, Lost) else str(answer)
+    last = said.strip().splitlines()[-1]
+    raise KernelError(f"Triton does not compile {source.function}: {last}", frozenset({source.function})) from (
+        RuntimeError(said)
+    )
 
 
 def _answer(job: tuple[TritonSource, str]) -> object:
