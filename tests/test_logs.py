@@ -72,7 +72,7 @@ def test_levels(logged: None, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_record_is_one_line(
     logged: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv(trace.LOGS_ENV, "autotune")
+    monkeypatch.setenv(trace.LOGS_ENV, "+autotune")
     trace.record("autotune", event="tuned", fusion="{\n  ROOT a = f32[] add(x, y)\n}")
     assert capsys.readouterr().err == "[tfxla autotune] event=tuned fusion={ ROOT a = f32[] add(x, y) }\n"
 
