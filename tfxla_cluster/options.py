@@ -57,7 +57,7 @@ class TuningOptions:
     use: whether results are used at all; tune: whether a kernel without one is tuned while it is compiled. load, dump:
     files of results ('' none); directory: with a file a fusion, only read where `directory_read_only`. require: a
     kernel without a result is an error. budget_s: seconds that a process may spend on tuning (0: any). workers:
-    candidates compiled at once. progress: a line on a terminal.
+    candidates compiled at once (0: as `host.compile_threads` says). progress: a line on a terminal.
     """
 
     use: bool = False
@@ -68,7 +68,7 @@ class TuningOptions:
     directory_read_only: bool = False
     require: bool = False
     budget_s: float = 0.0
-    workers: int = 2
+    workers: int = 0
     progress: bool = True
 
 

@@ -12,12 +12,14 @@ import pytest
 
 from tfxla_cluster import compiler, flag_options, flags
 from tfxla_cluster.backends import cpu
+from tfxla_cluster.backends.backend import Backend, Launcher
 from tfxla_cluster.codegen.kernel.choice import UNTUNED, Choice, Chosen
 from tfxla_cluster.dump.sink import Sink
 from tfxla_cluster.errors import FlagError, TuningError
 from tfxla_cluster.ir import guard, text
 from tfxla_cluster.ir.node import Module
 from tfxla_cluster.options import CompileOptions, DumpOptions, TuningOptions
+from tfxla_cluster.runtime.cpu import host
 from tfxla_cluster.runtime.store import Store
 from tfxla_cluster.stored import place
 from tfxla_cluster.tuning import session
@@ -25,6 +27,7 @@ from tfxla_cluster.tuning.keys import TunedKeys
 from tfxla_cluster.tuning.persisted import files, results
 from tfxla_cluster.tuning.persisted.results import VERSION, Entry, Results
 from tfxla_cluster.tuning.tables import Tables
+from tfxla_cluster.tuning.tuner import Budget, Tuner
 
 # Two fusions that are the same but for their names, a third of another size, and a sort, which has one form.
 SOURCE = """HloModule m
@@ -325,3 +328,22 @@ def test_a_pack_without_results_leaves_all_untuned(tmp_path: Path) -> None:
             assert (found is UNTUNED) == known
     missing = replace(USE, directory=f"{tmp_path}/none.zip/tuning", directory_read_only=True)
     assert session.choices(cpu.this_machine(), CompileOptions(), missing, Tables()) is not UNTUNED
+
+
+@pytest.mark.parametrize(("asked", "expected"), [(0, 5), (3, 3)])
+def test_as_many_candidates_compile_at_once_as_the_process_may(
+    asked: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By default --tfxla_compile_threads is 0, which is no number of workers."""
+    made: list[int] = []
+    tuner = session.Tuner
+
+    def counting(backend: Backend[Launcher], compiling: CompileOptions, workers: int, budget: Budget) -> Tuner:
+        made.append(workers)
+        return tuner(backend, compiling, workers, budget)
+
+    monkeypatch.setattr(session, "Tuner", counting)
+    monkeypatch.setattr(host, "usable_cores", lambda: 5)
+    with flags.patch(tfxla_autotune="on", tfxla_compile_threads=asked):
+        compiled(flag_options.tuning_options(), Tables())
+    assert set(made) == {expected}

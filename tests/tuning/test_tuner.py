@@ -119,6 +119,17 @@ def test_a_winner_that_does_not_win_again_is_not_chosen() -> None:
     assert of(made, 2048).seconds == 5e-4
 
 
+def test_time_may_be_up_between_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was not measured is not told of, and the best of the rest is chosen; the first batch always is measured."""
+    monkeypatch.setattr(tuner, "BATCH", 1)  # candidates, for two workers two
+    monkeypatch.setattr(tuner, "search", lambda candidates, evaluate, stop: evaluate(candidates))
+    script = Script(dict.fromkeys((2048, 8192, 131072), 5e-4))
+    made = tuned(script, seconds=1e-9)
+    assert len(made.measured) == 2
+    assert made.choice in {m.choice for m in made.measured}
+    assert len(tuned(script).measured) == len(BLOCKS)
+
+
 def poison(array: np.ndarray) -> None:
     array[7, 3] = np.nan
 

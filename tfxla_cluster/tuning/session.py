@@ -17,6 +17,7 @@ from ..errors import TfxlaError, TuningError, UnsupportedError, UsageError
 from ..ir.node import Instr
 from ..locks import ForkSafeLock
 from ..options import CompileOptions, TuningOptions
+from ..runtime.cpu import host
 from .devices import device_text
 from .fingerprint import canonical
 from .persisted.directory import Directory
@@ -164,7 +165,7 @@ def tune(
     progress: Progress,
 ) -> Entry:
     """The result of tuning one instruction; raises as Tuner.tune."""
-    tuner = Tuner(backend, compiling, max(options.workers, 1), _SPENT)
+    tuner = Tuner(backend, compiling, host.compile_threads(options.workers), _SPENT)
     return tuner.tune(instr, key, f"tfxla_cluster {__version__}", known, progress.candidates)
 
 

@@ -33,6 +33,7 @@ SMALL_WORK = 20_000_000  # scalar operations and bytes up to which the evaluator
 ROUNDS, DUEL_ROUNDS = 5, 15  # interleaved: first of all candidates, then of the winner and the default
 SAMPLE_SECONDS = 1e-3  # of one sample, so that the clock and the call cost nothing
 GAIN = 0.98  # of the default's time that a winner needs at most: less than noise gains nothing
+BATCH = 2  # candidates for each worker that compiles, after which time may be up
 TRIAL_BYTES = 1 << 30  # of the arrays of all executables under trial at a time
 Watch = Callable[[int, int], None]  # told how many candidates are measured, and of how many
 
@@ -66,14 +67,15 @@ class Tuner:
         default itself cannot be compiled, run or trusted."""
         started = time.monotonic()
         try:
-            work = _Work(self, instr, key, {} if known is None else {m.choice: m for m in known.measured}, watch)
-            return self._tuned(work, started, key, made_by)
+            measured = {} if known is None else {m.choice: m for m in known.measured}
+            work = _Work(self, instr, key, measured, watch, lambda: self.budget.spent(time.monotonic() - started))
+            return self._tuned(work, key, made_by)
         finally:
             self.budget.used += time.monotonic() - started
 
-    def _tuned(self, work: _Work, started: float, key: Key, made_by: str) -> Entry:
+    def _tuned(self, work: _Work, key: Key, made_by: str) -> Entry:
         try:
-            found = search(work.candidates, work.evaluate, lambda: self.budget.spent(time.monotonic() - started))
+            found = search(work.candidates, work.evaluate, work.stop)
             best = min(found, key=found.__getitem__)
             chosen, seconds = work.duel(best)
         finally:
@@ -85,9 +87,15 @@ class _Work:
     """The candidates of one instruction and what is known of them."""
 
     def __init__(
-        self, tuner: Tuner, instr: Instr, key: Key, measured: Mapping[Choice, Measured], watch: Watch | None
+        self,
+        tuner: Tuner,
+        instr: Instr,
+        key: Key,
+        measured: Mapping[Choice, Measured],
+        watch: Watch | None,
+        stop: Callable[[], bool],
     ) -> None:
-        self._tuner, self._watch = tuner, watch
+        self._tuner, self._watch, self.stop = tuner, watch, stop
         self.candidates = tuner.backend.candidates(instr)
         self.measured = {c: m for c, m in measured.items() if c in self.candidates}
         self._module, self._instr = alone(instr)
@@ -113,23 +121,33 @@ class _Work:
         return first, got[0]
 
     def _compiled(self, choice: Choice) -> Launcher:
-        how = replace(self._tuner.options, passes=False, fusion=False, step_times=False, least_graph=0)
+        how = replace(
+            self._tuner.options, passes=False, fusion=False, step_times=False, least_graph=0, compile_threads=1
+        )
         given = Given(self._instr.name, choice)
         with trace.muted():
             return compiler.compile_module(self._module, self._tuner.backend, how, choices=given).executable
 
     def evaluate(self, candidates: Sequence[Choice]) -> dict[Choice, float]:
-        """Seconds of each; those known from before as they were."""
+        """Seconds of each; those known from before as they were, none of those to which time does not go: they are
+        measured in batches, the first of which always is."""
         fresh = [c for c in candidates if c not in self.measured]
+        for number, some in enumerate(_chunks(fresh, BATCH * self._tuner.workers)):
+            if number and self.stop():
+                break
+            self._evaluate(some)
+            if self._watch is not None:
+                self._watch(len(self.measured), len(self.candidates))
+        seconds = {c: self.measured[c].seconds for c in candidates if c in self.measured}
+        return {c: math.inf if s is None else s for c, s in seconds.items()}
+
+    def _evaluate(self, fresh: Sequence[Choice]) -> None:
+        """All compiled at once, then measured, since a machine that compiles takes longer."""
         with ThreadPoolExecutor(self._tuner.workers) as pool:
             compiled = dict(zip(fresh, pool.map(self._try_to_compile, self._distinct(fresh))))
         each = max(bytes_of(self._instr), 1)
         for some in _chunks(list(compiled.items()), max(TRIAL_BYTES // each, 1)):
             self._measure(some)
-        if self._watch is not None:
-            self._watch(len(self.measured), len(self.candidates))
-        seconds = {c: self.measured[c].seconds for c in candidates}
-        return {c: math.inf if s is None else s for c, s in seconds.items()}
 
     def _measure(self, compiled: Sequence[tuple[Choice, Launcher | Measured]]) -> None:
         trials: dict[Choice, Trial] = {}
