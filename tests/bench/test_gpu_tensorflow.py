@@ -128,6 +128,22 @@ def test_products_are_also_measured_back_to_back(
     assert len(turns) // len(names) == 3 + 1  # one to warm up, as the clock goes
 
 
+def test_a_turn_is_timed_after_as_many_calls_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the contender before it decides how much power the GPU has left."""
+    done: list[str] = []
+    clock = itertools.count()
+
+    def read() -> float:
+        done.append("clock")
+        return float(next(clock))
+
+    monkeypatch.setattr(gpu_timing, "time", SimpleNamespace(perf_counter=read))
+    calls = {name: lambda name=name: done.append(name) for name in "ab"}
+    assert gpu_timing.turn(calls, 2, lambda: done.append("wait")) == {"a": 500.0, "b": 500.0}
+    one = ["x", "x", "wait", "clock", "x", "x", "wait", "clock"]
+    assert done == [name if word == "x" else word for name in "ab" for word in one]
+
+
 def test_a_peer_that_is_wrong_has_no_figure(
     counted: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
