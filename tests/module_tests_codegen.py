@@ -142,6 +142,7 @@ CODEGEN: dict[str, str] = {
     "tfxla_cluster.codegen.triton.control": "codegen/triton/test_gpu_cases.py codegen/triton/test_source.py",
     "tfxla_cluster.codegen.triton.convert": "codegen/triton/test_gpu_cases.py codegen/triton/test_ops.py",
     "tfxla_cluster.codegen.triton.dot": "codegen/triton/test_products.py",
+    "tfxla_cluster.codegen.triton.contracted": "codegen/triton/test_product_forms.py",
     "tfxla_cluster.codegen.triton.early_start": "codegen/triton/test_early_start.py codegen/triton/test_attention.py",
     "tfxla_cluster.codegen.triton.lane_statements": "codegen/triton/test_gpu_scatters.py",
     "tfxla_cluster.codegen.triton.helpers": "codegen/triton/test_gpu_cases.py codegen/triton/test_ops.py",

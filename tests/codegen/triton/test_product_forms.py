@@ -53,6 +53,15 @@ def test_matrix_units_are_used() -> None:
 
 
 @pytest.mark.parametrize(
+    ("dtype", "out", "contracts"), [("bf16", "bf16", True), ("bf16", "f32", False), ("f32", "f32", False)]
+)
+def test_products_and_sums_are_rounded_together_where_results_are_narrow(dtype: str, out: str, contracts: bool) -> None:
+    (step,) = lowering.lower(text.parse(product(dtype, 64, 64, 64, out=out)).entry.root, TARGET).steps
+    assert isinstance(step, UnitKernel)
+    assert (("enable_fp_fusion", True) in render(step.kernel).options) == contracts
+
+
+@pytest.mark.parametrize(
     ("said", "precision"),
     [
         ("", "tf32"),

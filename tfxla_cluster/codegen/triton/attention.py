@@ -20,8 +20,6 @@ from .types import type_name
 from .writer import Axis, Writer
 
 ROWS, COLUMNS = 0, 1
-# Options: a product and the sum it is part of are one instruction, and rounded once. Scores are not exact anyway.
-CONTRACTED = (("enable_fp_fusion", True),)
 LN2 = 1 / LOG2E
 _LARGE, _SMALL = 1e30, 1e-30  # a sum of exponentials that is not far from the largest float, or from the least
 _LANES = 8  # a row of a block of scores lies in 4 threads, in pairs: a sum of each of those is one thread's own

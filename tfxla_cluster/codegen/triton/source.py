@@ -38,8 +38,8 @@ from ..kernel.ir import (
 from ..kernel.lane_ir import SortLanes, Update
 from ..kernel.planes import split_complex
 from ..kernel.walk import lane_depth, walk
-from . import early_start, user_kernel
-from .attention import CONTRACTED, emit_attention
+from . import contracted, early_start, user_kernel
+from .attention import emit_attention
 from .control import emit_if, emit_while
 from .convert import from_memory, to_memory
 from .dot import emit_descriptor, emit_dot, emit_parts, store_block
@@ -103,7 +103,7 @@ class Emitter:
             tuple(sorted(s.slot for s in walk(kernel.body) if isinstance(s, Size) and s.multiple)),
             kernel.warps or max(1, min(16, self.lanes // LANES_OF_A_WARP)),
             (
-                *(CONTRACTED if any(isinstance(s, Attention) for s in kernel.body) else ()),
+                *(contracted.OPTIONS if contracted.may_contract(kernel) else ()),
                 *(early_start.OPTIONS if starts_early else ()),
             ),
         )
