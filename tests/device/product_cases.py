@@ -21,6 +21,7 @@ FORMS = {
     "descriptors": {"descriptors": 1, "persistent": 0, "parts": 1},
     "persistent descriptors": {"descriptors": 1, "persistent": 1, "parts": 2},
     "stored blocks": {"descriptors": 2, "persistent": 1, "parts": 2},
+    "two a multiprocessor": {"descriptors": 2, "persistent": 2, "parts": 2},
     "stored whole": {"descriptors": 2, "persistent": 0, "parts": 1},
 }
 THIRDS = {"thirds": 1, "splits": 1, "persistent": 1, "descriptors": 2, "parts": 1, "stages": 2, "depth": 32}

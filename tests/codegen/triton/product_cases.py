@@ -46,6 +46,7 @@ CHOICES = {
     "packed": replace(SMALL, packs=3),
     "packed parts": replace(SMALL, packs=2, splits=2, descriptors=1),
     "stored blocks": replace(SMALL, cols=32, parts=2, persistent=1, descriptors=2),
+    "two programs a multiprocessor": replace(SMALL, cols=32, parts=2, persistent=2, descriptors=2),
     "thirds": replace(SMALL, cols=32, parts=2, descriptors=2, thirds=1),
 }
 

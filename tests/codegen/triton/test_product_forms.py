@@ -61,6 +61,40 @@ def test_products_and_sums_are_rounded_together_where_results_are_narrow(dtype: 
     assert (("enable_fp_fusion", True) in render(step.kernel).options) == contracts
 
 
+def test_two_programs_of_a_multiprocessor_share_its_memory() -> None:
+    """Twice as many programs as multiprocessors, and what two of them take fits in the memory of one."""
+    _, made = generated(
+        product("bf16", 1024, 1024, 1024), Blocks(128, 128, 64, 4, 3, parts=2, persistent=2, descriptors=2)
+    )
+    assert 2 * made.shared_bytes <= shared_bytes(TARGET)
+
+
+def _finished(operations: int) -> str:
+    """A product of bf16 whose sums so many operations finish."""
+    lines = "\n  ".join(f"v{n + 1} = f32[4096,4096] tanh(v{n})" for n in range(operations))
+    return f"""HloModule finished
+f {{
+  x = bf16[4096,512] parameter(0)
+  y = bf16[512,4096] parameter(1)
+  v0 = f32[4096,4096] dot(x, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  {lines}
+  ROOT r = bf16[4096,4096] convert(v{operations})
+}}
+ENTRY e {{
+  x = bf16[4096,512] parameter(0)
+  y = bf16[512,4096] parameter(1)
+  ROOT r = bf16[4096,4096] fusion(x, y), kind=kOutput, calls=f
+}}
+"""
+
+
+@pytest.mark.parametrize(("operations", "programs"), [(0, 1), (3, 1), (8, 2), (20, 2)])
+def test_long_ends_of_products_run_beside_another_program(operations: int, programs: int) -> None:
+    (step,) = lowering.lower(text.parse(_finished(operations)).entry.root, TARGET).steps
+    assert isinstance(step, UnitKernel)
+    assert step.kernel.tasks == programs * TARGET.cores
+
+
 @pytest.mark.parametrize(
     ("said", "precision"),
     [

@@ -14,6 +14,7 @@ from ...contraction import Contraction, Index, Side
 from ...contraction_ports import Ports
 from ...ir import Buffer, Op, Region, Var
 from ...matrix_types import lies_in_memory, multiplies_as_matrix, unit_type
+from ...walk import walk
 from ..space import all_of, digits
 from .capability import DESCRIPTOR_UNIT, has_descriptors
 from .image_blocks import Cut, blocks_of, is_image
@@ -204,15 +205,18 @@ def how_multiplied(c: Contraction, target: Target) -> Factors:
     lying = 3 if images else whole[0] + 2 * whole[1] if described else 0
     if described and dtype.bits == _HALF_BITS:
         packs = (once[0] + 2 * once[1]) & ~lying
-    return Factors(dtype, lying, exact and described and all(once), packs, images, finished=_finished(c))
+    thirds = exact and described and all(once)
+    return Factors(dtype, lying, thirds, packs, images, *_finishing(c))
 
 
-def _finished(c: Contraction) -> int:
-    """Bytes that finishing one sum reads and writes, of all that it touches."""
+def _finishing(c: Contraction) -> tuple[int, int]:
+    """Bytes that finishing one sum reads and writes, of all that it touches, and operations of floats that it takes."""
     p = Ports(c.name, wide=True)
     g, m, n = ((p.b.index(0),) * len(dims) for dims in (c.batch, c.rows, c.cols))
     c.finish(p, p.b.const(0, c.dtype), g, m, n)
-    return sum(buffer.dtype.itemsize for buffer in p.buffers)
+    finished = sum(buffer.dtype.itemsize for buffer in p.buffers)
+    steps = walk(p.kernel(1, 1).kernel.body)
+    return finished, sum(isinstance(s, Op) and s.out.dtype.is_float and s.opcode != "convert" for s in steps)
 
 
 def _is_matrix(p: Ports, side: Side, g: Index, factor: Region) -> bool:

@@ -92,14 +92,14 @@ class ProductKernel:
         boxes: Cut | None = None,
     ) -> None:
         self.c, self.blocks, self.size, self.gate = c, blocks, Extents.of(c), gate
-        room = shared_bytes(target) - on_their_way(blocks, bytes_read) - _BARRIERS
+        room = shared_bytes(target) // max(blocks.persistent, 1) - on_their_way(blocks, bytes_read) - _BARRIERS
         stored = blocks.descriptors > 1 and (self.size.batch == 1 or not blocks.persistent)
         stored &= boxes is None or boxes.rows.ascending
         self.p = _Ports(c.name, self.size, blocks if stored else None, boxes, room)
         self.multiplier = Multiplier(c, self.p, blocks, boxes)
         self.tiles = Grid(self.size.rows, self.size.cols, blocks)
         self.count = product((blocks.splits, self.size.batch, self.tiles.count))
-        self.programs = make("min", self.count, target.cores) if blocks.persistent else self.count
+        self.programs = make("min", self.count, blocks.persistent * target.cores) if blocks.persistent else self.count
 
     def build(self) -> UnitKernel:
         b, blocks = self.p.b, self.blocks
