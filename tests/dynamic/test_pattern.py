@@ -80,6 +80,31 @@ def test_names_and_places_do_not_count() -> None:
     assert found.is_one(Lowered(message.SerializeToString()))
 
 
+def with_dead(n: int, m: int) -> Any:
+    """The bytes of a module with the last row of an array, which nothing takes."""
+    message = proto.decode(proto.write(module("padding", n, m)))
+    body = next(comp for comp in message.computations if comp.id == message.entry_computation_id)
+    dead = body.instructions.add()
+    dead.CopyFrom(next(instr for instr in body.instructions if instr.opcode == "slice"))
+    dead.name, dead.id = "dead", max(instr.id for instr in body.instructions) + 1
+    for bounds, size in zip(dead.slice_dimensions, (n, m), strict=True):
+        bounds.start, bounds.limit = size - 1, size
+    dead.shape.dimensions[:] = [1, 1]
+    return message
+
+
+def test_numbers_of_what_nothing_takes_do_not_count() -> None:
+    generic = unified(BODIES["padding"], *PAIR)
+    known = Lowered(with_dead(*PAIR[1]).SerializeToString())
+    found = made(generic, known)
+    for sizes in ((5, 2), (23, 29)):
+        message = with_dead(*sizes)
+        assert found.is_one(Lowered(message.SerializeToString())), sizes
+        body = next(comp for comp in message.computations if comp.id == message.entry_computation_id)
+        body.instructions[-1].opcode = "negate"
+        assert not found.is_one(Lowered(message.SerializeToString()))
+
+
 def _changes(message: Any) -> Iterator[Any]:
     """Each way to change one number, word or list in a message; undone before the next."""
     for field, value in list(message.ListFields()):

@@ -23,6 +23,10 @@ from .unifier import Generic
 
 Place = tuple[int, int]
 """(computation, instruction) of a proto"""
+_TIES = frozenset(("opcode", "id", "operand_ids", "control_predecessor_ids", "called_computation_ids")) | frozenset(
+    ("custom_call_target", "custom_call_has_side_effect", "channel_id")
+)
+"""Fields of an instruction that are compared though nothing takes its result."""
 
 
 class Pattern:
@@ -48,6 +52,8 @@ class Pattern:
                 for dim, write in slots(row.instr, _at(self._proto, at)):
                     self._slots.setdefault(dim, []).append(write)
         self._dead = tuple(places.values())  # the bridge leaves some, with numbers that follow sizes too
+        for at in self._dead:
+            _bare(_at(self._proto, at))
 
     def is_one(self, lowered: Lowered) -> bool:
         """Is it the generic module at its sizes, proven? No means nothing."""
@@ -67,9 +73,7 @@ class Pattern:
                 return False
             _empty(literal)
         for at in self._dead:  # whose results nothing takes, as the rest says
-            for name in ("shape", "literal"):
-                _at(self._proto, at).ClearField(name)
-                _at(other, at).ClearField(name)
+            _bare(_at(other, at))
         return bool(self._proto.SerializeToString() == other.SerializeToString())
 
 
@@ -89,6 +93,13 @@ def _empty(literal: Any) -> None:
     shape.CopyFrom(literal.shape)
     literal.Clear()
     literal.shape.CopyFrom(shape)
+
+
+def _bare(instr: Any) -> None:
+    """Leave what ties it to others, and what it may do besides giving a result."""
+    for field, _ in instr.ListFields():
+        if field.name not in _TIES:
+            instr.ClearField(field.name)
 
 
 def _is_literal(proto: Any, form: Form, env: Mapping[str, int]) -> bool:
