@@ -165,6 +165,13 @@ def _mapped(function: Program, signature: Any = F32, over: Any = None) -> Progra
 NATIVE: dict[str, Program] = {
     "out of order": _write_out_of_order,
     "twice": _write_twice,
+    "scan of one row": lambda x: tf.scan(lambda a, b: a * 0.5 + b, x[:1]),
+    "gradient of a scan of one row": gradient(lambda x: tf.scan(lambda a, b: a * 0.5 + b, x[:1])),
+    "beyond the end in no trip": lambda x: tf.while_loop(
+        lambda i, ta: i < 0,
+        lambda i, ta: (i + 1, ta.write(i + 9, x[0])),
+        (0, _array(3, element_shape=[4]).unstack(x[:3])),
+    )[1].stack(),
     "concat": lambda x: _array(2).write(0, x[:2]).write(1, x[2:]).concat(),
     "gather": lambda x: _array(4).unstack(x).gather([2, 0, 2]),
     "unstack": lambda x: (_array(4).unstack(x).read(3), _array(4).unstack(x).size()),

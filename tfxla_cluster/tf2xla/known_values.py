@@ -23,7 +23,8 @@ _LARGEST = 64
 
 @dataclass(frozen=True)
 class Tensor:
-    """`dims`: each known or None; None of unknown rank. `number`: its value, if it is whole and small (see `array`)."""
+    """`dims`: each known or None; None of unknown rank. `number`: its value, if it is whole (a truth: 0 or 1) and of
+    few elements."""
 
     dims: tuple[int | None, ...] | None = None
     number: tuple[int, ...] | None = None
@@ -110,7 +111,8 @@ class Inferred:
         if tensor.shape.rank is None:
             return Tensor()
         dims = tuple(tensor.shape.as_list())
-        small = tensor.dtype.is_integer and tensor.shape.is_fully_defined() and int(np.prod(dims)) <= _LARGEST
+        is_whole = tensor.dtype.is_integer or tensor.dtype.is_bool
+        small = is_whole and tensor.shape.is_fully_defined() and int(np.prod(dims)) <= _LARGEST
         found = tensor_util.try_evaluate_constant(tensor) if small else None
         return Tensor(dims, None if found is None else tuple(int(n) for n in np.ravel(found)))
 

@@ -56,7 +56,11 @@ class Lists:
         key = name, tuple(args)
         if key not in self._known:
             self._known[key] = ()  # a function that calls itself
-            self._known[key] = self._results(self.library(name), args)
+            try:
+                self._known[key] = self._results(self.library(name), args)
+            except UnsupportedError:
+                del self._known[key]  # it may be asked of again, where it never runs
+                raise
         return self._known[key]
 
     def uses(self, name: str) -> bool:
@@ -150,14 +154,31 @@ class _Scope:
         return None
 
     def _loop(self, node: Any, state: Sequence[Value]) -> Sequence[Value]:
-        """What holds in each iteration: less is known each time, until nothing changes."""
+        """What holds in each iteration: less is known each time, until nothing changes. A body that is never run may
+        read and write beyond lists, but for those of none, of which the bridge lowers no element."""
         cond, body = (node.attr[key].func.name for key in ("cond", "body"))
+        self.lists.results(cond, state)
+        try:
+            found = self.lists.results(body, state)
+        except UnsupportedError:
+            lists = (value for value in state if isinstance(value, TensorList) and not value.pushed)
+            if any(held.length == 0 for held in lists) or not self._is_never_run(node, cond):
+                raise
+            return state
         while True:
-            self.lists.results(cond, state)
-            after = tuple(map(joined, state, self.lists.results(body, state)))
+            after = tuple(map(joined, state, found))
             if len(after) < len(state) or after == tuple(state):
                 return after
             state = after
+            self.lists.results(cond, state)
+            found = self.lists.results(body, state)
+
+    def _is_never_run(self, node: Any, cond: str) -> bool:
+        """Does the loop end before its first iteration, by what is known of its arguments?"""
+        definition = self.lists.library(cond)
+        known = [self.tensor(node, k) for k in range(len(definition.signature.input_arg))]
+        (result,) = definition.ret.values()
+        return Inferred(definition, known).of(result).scalar == 0
 
     # Ops on lists: the known outputs by name.
 
