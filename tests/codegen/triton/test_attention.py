@@ -284,12 +284,23 @@ def _matrices(unit: Unit) -> list[ir.Var | None]:
     return [s.matrix for s in (*stmt.scores, *stmt.sums)]
 
 
+TOKEN = Attention(batch=1, heads=4, queries=1, keys=4095, depth=64, width=64)
+
+
+@pytest.mark.parametrize(
+    "attention", [TOKEN, replace(TOKEN, keys=4096, queries=17), replace(TOKEN, keys=4096, heads=33)]
+)
+def test_few_rows_by_many_are_a_kernel_unless_most_of_the_machine_is_idle(attention: Attention) -> None:
+    assert custom(planner.fuse(text.parse(attention.text), gpu.described().machine, lambda _: None))
+
+
 def test_what_has_no_kernel_is_refused_with_the_reason() -> None:
     """Fusion asks first: such programs keep their scores, and run."""
     for attention, rule in (
         (Attention(depth=300), "attention-width"),
         (Attention(width=300), "attention-width"),
         (Attention(keys=1), "attention-rows"),
+        (replace(TOKEN, keys=4096), "attention-few"),
     ):
         record: list[dict[str, Any]] = []
         module = planner.fuse(text.parse(attention.text), gpu.described().machine, record.append)

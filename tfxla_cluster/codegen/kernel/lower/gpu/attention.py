@@ -23,7 +23,7 @@ from ..dot import precision
 from ..emit import Emitter
 from ..space import delinearize
 from . import attention_rows
-from .attention_blocks import choose, lanes
+from .attention_blocks import LEAST, choose, lanes
 from .attention_cut import Diagonal, diagonal_of
 from .attention_matrix import matrix_of
 from .attention_rows import BOUNDS, PROGRAMS, Before, factors_of, parameters_of, probabilities
@@ -33,6 +33,7 @@ from .product_factors import PRECISIONS
 from .shapes import MULTIPLE, power
 
 WIDEST = 256  # lanes of a row of an operand, all of which a block holds
+_FEW, _LONG = 32, 4096  # programs, a quarter of the multiprocessors; looped rows of each
 _TYPES = ("f16", "bf16", "f32")
 
 
@@ -54,7 +55,19 @@ def supports(form: Form) -> Decision:
         return no("attention-precision", f"the products multiply f32 as {' and '.join(sorted(_precisions(form)))}")
     if not form.looped or 0 in (_extent(form.looped), _extent(form.fixed), _extent(form.batch)):
         return no("attention-rows", "there is one row or none to go over")
+    if _is_alone(form):
+        return no("attention-few", "a few programs would each go over many rows, most of the machine idle")
     return YES
+
+
+def _is_alone(form: Form) -> bool:
+    """Whether a kernel would leave most of the machine idle for long: one token that looks back far, in few heads.
+
+    By what larger kernels took on an H200 and not measured at these sizes: a program takes some 0.5-1 us for 64 looped
+    rows, so at least 32 us for _LONG, in which the plain operations, over all multiprocessors, read 130 MB.
+    """
+    fixed, programs = _extent_number(form.fixed), _extent_number(form.batch)
+    return fixed <= LEAST and programs <= _FEW and form.softmax is not None and _extent_number(form.looped) >= _LONG
 
 
 def _precisions(form: Form) -> set[str]:
