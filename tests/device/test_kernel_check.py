@@ -48,6 +48,12 @@ def test_bf16_is_as_close_as_its_bits_say() -> None:
     assert difference(np.array([1.53], ml_dtypes.bfloat16), want, 1).startswith("off by")
 
 
+def test_nan_of_eight_bits_is_equal_to_itself() -> None:
+    want = np.array([np.nan, 1.5, -0.0], ml_dtypes.float8_e4m3fn)
+    assert not difference(want.copy(), want, 0)
+    assert difference(np.array([1.0, 1.5, -0.0], want.dtype), want, 0) == "not equal"
+
+
 def test_what_runs_starts_poisoned() -> None:
     """A case by the double of the driver: right, and told where its kernel writes something else."""
     driver, library = double()
