@@ -52,6 +52,7 @@ CODEGEN: dict[str, str] = {
     "tfxla_cluster.codegen.kernel.lower.gpu.split_products": "codegen/triton/test_products.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.product_blocks": "codegen/triton/test_products.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.block_solve": "codegen/triton/test_gpu_linear.py",
+    "tfxla_cluster.codegen.kernel.lower.gpu.lane_sort": "codegen/triton/test_gpu_sorts.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.linear_solve": "codegen/triton/test_gpu_cases.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.panel_cholesky": "codegen/triton/test_gpu_linear.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.thirds": "codegen/triton/test_products.py",

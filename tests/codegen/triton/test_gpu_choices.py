@@ -13,6 +13,7 @@ from tfxla_cluster.backends import gpu
 from tfxla_cluster.codegen.kernel import key
 from tfxla_cluster.codegen.kernel.choice import DEFAULT, Choice, Given
 from tfxla_cluster.codegen.kernel.lower.gpu import (
+    lane_sort,
     radix_sort,
     reductions,
     scan,
@@ -106,6 +107,14 @@ ENTRY e { x = f32[60] parameter(0)
   ROOT r = f32[60] sort(x), dimensions={0}, is_stable=true, to_apply=less }""",
         {"radix", "digit", "block", "warps"},
     ),
+    "sort in lanes": (
+        """less { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = pred[] compare(a, b), direction=LT }
+ENTRY e { x = f32[70,12] parameter(0)
+  ROOT r = f32[70,12] sort(x), dimensions={1}, is_stable=true, to_apply=less }""",
+        {"of_a_warp"},
+    ),
     "scan": (
         """ENTRY e { x = f32[90] parameter(0)
   zero = f32[] constant(0)
@@ -149,7 +158,8 @@ SMALL = {
         "COLUMN_DEPTHS": (4, 16),
     },
     sort: {"ONE_RUN": 16, "RUN": 8, "SEVERAL": 64, "BLOCK": 16, "RADIX_LENGTH": 20},
-    radix_sort: {"BLOCK": 32, "BLOCKS": (16,), "DIGIT_BITS": 4, "DIGITS_BITS": (6,)},
+    radix_sort: {"BLOCK": 32, "BLOCKS": (16,), "DIGIT_BITS": 4, "DIGITS_BITS": (6,), "WIDE": 6},
+    lane_sort: {"WIDEST": {32: 16, 64: 16}},
     topk: {"HELD": 32, "SOME_HELD": (16,)},
     scan: {"BLOCK": 16, "BLOCKS": (8,)},
     scan_columns: {"LEAST": 6, "COLUMNS": 4, "WIDTHS": (8,), "TOGETHER": 3, "PROGRAMS": 24, "PROGRAM_COUNTS": (9,)},

@@ -8,7 +8,7 @@ import pytest
 from tests.close import assert_near
 from tests.codegen.triton import gpu_module
 from tfxla_cluster.backends import gpu
-from tfxla_cluster.codegen.kernel.lower.gpu import radix_sort, scatter, scatter_order, scatter_segments, sort
+from tfxla_cluster.codegen.kernel.lower.gpu import lane_sort, radix_sort, scatter, scatter_order, scatter_segments, sort
 from tfxla_cluster.codegen.kernel.unit import UnitKernel
 from tfxla_cluster.codegen.triton import workers
 from tfxla_cluster.ir import text
@@ -56,6 +56,7 @@ SMALL = {
     radix_sort: {"BLOCK": 16, "DIGIT_BITS": 2},
     scatter: {"BLOCK": 8, "FEW": 8},
     scatter_order: {"BLOCK": 8},
+    lane_sort: {"WIDEST": {32: 16, 64: 8}},
     scatter_segments: {"CHUNKS": (4,), "LANES": 4, "LEAST": 8, "HEADS_AT_ONCE": 2},
 }
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.codegen.triton import gpu_module
-from tfxla_cluster.codegen.kernel.lower.gpu import radix_sort, sort, topk
+from tfxla_cluster.codegen.kernel.lower.gpu import lane_sort, radix_sort, sort, topk
 from tfxla_cluster.codegen.triton import workers
 from tfxla_cluster.ir import text
 from tfxla_cluster.ir.builder import Builder, scalar_computation
@@ -51,8 +51,10 @@ KEYS = [
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("ONE_RUN", 16), ("RUN", 8), ("SEVERAL", 64), ("BLOCK", 16)):
         monkeypatch.setattr(sort, name, value)
-    for name, value in (("BLOCK", 16), ("SCANNED", 64), ("SHORT", 0)):
+    for name, value in (("BLOCK", 16), ("SCANNED", 64), ("CLEARED", 32), ("SHORT", 0)):
         monkeypatch.setattr(radix_sort, name, value)
+    for name, given in (("WIDEST", {32: 16, 64: 8}), ("SEVERAL", 32)):
+        monkeypatch.setattr(lane_sort, name, given)
     for name, value in (("CHUNK", 8), ("WIDTH", 8), ("HELD", 16)):
         monkeypatch.setattr(topk, name, value)
 
@@ -72,11 +74,19 @@ def drawn(dims: tuple[int, ...], dtype: str = "f32") -> np.ndarray:
     return (values if kind.is_float else np.nan_to_num(values, posinf=9, neginf=-9)).astype(kind.numpy)
 
 
-by_radix_too = pytest.mark.parametrize("radix", [True, False], ids=["radix", "runs"])
+WAYS = ("radix", "wide radix", "lanes", "runs")
+in_each_way = pytest.mark.parametrize("way", WAYS)
 
 
-def choose(monkeypatch: pytest.MonkeyPatch, radix: bool) -> None:
-    monkeypatch.setattr(sort, "RADIX_LENGTH", 0 if radix else 10**9)
+def choose(monkeypatch: pytest.MonkeyPatch, way: str, digit: int = 5) -> None:
+    """`digit`: bits of one."""
+    for name in ("RADIX_LENGTH", "LANE_RUNS"):
+        monkeypatch.setattr(sort, name, 0 if "radix" in way else 10**9)
+    monkeypatch.setattr(radix_sort, "DIGIT_BITS", digit)
+    if way == "wide radix":
+        monkeypatch.setattr(radix_sort, "WIDE", digit)
+    if way == "runs":
+        monkeypatch.setattr(sort, "packed", lambda form, key: None)
 
 
 def hostile(dtype: str, count: int, nan: bool) -> np.ndarray:
@@ -102,24 +112,29 @@ def hostile(dtype: str, count: int, nan: bool) -> np.ndarray:
     return np.where(rng.random(count) < 0.5, few, rng.standard_normal(count).round(1).astype(kind.numpy))
 
 
-@by_radix_too
+@in_each_way
 @pytest.mark.parametrize(
     ("dims", "axis"),
     [((1,), 0), ((16,), 0), ((17,), 0), ((75,), 0), ((3, 33), 1), ((33, 2), 0), ((2, 20, 3), 1), ((9, 6), 1)],
 )
-def test_one_operand(monkeypatch: pytest.MonkeyPatch, dims: tuple[int, ...], axis: int, radix: bool) -> None:
-    choose(monkeypatch, radix)
-    monkeypatch.setattr(radix_sort, "DIGIT_BITS", 5)
+def test_one_operand(monkeypatch: pytest.MonkeyPatch, dims: tuple[int, ...], axis: int, way: str) -> None:
+    choose(monkeypatch, way)
     kind, direction = f"f32[{','.join(map(str, dims))}]", "GT" if axis else "LT"
     body = f"x = {kind} parameter(0)\n ROOT r = {kind} sort(x), dimensions={{{axis}}}, is_stable=true, to_apply=lt"
     check(text.parse(f"HloModule m\n\n{LESS.format('f32', direction)}\nENTRY e {{\n{body}\n}}\n"), [drawn(dims)])
 
 
-@pytest.mark.parametrize(("dtype", "order"), KEYS)
-def test_keys_of_a_radix_sort(monkeypatch: pytest.MonkeyPatch, dtype: str, order: str) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "order", "way"),
+    [
+        *((*key, "radix") for key in KEYS),
+        *((*key, "wide radix") for key in KEYS[::4]),
+        *((*key, "lanes") for key in KEYS if key[0][1:] not in ("64",)),
+    ],
+)
+def test_keys(monkeypatch: pytest.MonkeyPatch, dtype: str, order: str, way: str) -> None:
     """Each with numbers that say where equal ones stood, and a passenger that is wider than the key."""
-    choose(monkeypatch, True)
-    monkeypatch.setattr(radix_sort, "DIGIT_BITS", {8: 3, 16: 4}.get(DTYPES[dtype].bits, 5))
+    choose(monkeypatch, way, {8: 3, 16: 4}.get(DTYPES[dtype].bits, 5))
     keys = hostile(dtype, 42, "TOTAL" in order)
     shapes = f"{dtype}[2,21]", "s32[2,21]", "s64[2,21]"
     comparator = LESS.format(dtype, order).replace(
@@ -137,17 +152,27 @@ def test_keys_of_a_radix_sort(monkeypatch: pytest.MonkeyPatch, dtype: str, order
     check(module, [keys.reshape(2, 21), numbers, numbers.astype(np.int64) << 40])
 
 
-def test_lengths_that_are_read_at_run_time(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("way", ["radix", "wide radix", "runs"])
+def test_lengths_that_are_read_at_run_time(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     """More and fewer than the kernels were made for."""
+    choose(monkeypatch, way)
     b = Builder("e")
     x = b.parameter(array(DTYPES["f32"], (2, sym("n", 40))))
     module = Module("m", b.build(b.sort([x], 1, scalar_computation("LT", "f32"), is_stable=True)))
-    for radix in (True, False):
-        choose(monkeypatch, radix)
-        run = gpu_module.compiled(module, BACKENDS[1]).executable.run
-        for length in (0, 1, 7, 40, 41, 130):
-            values = drawn((2, length))
-            np.testing.assert_array_equal(run([values])[0], np.sort(values, 1))
+    run = gpu_module.compiled(module, BACKENDS[1]).executable.run
+    for length in (0, 1, 7, 40, 41, 130):
+        values = drawn((2, length))
+        np.testing.assert_array_equal(run([values])[0], np.sort(values, 1))
+
+
+@pytest.mark.parametrize(("dtype", "order"), [key for key in KEYS if "TOTAL" in key[1] or key[0][0] in "su"])
+@pytest.mark.parametrize("lines", [(3, 5), (2, 16), (1, 30)])
+def test_keys_alone_give_their_values(dtype: str, order: str, lines: tuple[int, int]) -> None:
+    """Every bit of them, NaN too."""
+    kind, keys = f"{dtype}[{lines[0]},{lines[1]}]", hostile(dtype, lines[0] * lines[1], "TOTAL" in order)
+    body = f"x = {kind} parameter(0)\n ROOT r = {kind} sort(x), dimensions={{1}}, is_stable=true, to_apply=lt"
+    source = f"HloModule m\n\n{LESS.format(dtype, order)}\nENTRY e {{\n{body}\n}}\n"
+    check(text.parse(source), [keys.reshape(lines)])
 
 
 def test_two_keys_and_a_passenger() -> None:
@@ -160,10 +185,10 @@ def test_two_keys_and_a_passenger() -> None:
     check(text.parse(f"HloModule m\n\n{comparator}\nENTRY e {{\n{body}\n}}\n"), [x, y, z])
 
 
-@by_radix_too
-def test_nan_has_a_place(monkeypatch: pytest.MonkeyPatch, radix: bool) -> None:
+@in_each_way
+def test_nan_has_a_place(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     """A comparator that says no of NaN both ways: they come last, and every other element is there."""
-    choose(monkeypatch, radix)
+    choose(monkeypatch, way)
     x = drawn((61,))
     x[7::9] = np.nan
     body = "x = f32[61] parameter(0)\n ROOT r = f32[61] sort(x), dimensions={0}, is_stable=true, to_apply=lt"

@@ -16,8 +16,12 @@ def signed_key(b: KernelBuilder, value: Var) -> Var:
     """An integer of the value's width, signed but for unsigned values, in the order of the values."""
     if not value.dtype.is_float:
         return value
-    dtype = DTYPES[f"s{value.dtype.bits}"]
-    bits = b.op("bitcast-convert", value, dtype=dtype)
+    return _turned(b, b.op("bitcast-convert", value, dtype=DTYPES[f"s{value.dtype.bits}"]))
+
+
+def _turned(b: KernelBuilder, bits: Var) -> Var:
+    """The bits of a float, of negative ones all but the sign inverted; twice gives them back."""
+    dtype = bits.dtype
     sign = b.op("shift-right-arithmetic", bits, b.const(dtype.bits - 1, dtype))
     return b.op("xor", bits, b.op("and", sign, b.const((1 << (dtype.bits - 1)) - 1, dtype)))
 
@@ -29,3 +33,16 @@ def unsigned_key(b: KernelBuilder, value: Var, descending: bool) -> Var:
         key = b.op("bitcast-convert", key, dtype=dtype)
         key = b.op("xor", key, b.const(1 << (dtype.bits - 1), dtype))
     return b.op("not", key) if descending else key
+
+
+def value_of_key(b: KernelBuilder, key: Var, dtype: DType, descending: bool) -> Var:
+    """The value of `dtype` whose `unsigned_key` it is."""
+    if descending:
+        key = b.op("not", key)
+    if dtype.kind == "uint":
+        return key
+    signed = DTYPES[f"s{dtype.bits}"]
+    bits = b.op("bitcast-convert", b.op("xor", key, b.const(1 << (dtype.bits - 1), key.dtype)), dtype=signed)
+    if not dtype.is_float:
+        return bits
+    return b.op("bitcast-convert", _turned(b, bits), dtype=dtype)

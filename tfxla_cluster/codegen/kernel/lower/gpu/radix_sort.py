@@ -3,7 +3,8 @@
 For each digit of the key, the lowest first, elements go to their places by it, equal ones in order: a kernel counts how
 often each digit is in each block of a line, a scan of the counts says where those of a block begin, and a third kernel
 counts within the block, its counters packed in words. Nothing depends on which program is first (Satish et al.,
-"Designing efficient sorting algorithms for manycore GPUs", 2009).
+"Designing efficient sorting algorithms for manycore GPUs", 2009). Of wide digits there are too many counters: there the
+machine updates those in memory, and a block is sorted by its digits before its elements go.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from .....ir.dim import Dim, make, sample
-from .....ir.dtype import S32, S64, DType
+from .....ir.dtype import S32, S64, U32, DType
 from .....ir.node import Computation
 from ...builder import KernelBuilder
 from ...choice import Knobs
@@ -25,11 +26,13 @@ from ..total_order import ordered, unsigned_key
 from . import scan, scan_lines
 from .shapes import lanes
 
-DIGIT_BITS, DIGITS_BITS = 4, (3, 5)  # of the key that a pass sorts by
-BLOCK, BLOCKS = 512, (128, 256, 1024)  # elements of a program
+DIGIT_BITS, DIGITS_BITS = 4, (3, 5, 8)  # of the key that a pass sorts by
+WIDE = 8  # bits of a digit from which on a block is sorted by its digits
+BLOCK, BLOCKS = 512, (128, 256, 1024, 2048)  # elements of a program
 WARPS, SOME_WARPS = 4, (1, 2, 8)
 SHORT = 128 * 1024  # elements up to which the number of passes tells more than the work of each
 SCANNED = 32 * 1024  # counts that one program holds
+CLEARED = 1024  # counts of a program
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +128,7 @@ class _Stored:
 def radix_unit(sort: SortForm, key: Key, form: Form, first: Elements | None = None) -> Unit:
     """Temporaries: as many arrays as there are operands, then the counts. `first`: where the elements are from, if they
     are not in the operands."""
-    passes = _Passes(sort, key, form)
+    passes = (_WidePasses if form.bits >= WIDE else _Passes)(sort, key, form)
     places = [("temp", "result")[(passes.count - n) % 2 == 0] for n in range(1, passes.count + 1)]
     sources = [first or _Stored(sort, key.operand, "operand"), *(_Stored(sort, key.operand, kind) for kind in places)]
     steps = [step for n, target in enumerate(places) for step in passes.steps(n, sources[n], target)]
@@ -221,6 +224,65 @@ class _Passes:
         if key.dtype.bits > self.bits:
             key = b.op("and", key, b.const(self.counters.digits - 1, key.dtype))
         return b.op("convert", key, dtype=S32)
+
+
+class _WidePasses(_Passes):
+    """Counts are added up in memory, which is cleared before each pass; elements of a block are sorted by digit and
+    place in it."""
+
+    def steps(self, number: int, source: Elements, target: str) -> Sequence[UnitKernel]:
+        return self._cleared(), *super().steps(number, source, target)
+
+    def _cleared(self) -> UnitKernel:
+        b = KernelBuilder("sort.clear")
+        counts, total = b.output(self.index), make("mul", self.form.lines, self.digits)
+        some = Blocks(total, CLEARED)
+        with b.tile(*some.bounds(b, b.task), some.size) as at:
+            b.store(counts, at, b.const(0, self.index))
+        return UnitKernel(b.finish(some.count, some.size), (), (self.counts,))
+
+    def _counted(self, number: int, source: Elements) -> UnitKernel:
+        b = self._builder("sort.counts", source)
+        line, base, block = self._open(b)
+        keys, counts = source.keys(b, line), b.output(self.index)
+        with b.tile(*self.blocks.bounds(b, block), self.blocks.size) as at:
+            digit = _as(b, self._digit(b, number, keys(at)), S64)
+            place = b.add(base, b.add(b.mul(digit, b.size(self.blocks.count)), block))
+            b.update(counts, place, b.const(1, self.index), "add")
+        return UnitKernel(b.finish(self._tasks, self.blocks.size * 8, self.warps), source.key_inputs, (self.counts,))
+
+    def _placed(self, number: int, source: Elements, target: str) -> UnitKernel:
+        b = self._builder("sort.places", source)
+        line, base, block = self._open(b)
+        elements, keys, sums = source.values(b, line), source.keys(b, line), b.input(self.index)
+        results = [b.output(d) for d in self.form.dtypes]
+        start, stop = self.blocks.bounds(b, block)
+        place_bits = (self.blocks.size - 1).bit_length()
+        with b.tile(start, stop, self.blocks.size) as at:
+            digit = _as(b, self._digit(b, number, keys(at)), U32)
+            own = b.op(
+                "or", b.op("shift-left", digit, b.const(place_bits, U32)), _as(b, b.op("subtract", at, start), U32)
+            )
+            found = b.sort_lanes(at, own)
+            place = b.op("and", found, b.const(self.blocks.size - 1, U32))
+            digit = _as(b, b.op("shift-right-logical", found, b.const(place_bits, U32)), S32)
+            _, running = b.scan(at, (digit, b.const(1, S32)), _running(b))
+            within = b.op("subtract", running, b.const(1, S32))
+            first = self._begins(b, sums, base, digit, block)
+            values = elements(b.add(start, _as(b, place, S64)))
+            line.store(results, _as(b, b.add(first, _as(b, within, self.index)), S64), values)
+        kernel = b.finish(self._tasks, self.blocks.size * 100, self.warps)
+        return UnitKernel(kernel, (*source.inputs, *source.key_inputs, self.sums), self.form.refs(target))
+
+
+def _running(b: KernelBuilder) -> Callable[..., Sequence[Var]]:
+    """Of (digit, count): how many of the digit end there, where equal digits stand together."""
+
+    def joined(left: Var, before: Var, right: Var, count: Var) -> Sequence[Var]:
+        same = b.compare(left, right, "EQ")
+        return right, b.op("add", count, b.op("select", same, before, b.const(0, S32), dtype=S32))
+
+    return joined
 
 
 @dataclass(frozen=True, slots=True)

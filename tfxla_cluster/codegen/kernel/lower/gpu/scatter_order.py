@@ -15,7 +15,7 @@ from ...ir import Var
 from ...unit import Unit, UnitCopy, UnitKernel, UnitRef
 from ..grid import Blocks
 from ..sort_line import Line, SortForm
-from . import radix_sort, sort
+from . import lane_sort, radix_sort, sort
 from .scatter_units import Units
 from .shapes import lanes
 
@@ -40,7 +40,8 @@ def sorted_units(units: Units, form: radix_sort.Form) -> Unit:
         known |= {("temp", 0): IDS, ("temp", 1): ORDER}
         temps = unit.temps[2:]
     else:
-        unit = sort.merge_sort(instr)
+        bits = units.places.bit_length() if isinstance(units.places, int) else dtypes[0].bits
+        unit = sort.merge_sort(instr, lane_sort.packed(SortForm(instr), radix_sort.Key(0, False, True, bits)))
         known |= {("operand", 0): IDS, ("operand", 1): ORDER}
         steps, temps = [_placed(units)], unit.temps
     shift = 4 - (len(unit.temps) - len(temps))

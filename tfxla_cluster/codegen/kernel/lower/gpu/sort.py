@@ -1,5 +1,5 @@
 """sort on a GPU: long lines by the digits of their keys, where a comparator is the order of one operand; others in
-runs, sorted by counting what comes before each element, then merged by binary search.
+runs, sorted in lanes by such keys or by counting what comes before each element, then merged by binary search.
 
 Every element computes where it goes, so that nothing depends on which program is first, for any comparator that is a
 strict weak order. Elements of a line move between the result and a temporary; each pass doubles the sorted runs.
@@ -8,6 +8,7 @@ strict weak order. Elements of a line move between the result and a temporary; e
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from ...ir import Buffer, Var
 from ...unit import Unit, UnitKernel
 from ..grid import Blocks
 from ..sort_line import Line, SortForm
+from .lane_sort import OF_A_WARP, OTHERS_OF_A_WARP, Packed, packed, sort_in_lanes
 from .radix_sort import chosen_form, key_of, radix_unit
 from .shapes import lanes
 
@@ -29,6 +31,7 @@ RUN = 128  # else
 SEVERAL = 1024  # elements of a program that sorts several short lines
 BLOCK = 512  # elements of a program that merges
 RADIX_LENGTH = 2048  # elements of a line from which it is sorted by digits
+LANE_RUNS = 2  # of a line, sorted in lanes, up to which it is not
 ANY_STEPS = 48  # of a binary search in a line whose length is not known: enough for all that memory holds
 
 
@@ -36,21 +39,25 @@ def lower(instr: Instr, target: Target, knobs: Knobs) -> Unit:
     """Results have the operands' shapes; equal elements keep their order. Knobs: whether by 'radix', and its own."""
     form = SortForm(instr)
     key = key_of(instr.attrs["to_apply"], form.dtypes)
-    if key is not None and sample(form.length) > ONE_RUN:
+    what = None if key is None else packed(form, key)
+    if key is not None and sample(form.length) > (ONE_RUN if what is None else what.run):
         chosen = chosen_form(make("mul", form.lines, form.length), knobs)
-        if knobs.take("radix", int(sample(form.length) >= RADIX_LENGTH), (0, 1)):
+        least = RADIX_LENGTH if what is None else LANE_RUNS * what.run + 1
+        if knobs.take("radix", int(sample(form.length) >= least), (0, 1)):
             return radix_unit(form, key, chosen)
-    return merge_sort(instr)
+    if what is not None:
+        what = replace(what, of_a_warp=knobs.take("of_a_warp", OF_A_WARP, OTHERS_OF_A_WARP))
+    return merge_sort(instr, what)
 
 
-def merge_sort(instr: Instr) -> Unit:
-    """The sort by runs, for any comparator."""
+def merge_sort(instr: Instr, what: Packed | None = None) -> Unit:
+    """The sort by runs, for any comparator; `what` is sorted in lanes, where it has keys."""
     form = SortForm(instr.with_attrs(to_apply=ordered_comparator(instr.attrs["to_apply"])))
-    run, passes = runs(form.length)
+    run, passes = runs(form.length) if what is None else (what.run, _merges(form.length, what.run))
     places = [("temp", "result")[(passes - n) % 2 == 0] for n in range(passes + 1)]
     merges = (_merge_runs(form, make("mul", run, 2**n), (places[n], places[n + 1])) for n in range(passes))
-    steps = (_sort_runs(form, run, places[0]), *merges)
-    return Unit(steps, tuple(o.shape.byte_size for o in instr.operands) if passes else ())
+    first = _sort_runs(form, run, places[0]) if what is None else sort_in_lanes(form, what, places[0])
+    return Unit((first, *merges), tuple(o.shape.byte_size for o in instr.operands) if passes else ())
 
 
 def runs(length: Dim) -> tuple[Dim, int]:
@@ -61,8 +68,13 @@ def runs(length: Dim) -> tuple[Dim, int]:
     known = sample(length)
     if known <= ONE_RUN:
         return length, 0
-    passes = (-(-known // RUN) - 1).bit_length()
+    passes = _merges(length, RUN)
     return (RUN if isinstance(length, int) else ceil_div(length, 2**passes)), passes
+
+
+def _merges(length: Dim, run: int) -> int:
+    """How many times runs are merged until one is left."""
+    return (-(-sample(length) // run) - 1).bit_length()
 
 
 def ordered_comparator(comp: Computation) -> Computation:
