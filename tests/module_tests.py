@@ -295,6 +295,7 @@ TESTS: dict[str, str] = {
     "tfxla_cluster.tuning.persisted.files": "tuning/test_persisted.py",
     "tfxla_cluster.tuning.persisted.messages": "tuning/test_persisted.py",
     "tfxla_cluster.tuning.persisted.results": "tuning/test_persisted.py",
+    "tfxla_cluster.tuning.reference": "tuning/test_reference.py tuning/test_tuner.py",
     "tfxla_cluster.tuning.search": "tuning/test_search.py",
     "tfxla_cluster.tuning.session": "tuning/test_session.py",
     "tfxla_cluster.tuning.tables": "tuning/test_session.py",

@@ -135,14 +135,14 @@ def measured(backend: Backend[Launcher], case: Product) -> Row:
     """Every form on the same drawn inputs, taking turns."""
     parsed = case.module()
     instr, inputs = parsed.entry.root, check.inputs(parsed.entry.params, case.text)
-    want, tf32 = [reference(instr, inputs)], check.rounds_factors(instr, backend.target)
+    want, near = [reference(instr, inputs)], check.Tolerance(check.rounds_factors(instr, backend.target))
     candidates = backend.candidates(instr)
     trials: dict[Choice, Trial] = {}
     wrong = ""
     try:
         for choice in (candidates[0], *candidates.others):
             trials[choice] = trial(_compiled(parsed, backend, choice), inputs)
-            said = check.difference(trials[choice].outputs(POISON), want, tf32) or trials[choice].overrun()
+            said = check.difference(trials[choice].outputs(POISON), want, near) or trials[choice].overrun()
             wrong = wrong or (said and f"{choice!r}: {said}")
         seconds = interleaved(trials, ROUNDS)
     finally:

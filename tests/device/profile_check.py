@@ -1,4 +1,4 @@
-"""Whether TensorFlow's profiler names every kernel of this package, also of those launched as a CUDA graph.
+"""Whether TensorFlow's profiler names every kernel of this package, also with CUDA graphs on.
 
     python -m tests.device.profile_check
 

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tfxla_cluster import compiler
+from tfxla_cluster import compiler, trace
 from tfxla_cluster.backends import cpu
 from tfxla_cluster.backends.backend import Launcher
 from tfxla_cluster.codegen.kernel.choice import DEFAULT, Choice
@@ -23,7 +23,7 @@ from tfxla_cluster.options import CompileOptions
 from tfxla_cluster.runtime.cpu import host
 from tfxla_cluster.runtime.plan import KernelStep
 from tfxla_cluster.target import Target
-from tfxla_cluster.tuning import check, trial, tuner
+from tfxla_cluster.tuning import check, reference, trial, tuner
 from tfxla_cluster.tuning.persisted.results import Entry, Key, Measured
 from tfxla_cluster.tuning.trial import CpuTrial
 from tfxla_cluster.tuning.tuner import Budget, Tuner, alone
@@ -117,6 +117,23 @@ def test_a_winner_that_does_not_win_again_is_not_chosen() -> None:
     assert made.choice == Choice({"block": DEFAULT_BLOCK})
     assert made.seconds == 1e-3
     assert of(made, 2048).seconds == 5e-4
+
+
+def test_a_default_that_is_wrong_is_found_where_it_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By other kernels, since the evaluator would take too long."""
+    monkeypatch.setattr(tuner, "SMALL_WORK", 0)
+    assert tuned(Script({2048: 5e-4})).choice == Choice({"block": 2048})
+    with pytest.raises(TfxlaError, match="the default form of r cannot be trusted: output 0: off by"):
+        tuned(Script(wrong={DEFAULT_BLOCK: lost_block}))
+
+
+def test_a_large_kernel_without_a_reference_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuner, "SMALL_WORK", 0)
+    monkeypatch.setitem(reference.WORK, "cpu", 0.0)
+    told: list[dict[str, object]] = []
+    monkeypatch.setattr(trace, "record", lambda kind, **fields: told.append(fields))
+    assert tuned(Script({2048: 5e-4})).choice == Choice({"block": 2048})
+    assert told == [{"event": "reference", "instr": "r", "reason": "it takes too long"}]
 
 
 def test_time_may_be_up_between_batches(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,10 +287,10 @@ def test_factors_of_11_bits() -> None:
     """Forms round f32 to tf32 each in its way, on GPUs and where HLO lets them; a lost block is far more."""
     one = np.ones(2, np.float32)
     assert check.difference([one], [one * np.float32(1.001)]) != ""
-    assert check.difference([one], [one * np.float32(1.001)], tf32=True) == ""
-    assert check.difference([one], [one * np.float32(1.01)], tf32=True) != ""
+    assert check.difference([one], [one * np.float32(1.001)], check.Tolerance(tf32=True)) == ""
+    assert check.difference([one], [one * np.float32(1.01)], check.Tolerance(tf32=True)) != ""
     wide = one.astype(np.float64)
-    assert check.difference([wide], [wide * 1.001], tf32=True) != ""
+    assert check.difference([wide], [wide * 1.001], check.Tolerance(tf32=True)) != ""
 
 
 @pytest.mark.parametrize(
