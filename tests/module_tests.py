@@ -276,6 +276,8 @@ TESTS: dict[str, str] = {
     "tfxla_cluster.tf2xla.passed_values": "tf2xla/test_passed_values.py tf2xla/test_bridge.py",
     "tfxla_cluster.tf2xla.prefix_sums": "tf2xla/test_prefix_sums.py",
     "tfxla_cluster.tf2xla.refusal": "tf2xla/test_bridge.py device/test_decisions.py",
+    "tfxla_cluster.tf2xla.repeated_calls": "tf2xla/test_repeated_ops.py",
+    "tfxla_cluster.tf2xla.repeated_ops": "tf2xla/test_repeated_ops.py",
     "tfxla_cluster.tf2xla.size_questions": "tf2xla/test_size_questions.py",
     "tfxla_cluster.tf2xla.sources": "tf2xla/test_bridge.py device/test_decisions.py",
     "tfxla_cluster.tf2xla.tensor_lists": "tf2xla/test_bridge.py device/test_decisions.py",

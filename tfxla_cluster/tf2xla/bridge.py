@@ -24,6 +24,7 @@ from . import (
     passed_values,
     prefix_sums,
     refusal,
+    repeated_calls,
     tensor_lists,
     wire,
 )
@@ -168,7 +169,7 @@ def _lower(definition: Any, args: Sequence[Arg], needed: Sequence[int]) -> Lower
     module, pairs = wire.aliases(proto)
     outputs = tuple(i for i, o in enumerate(definition.signature.output_arg) if o.type != tf.resource.as_datatype_enum)
     return Lowered(
-        proto=prefix_sums.in_windows(proto),
+        proto=prefix_sums.in_windows(repeated_calls.written_out(proto)),
         name=module,
         parameters=tuple(order),
         outputs=outputs,

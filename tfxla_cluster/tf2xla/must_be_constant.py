@@ -186,24 +186,31 @@ def _may_require(op: str, library: Library) -> bool:
 
 
 def _own_constant_args(function: Any, library: Library, known: Mapping[str, frozenset[int]]) -> frozenset[int]:
+    read = _feeding(function, library, known)
+    return frozenset(i for i, arg in enumerate(function.signature.input_arg) if arg.name in read)
+
+
+def feeding(functions: Sequence[Any], library: Library) -> dict[str, frozenset[str]]:
+    """Name of a FunctionDef -> names of its arguments and nodes from which what has to be a constant is computed; sizes
+    are known anyway."""
+    known = _constant_args(functions, library)
+    return {function.signature.name: _feeding(function, library, known) for function in functions}
+
+
+def _feeding(function: Any, library: Library, known: Mapping[str, frozenset[int]]) -> frozenset[str]:
     producers = {n.name: n for n in function.node_def}
-    args = {a.name: i for i, a in enumerate(function.signature.input_arg)}
     asked = [n for n in function.node_def if _may_require(n.op, library)]
-    names = {ref.split(":")[0] for n in asked for ref in _pick(n, required_inputs(n, library, known))}
-    pending, seen, found = list(names), set(names), set()
+    seen = {ref.split(":")[0] for n in asked for ref in _pick(n, required_inputs(n, library, known))}
+    pending = list(seen)
     while pending:
-        name = pending.pop()
-        if name in args:
-            found.add(args[name])
-            continue
-        node = producers.get(name)
+        node = producers.get(pending.pop())
         if node is None or node.op in METADATA_OPS:
             continue
         for source in (ref.split(":")[0] for ref in node.input if not ref.startswith("^")):
             if source not in seen:
                 seen.add(source)
                 pending.append(source)
-    return frozenset(found)
+    return frozenset(seen)
 
 
 def _pick(node: Any, positions: Iterable[int]) -> Sequence[str]:

@@ -301,8 +301,7 @@ def _lowered(function: str, args: Sequence[bridge.Arg]) -> bridge.Lowered:
         if not shape_check.was_traced_for(function, args):
             shape_check.check(bridge.function_def(function), args)
         list_checks.check(function, bridge.known_values(args), bridge.library)
-        with rewritten_functions.expanded(function) as name:
-            return bridge.lower(name, args)
+        return rewritten_functions.lowered(function, lambda name: bridge.lower(name, args))
     except LoweringError as error:
         trace.record(
             "error",

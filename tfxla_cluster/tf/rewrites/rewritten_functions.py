@@ -1,32 +1,55 @@
-"""Functions with ops rewritten so that compiled they give TensorFlow's values: random_ops, op_forms, produced_forms."""
+"""Functions with ops rewritten so that compiled they give TensorFlow's values (random_ops, op_forms, produced_forms),
+and so that the bridge is done with them soon (repeated_ops)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, closing
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
+from ...errors import LoweringError
 from ...tf2xla import function_tree
 from ...tf2xla.function_def import library
+from ...tf2xla.repeated_ops import Repeated
 from . import op_forms, produced_forms, random_ops
 from .produced_taint import Taint
 from .random_normal import NORMALS
 
+T = TypeVar("T")
 
-def expanded(function: str) -> AbstractContextManager[str]:
-    """The name of a registered function that, compiled, gives what TensorFlow's kernels give for `function`.
+
+def lowered(function: str, lower: Callable[[str], T]) -> T:
+    """What `lower` makes of the name of a registered function that, compiled, gives what TensorFlow's kernels give for
+    `function`. LoweringErrors are those without ops that are lowered once: the bridge may have to look into one."""
+    with closing(Repeated(function, library)) as repeated:
+        try:
+            with expanded(function, repeated) as name:
+                return lower(name)
+        except LoweringError:
+            if not repeated:
+                raise
+    with expanded(function) as name:
+        return lower(name)
+
+
+def expanded(function: str, repeated: Repeated | None = None) -> AbstractContextManager[str]:
+    """The name of such a function.
 
     As function_tree.rewritten, always a copy: it has no stack traces. Those of the original are under a mutex of
     theirs, and who reads one for the first time waits for the GIL, which lowering holds: where stock XLA compiles the
     same function on another thread, each would wait for the other for ever.
     """
-    return function_tree.rewritten(function, partial(_rewrite, Taint(function, library)))
+    return function_tree.rewritten(function, partial(_rewrite, Taint(function, library), repeated))
 
 
-def _rewrite(taint: Taint, definition: Any) -> tuple[list[Any], Mapping[str, str]]:
+def _rewrite(taint: Taint, repeated: Repeated | None, definition: Any) -> tuple[list[Any], Mapping[str, str]]:
     given = list(definition.node_def)
-    given = produced_forms.expand(given, taint.readers(definition)) or given
+    readers = taint.readers(definition)
+    given = produced_forms.expand(given, readers) or given
     nodes = random_ops.expand(given, named=True, more=NORMALS)
     given = nodes if nodes is not None else given
-    return op_forms.expand(given) or given, {} if nodes is None else random_ops.renamed(definition.node_def)
+    given = op_forms.expand(given) or given
+    if repeated is not None:  # in calls sizes that the run produces would be their bounds
+        given = repeated.rewritten(definition, given, readers) or given
+    return given, {} if nodes is None else random_ops.renamed(definition.node_def)
