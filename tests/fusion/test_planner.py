@@ -15,6 +15,7 @@ from tests.close import assert_near
 from tests.codegen.lower import programs
 from tests.fusion import run_module
 from tfxla_cluster.backends.cpu import Cpu
+from tfxla_cluster.fusion.kernel_rules import KernelRules
 from tfxla_cluster.fusion.planner import fuse
 from tfxla_cluster.fusion.program import analyse_parts
 from tfxla_cluster.ir import text, verifier
@@ -218,6 +219,35 @@ def test_values_at_several_indices_are_right() -> None:
         x = (np.arange(count) % 3 == 1).astype(np.int32)
         (got,) = run_module.run(fused(module_of(places(count, levels))), [x])
         np.testing.assert_array_equal(got, np.where(x > 0, np.cumsum(x) - 1, count))
+
+
+def long_chain(rng: random.Random) -> str:
+    """250 elementwise operations on equal dims, some of whose values are turned or widened before they are read."""
+    lines = [f"p{k} = f32[16,16] parameter({k})" for k in range(60)]
+    values = [f"p{k}" for k in range(4)]
+    for k in range(250):
+        x, y = rng.choice(values[-6:]), rng.choice([*values[-3:], f"p{rng.randrange(60)}"])
+        if rng.random() < 0.03:
+            lines += [f"n{k} = bf16[16,16] convert({x})", f"w{k} = f32[16,16] convert(n{k})"]
+            x = f"w{k}"
+        elif rng.random() < 0.03:
+            lines += [f"f{k} = f32[256] reshape({x})", f"t{k} = f32[16,16] reshape(f{k})"]
+            x = f"t{k}"
+        lines.append(f"v{k} = f32[16,16] {rng.choice(['add', 'multiply', 'maximum'])}({x}, {y})")
+        values.append(f"v{k}")
+    return module_of("\n".join([*lines, "ROOT r = f32[16,16] tanh(v249)"]))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_elementwise_work_is_decided_without_its_indices(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with them; the long way is taken where a value of the group is read at another place alone."""
+    text_of = long_chain(random.Random(seed))
+    found: list[list[dict[str, Any]]] = [[], []]
+    quick = fused(text_of, found[0])
+    monkeypatch.setattr(KernelRules, "plain", KernelRules.together)
+    assert text.render(quick) == text.render(fused(text_of, found[1]))
+    assert found[0] == found[1]
+    assert any(not row["ok"] for row in found[0])
 
 
 def test_nothing_to_fuse_is_the_same_module() -> None:

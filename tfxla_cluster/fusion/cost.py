@@ -44,7 +44,11 @@ def _again(program: Program, costs: Costs) -> Decision:
 
 
 def _buffers(program: Program, outputs: Sequence[Instr], costs: Costs) -> Decision:
-    count = len(outputs) + len({a.instr for a in program.loads})
+    return few_arrays(len(outputs) + len({a.instr for a in program.loads}), costs)
+
+
+def few_arrays(count: int, costs: Costs) -> Decision:
+    """Whether a kernel may read and write so many."""
     if count > costs.max_buffers:
         return no("too-many-buffers", f"{count} arrays in one kernel")
     return YES

@@ -8,7 +8,7 @@ from ..decision import Decision, no
 from ..errors import UnsupportedError
 from ..ir.node import Instr
 from . import hero
-from .cost import pays
+from .cost import few_arrays, pays
 from .graph import Graph
 from .index import flatten
 from .legality import HEROES
@@ -37,6 +37,16 @@ class KernelRules:
         inside, _ = self.graph.closure(outputs, members)
         updates = [i for i in members if i.opcode == "dynamic-update-slice"]
         return self._update(updates, outputs, inside) if updates else self._around(members, outputs, inside)
+
+    def plain(self, members: Members) -> Decision:
+        """`together` of elementwise work on arrays of the same dims: where each member is read at the reader's own
+        place, as nearly always, there is nothing to find out about indices."""
+        outputs = self.outputs(members)
+        inside, read = self.graph.closure(outputs, members)
+        moved = (i for i in inside if i not in members and i.opcode != "convert")
+        if any(not members.keys().isdisjoint(i.operands) for i in moved):
+            return self.together(members)
+        return few_arrays(len(outputs) + len(read), self.machine.costs)
 
     def computes(self, outputs: Sequence[Instr], inside: Sequence[Instr]) -> Decision:
         """Whether a kernel of `inside` computes `outputs`."""

@@ -197,6 +197,8 @@ class _Planner:
         held = self.machine.holds(list(members))
         if not held:
             return held
-        if self._plain(a, b) and count < costs.plain_instrs:
+        if not self._plain(a, b):
+            return self.rules.together(members)
+        if count < costs.plain_instrs:
             return YES
-        return self.rules.together(members)
+        return self.rules.together(members) if "hero" in (a.kind, b.kind) else self.rules.plain(members)
