@@ -12,7 +12,7 @@ from ..dim import DimExpr
 _SPACE = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)+", re.S)
 _NAME = re.compile(r"%?([A-Za-z_][\w.\-]*)")
 _WORD = re.compile(r"[A-Za-z_][\w.\-]*")
-_KEY = re.compile(r"([A-Za-z_][\w\-]*)=")
+_KEY = re.compile(r"([A-Za-z_][\w.\-]*)=")
 _INT = re.compile(r"-?\d+")
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|inf|nan)")
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"', re.S)
