@@ -194,6 +194,20 @@ def map_computations(module: Module, fn: Callable[[Computation], Computation]) -
     return module.replace(entry=changed[module.entry]) if module.entry in changed else module
 
 
+def with_unique_names(module: Module) -> Module:
+    """`module` with a name of its own for each computation; the same where all have one."""
+    comps = list(module.computations())
+    if len({comp.name for comp in comps}) == len(comps):
+        return module
+    names = Names([module.entry.name])
+
+    def named(comp: Computation) -> Computation:
+        name = comp.name if comp.name == module.entry.name else names.unique(comp.name)
+        return comp if name == comp.name else Computation(name, comp.instrs, comp.root)
+
+    return map_computations(module, named)
+
+
 def inline(comp: Computation, args: Sequence[Instr], sources: frozenset[str] = frozenset()) -> Instr:
     """Copies of the instructions of `comp` with `args` for its parameters; returns the root's copy.
 

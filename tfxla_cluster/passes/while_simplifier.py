@@ -7,10 +7,10 @@ literal, a literal inside. An element that neither the condition, nor a result t
 from __future__ import annotations
 
 from ..ir.literal import freeze
-from ..ir.node import Computation, Instr
-from ..ir.rewrite import keeps, rebuild
+from ..ir.node import Computation, Instr, Module
+from ..ir.rewrite import keeps, map_computations, rebuild, with_unique_names
 from ..ir.shape import Shape, tuple_of
-from .base import of_computations
+from .base import Pass
 from .match import make
 
 _SINK_LIMIT = 1024
@@ -130,4 +130,9 @@ def _narrowed(
     return rebuild(comp, replaced, drop_dead=True)
 
 
-PASS = of_computations("while-simplifier", run)
+def run_module(module: Module) -> Module:
+    """A body that several loops share may become another one of each."""
+    return with_unique_names(map_computations(module, run))
+
+
+PASS = Pass("while-simplifier", run_module)
