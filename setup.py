@@ -111,11 +111,12 @@ setup(
     install_requires=[
         "tensorflow>=2.21,<2.22",
         "llvmlite>=0.45",
-        "numpy",
+        "numpy>=2",  # whose Fourier transforms are ufuncs
         "ml_dtypes",
         "protobuf",
         "fsspec",
         "platformdirs",
+        "scipy",  # LAPACK
         "Jinja2",
         "Pygments",
         TRITON,

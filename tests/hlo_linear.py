@@ -1,4 +1,4 @@
-"""Cases of linear algebra: cholesky and triangular-solve in all their forms."""
+"""Cases of linear algebra: cholesky and triangular-solve in all their forms; what XLA's own custom calls are."""
 
 from __future__ import annotations
 
@@ -81,3 +81,27 @@ def _solves() -> list[Case]:
 
 def linear() -> list[Case]:
     return [*_cholesky(), *_solves()]
+
+
+def expanded() -> list[Case]:
+    """Custom calls that XLA expands itself, as TensorFlow's bridge makes them: CPUs have them, by LAPACK."""
+    cases = []
+    for dtype in ("f32", "f64", "c64", "c128", "bf16"):
+        sizes = ((3, 5, 5), (2, 7, 3), (2, 3, 7), (1, 1, 1), (0, 4, 2), (2, 0, 3), (2, 3, 0), (1, 40, 70))
+        for batch, m, n in sizes if dtype == "f32" else sizes[:3]:
+            k, a = min(m, n), f"{dtype}[{batch},{m},{n}]"
+            body = f"""  a = {a} parameter(0)
+  qr = ({a}, {dtype}[{batch},{k}]) custom-call(a), custom_call_target="Qr"
+  packed = {a} get-tuple-element(qr), index=0
+  tau = {dtype}[{batch},{k}] get-tuple-element(qr), index=1
+  q = {a} custom-call(packed, tau), custom_call_target="ProductOfElementaryHouseholderReflectors"
+  ROOT r = ({a}, {a}) tuple(packed, q)"""
+            cases.append(Case(f"qr-{dtype}-{batch}-{m}-{n}", module(body), 512, finite=True))
+        real, n = _REAL_OF[dtype], 6
+        for lower in (0, 1):
+            a = f"{dtype}[2,{n},{n}]"
+            body = f"""  a = {a} parameter(0)
+  e = ({a}, {real}[2,{n}]) custom-call(a), custom_call_target="Eigh", backend_config="{lower},1,100,1e-6"
+  ROOT w = {real}[2,{n}] get-tuple-element(e), index=1"""
+            cases.append(Case(f"eigh-{dtype}-{lower}", module(body), 512, finite=True))
+    return cases

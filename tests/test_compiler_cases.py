@@ -6,32 +6,23 @@ import pytest
 
 from tests.hlo_case import Case, assert_close
 from tests.hlo_cases import CASES
-from tests.hlo_linear import linear
+from tests.hlo_linear import expanded, linear
 from tfxla_cluster import compiler
 from tfxla_cluster.backends import cpu
-from tfxla_cluster.errors import UnsupportedError
 from tfxla_cluster.ir import text
 from tfxla_cluster.ir.evaluator import evaluate
 from tfxla_cluster.ir.node import Module
 from tfxla_cluster.options import CompileOptions
 from tfxla_cluster.runtime.cpu.executable import Executable
 
-# Opcodes that have no kernel: refused by name, so that TensorFlow runs the function.
-REFUSED = ("fft",)
-
 
 def compiled(module: Module, fusion: bool) -> Executable:
     return compiler.compile_module(module, cpu.this_machine(), CompileOptions(fusion=fusion)).executable
 
 
-@pytest.mark.parametrize("case", [*CASES, *linear()], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*CASES, *linear(), *expanded()], ids=lambda case: case.name)
 def test_case(case: Case) -> None:
     module, args = text.parse(case.text), case.args()
-    refused = [i for i in module.entry.instrs if i.opcode in REFUSED]
-    if refused:
-        with pytest.raises(UnsupportedError, match=f"{refused[0].opcode} of {refused[0].shape.element_type.name}"):
-            compiled(module, True)
-        return
     want = evaluate(module, args)
     for fusion in (True, False):
         got = compiled(module, fusion).run(args)

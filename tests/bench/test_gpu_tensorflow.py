@@ -25,6 +25,7 @@ from tfxla_cluster.bench import (
     handed_arrays,
 )
 from tfxla_cluster.bench.gpu_timing import Samples
+from tfxla_cluster.codegen.kernel import lower
 
 ROWS = {row.case: row for row in gpu_suite.all_rows()}
 SMALL = replace(ROWS["x+y*z"], inputs=(gpu_rows.Draw((8, 16)),) * 3)
@@ -158,6 +159,7 @@ def test_what_ran_another_way_has_no_figure(
     counted: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row = replace(SMALL, case="inverse", inputs=(gpu_rows.Draw((4, 4)),), tf_fn=lambda tf, x: tf.linalg.inv(x))
+    monkeypatch.delitem(lower.LOWERINGS, "custom-call")
     monkeypatch.setattr(gpu_peer_process.gpu_suite, "all_rows", lambda: [row])
     monkeypatch.setattr(gpu_peers, "makers", lambda row, tensors: {})
     monkeypatch.setattr(gpu_peers, "xla", lambda module, tensors: lambda: [np.linalg.inv(tensors[0])])

@@ -14,6 +14,7 @@ import pytest
 from tfxla_cluster import flags
 from tfxla_cluster.cli import common
 from tfxla_cluster.cli import exec as exec_
+from tfxla_cluster.codegen.kernel import lower
 from tfxla_cluster.dump.schema import RECORD_KINDS
 from tfxla_cluster.ir import proto, text
 
@@ -229,7 +230,10 @@ def test_a_reference_of_sizes_that_the_run_produces(tmp_path: Path, capsys: pyte
         assert report(capsys)["compared"][0]["mismatches"] == 0
 
 
-def test_what_a_cpu_has_no_kernel_for_still_gives_a_gpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_cpu_has_no_kernel_for_still_gives_a_gpus(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(lower.LOWERINGS, "fft")
     (tmp_path / "m.hlo").write_text(
         "HloModule f\nENTRY e { x = c128[8] parameter(0)\n ROOT r = c128[8] fft(x), fft_type=FFT, fft_length={8} }\n"
     )

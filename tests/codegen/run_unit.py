@@ -9,10 +9,11 @@ import numpy.typing as npt
 
 from tests.codegen import run_kernel
 from tfxla_cluster.codegen.kernel import lower
-from tfxla_cluster.codegen.kernel.unit import UnitCopy
+from tfxla_cluster.codegen.kernel.unit import UnitCopy, UnitLibrary
 from tfxla_cluster.ir import dim
 from tfxla_cluster.ir.node import Instr
 from tfxla_cluster.ir.shape import Shape
+from tfxla_cluster.runtime import foreign
 
 
 def flat_shapes(shape: Shape) -> list[Shape]:
@@ -46,7 +47,11 @@ def run(
             target.reshape(-1).view(np.uint8)[...] = source.reshape(-1).view(np.uint8)
             continue
         inputs, outputs = ([places[r.kind][r.index] for r in refs] for refs in (step.inputs, step.outputs))
-        run_one(step.kernel, inputs, outputs, env)
+        if isinstance(step, UnitLibrary):
+            numbers = [dim.evaluate(size, env) for size in step.sizes]
+            foreign.call(step.routine, inputs, outputs, numbers, dim.evaluate(step.tasks, env))
+        else:
+            run_one(step.kernel, inputs, outputs, env)
     return places["result"]
 
 

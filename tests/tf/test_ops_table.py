@@ -15,7 +15,6 @@ from tfxla_cluster import counters
 # What is not native and equal to eager: how its outcome begins, and why. A row that gets better must leave.
 _EAGER_WRONG = "differs"  # eager itself is wrong
 _NO_OP = "refused: InvalidArgumentError"  # TensorFlow's bridge has no compiled form of the op, stock raises too
-_NOT_YET = "fallback"  # a custom call or opcode without a kernel: stock XLA compiles the function
 _CONTRACT = "no error"  # compiled code does not check indices and divisors, stock does not either
 KNOWN: dict[str, str] = {
     "erf-float64": _EAGER_WRONG,  # NaN for infinity
@@ -35,20 +34,6 @@ KNOWN: dict[str, str] = {
             "resize_area-float32",
         ),
         _NO_OP,
-    ),
-    **dict.fromkeys(
-        (
-            "solve-float32",
-            "inv-float32",
-            "qr-float32",
-            "eigh-float32",
-            "expm-float32",
-            "fft-complex64",
-            "ifft-complex64",
-            "fft2d-complex64",
-            "rfft-float32",
-        ),
-        _NOT_YET,
     ),
 }
 

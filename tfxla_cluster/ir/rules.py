@@ -61,6 +61,7 @@ RULES: dict[str, str] = {
     "O5": "rng-bit-generator's state is u64[2] or u64[3] (any size for rng_default)",
     "O6": "a constant's literal has the shape of the instruction",
     "O7": "topk takes no more of the last dimension than there is, and gives its k best and their s32 positions",
+    "O8": "a custom call of LAPACK has the operands and results of its routine",
 }
 
 

@@ -63,8 +63,8 @@ class KernelStep:
 
 @dataclass(frozen=True, slots=True)
 class LibraryStep:
-    """Call a named library routine with the same operands as a kernel. `params`: what else it is told, name ->
-    number."""
+    """Call a named library routine with the same operands as a kernel, in `tasks` of `cost` as one. `params`: what else
+    it is told, name -> number."""
 
     origin: ClassVar[str] = "library"
     routine: str
@@ -73,6 +73,8 @@ class LibraryStep:
     sizes: tuple[Dim, ...]
     instr: str = ""
     params: tuple[tuple[str, int], ...] = ()
+    tasks: Dim = 1
+    cost: Dim = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,8 +129,6 @@ class Emitter:
         return results
 
     def _kernel(self, step: UnitKernel, instr: Instr, lookup: Mapping[str, Buffers], written: set[int]) -> None:
-        """`written` grows: the first step of a unit that writes a buffer overwrites it, later ones update."""
-
         def numbers(refs: Sequence[UnitRef]) -> Buffers:
             return tuple(lookup[r.kind][r.index] for r in refs)
 
@@ -150,11 +148,7 @@ class Emitter:
             launch.origin,
             launch.params,
         )
-        self._steps.append(emitted)
-        kills = tuple(b for b in writes if b not in written)
-        updates = tuple(b for b in writes if b in written)
-        self.effects[id(emitted)] = Effect(reads, kills, updates)
-        written.update(writes)
+        kills = self._add(emitted, reads, writes, written)
         for number, result in sorted(overwritable(kernel)):
             if inputs.count(inputs[number]) == 1 and writes[result] in kills:
                 self.affinities.append(Affinity(inputs[number], writes[result], id(emitted), self.depth, inplace=True))
@@ -162,11 +156,26 @@ class Emitter:
     def _library(self, step: UnitLibrary, instr: Instr, lookup: Mapping[str, Buffers], written: set[int]) -> None:
         reads, writes = (tuple(lookup[r.kind][r.index] for r in refs) for refs in (step.inputs, step.outputs))
         emitted = LibraryStep(
-            step.routine, tuple(map(_virtual, reads)), tuple(map(_virtual, writes)), (), instr.name, step.params
+            step.routine,
+            tuple(map(_virtual, reads)),
+            tuple(map(_virtual, writes)),
+            step.sizes,
+            instr.name,
+            step.params,
+            step.tasks,
+            step.cost,
         )
-        self._steps.append(emitted)
-        self.effects[id(emitted)] = Effect(reads, writes)
+        self._add(emitted, reads, writes, written)
+
+    def _add(self, step: Step, reads: Buffers, writes: Buffers, written: set[int]) -> Buffers:
+        """Append a unit's step; what it overwrites. `written` grows: the first step of a unit that writes a buffer
+        overwrites it, later ones update."""
+        self._steps.append(step)
+        kills = tuple(b for b in writes if b not in written)
+        updates = tuple(b for b in writes if b in written)
+        self.effects[id(step)] = Effect(reads, kills, updates)
         written.update(writes)
+        return kills
 
     def _view(self, instr: Instr, operands: Sequence[Buffers]) -> Buffers:
         return operands[0]

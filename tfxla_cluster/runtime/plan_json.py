@@ -33,7 +33,7 @@ from .plan import (
     TfOpStep,
 )
 
-FORMAT = 4
+FORMAT = 5
 _STEPS: dict[str, type] = {
     "kernel": KernelStep,
     "library": LibraryStep,

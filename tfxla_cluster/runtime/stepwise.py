@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import UnsupportedError
 from ..ir.dim import Dim, evaluate
-from . import random_state
+from . import foreign, random_state
 from .arrays import bind_sizes, empty_outputs, trimmed
 from .plan import (
     BranchStep,
@@ -40,8 +40,8 @@ class Stepwise:
         for step in walk(plan.steps):
             if isinstance(step, TfOpStep):
                 raise UnsupportedError(f"a TensorFlow op between kernels ({step.op}) cannot run here yet")
-            if isinstance(step, LibraryStep) and step.routine not in _ROUTINES:
-                raise UnsupportedError(f"the library routine {step.routine} cannot run here")
+            if isinstance(step, LibraryStep):
+                _check_routine(step.routine)
 
     def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The outputs; UsageError where an array does not fit."""
@@ -98,7 +98,12 @@ class _Execution:
         self.run_kernel(step.symbol, inputs, outputs, sizes, range(self.number(step.tasks)))
 
     def _library(self, step: LibraryStep) -> None:
-        _ROUTINES[step.routine]([self.at(ref) for ref in step.outputs], [self.number(size) for size in step.sizes])
+        inputs, outputs = ([self.at(ref) for ref in refs] for refs in (step.inputs, step.outputs))
+        sizes = [self.number(size) for size in step.sizes]
+        if foreign.is_foreign(step.routine):
+            foreign.call(step.routine, inputs, outputs, sizes, self.number(step.tasks))
+        else:
+            _ROUTINES[step.routine](outputs, sizes)
 
     def _copy(self, step: CopyStep) -> None:
         count = self.number(step.bytes)
@@ -134,6 +139,14 @@ class _Execution:
         LoopStep: _loop,
         SizeStep: _size,
     }
+
+
+def _check_routine(routine: str) -> None:
+    """UnsupportedError where it cannot run here."""
+    if foreign.is_foreign(routine):
+        foreign.function(routine)
+    elif routine not in _ROUTINES:
+        raise UnsupportedError(f"the library routine {routine} cannot run here")
 
 
 def _draw(outputs: Sequence[Bytes], sizes: Sequence[int]) -> None:

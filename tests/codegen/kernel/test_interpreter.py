@@ -11,13 +11,12 @@ from tests.codegen import run_kernel, run_unit
 from tests.fuzz.modules import program
 from tests.hlo_case import Case, assert_close
 from tests.hlo_cases import CASES
-from tests.hlo_linear import linear
-from tests.test_compiler_cases import REFUSED
+from tests.hlo_linear import expanded, linear
 from tfxla_cluster.backends.cpu import Cpu
 from tfxla_cluster.codegen.kernel import interpreter
 from tfxla_cluster.codegen.kernel.builder import KernelBuilder
 from tfxla_cluster.codegen.kernel.ir import Product
-from tfxla_cluster.errors import InternalError, UnsupportedError
+from tfxla_cluster.errors import InternalError
 from tfxla_cluster.fusion import planner
 from tfxla_cluster.ir import text
 from tfxla_cluster.ir.dtype import DTYPES, F32, PRED, S32, S64, DType
@@ -62,13 +61,9 @@ def check(module: Module, args: list[np.ndarray], ulps: int) -> None:
         assert checker.checked or not checker.units
 
 
-@pytest.mark.parametrize("case", [*CASES, *linear()], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*CASES, *linear(), *expanded()], ids=lambda case: case.name)
 def test_kernels_of_cases(case: Case) -> None:
     module = text.parse(case.text)
-    if any(i.opcode in REFUSED for i in module.entry.instrs):
-        with pytest.raises(UnsupportedError):
-            check(module, case.args(), case.ulps)
-        return
     check(module, case.args(), case.ulps)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from .row import COMPLEX, F32, SUMS, Add, normal, one, with_gradient
+from .row import F32, SUMS, WIDE, Add, normal, one, with_gradient
 
 SOLVED: dict[str, Any] = {"tolerance": 64, "at": "largest"}
 
@@ -34,24 +34,36 @@ def linear_algebra(add: Add) -> None:
         **SOLVED,
     )
     add("cholesky_solve", lambda a, b: la.cholesky_solve(la.cholesky(a), b), positive, F32, **SOLVED)
-    add("solve", la.solve, positive, F32, **SOLVED)
-    add("inv", lambda a, b: la.inv(a), positive, F32, **SOLVED)
+    add("solve", lambda a, b: (la.solve(a, b), la.solve(a, b, adjoint=True)), positive, WIDE, **SOLVED)
+    add("solve_gradient", with_gradient(la.solve), positive, WIDE, **SOLVED)
+    add("inv", lambda a, b: (la.inv(a), la.inv(a, adjoint=True)), positive, WIDE, **SOLVED)
     add("det", lambda a, b: (la.det(a), la.slogdet(a)), positive, F32, **SOLVED)
-    add("qr", lambda a, b: tf.abs(la.qr(a)[1]), positive, F32, **SOLVED)
-    add("eigh", lambda a, b: la.eigh(a)[0], positive, F32, **SOLVED)
+    for name, dims in (("", (2, 5, 5)), ("_tall", (2, 7, 3)), ("_wide", (2, 3, 7)), ("_of_none", (2, 0, 3))):
+        add(
+            f"qr{name}",
+            lambda a: (la.qr(a), la.qr(a, full_matrices=True)),
+            lambda d, dims=dims: [normal(d, *dims)],
+            (*kinds, "float16"),
+            **SOLVED,
+        )
+    add("eigh", lambda a, b: la.eigh(a)[0], positive, WIDE, **SOLVED)
+    add("eigh_gradient", lambda a, b: with_gradient(la.eigvalsh)(a), positive, WIDE, **SOLVED)
     add("svd", lambda a, b: la.svd(a, compute_uv=False), positive, F32, **SOLVED)
     add("lu", lambda a, b: la.lu(a)[0], positive, F32, **SOLVED)
     add("expm", lambda a, b: la.expm(a / 20), positive, F32, **SOLVED)
     add("cross", la.cross, lambda d: [normal(d, 4, 3), normal(d, 4, 3, seed=2)], F32, **SUMS)
-    for name, fn in (("fft", tf.signal.fft), ("ifft", tf.signal.ifft), ("fft2d", tf.signal.fft2d)):
-        add(name, fn, lambda d: [normal(d, 3, 4, 6)], COMPLEX, **SUMS)
+    for name in ("fft", "ifft", "fft2d", "ifft2d", "fft3d", "ifft3d"):
+        add(name, getattr(tf.signal, name), lambda d: [normal(d, 3, 4, 6)], ("complex64", "complex128"), **SUMS)
     add(
         "rfft",
         lambda x: (tf.signal.rfft(x), tf.signal.irfft(tf.signal.rfft(x))),
         lambda d: [normal(d, 3, 8)],
-        F32,
+        WIDE,
         **SUMS,
     )
+    add("rfft_gradient", with_gradient(lambda x: tf.abs(tf.signal.rfft2d(x))), lambda d: [normal(d, 2, 6, 6)], **SUMS)
+    add("stft", lambda x: tf.signal.stft(x, 8, 3), lambda d: [normal(d, 2, 30)], **SUMS)
+    add("dct", tf.signal.dct, lambda d: [normal(d, 3, 9)], **SUMS)
     image = tf.image
     for method in ("bilinear", "nearest", "bicubic", "area"):
         add(

@@ -31,12 +31,16 @@ class UnitKernel:
 
 @dataclass(frozen=True, slots=True)
 class UnitLibrary:
-    """One call of a library's `routine`, by the numbers `params`; it writes all of `outputs`."""
+    """One call of a library's `routine`, by the numbers `params` and `sizes`, in `tasks` of the `cost` that a kernel's
+    have; it writes all of `outputs`, but for those that an earlier step of the unit wrote."""
 
     routine: str
     inputs: tuple[UnitRef, ...]
     outputs: tuple[UnitRef, ...]
-    params: Params
+    params: Params = ()
+    sizes: tuple[Dim, ...] = ()
+    tasks: Dim = 1
+    cost: Dim = 1
 
 
 @dataclass(frozen=True, slots=True)

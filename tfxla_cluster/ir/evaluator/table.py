@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import contraction, control, elementwise, linear, move, random, reduction
+from . import contraction, control, custom_calls, elementwise, linear, move, random, reduction
 from .core import Meaning
 
 MEANINGS: dict[str, Meaning] = {
@@ -12,5 +12,6 @@ MEANINGS: dict[str, Meaning] = {
     **contraction.MEANINGS,
     **control.MEANINGS,
     **linear.MEANINGS,
+    **custom_calls.MEANINGS,
     **random.MEANINGS,
 }

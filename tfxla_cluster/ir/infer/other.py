@@ -1,11 +1,12 @@
-"""Constants, batch norm, linear algebra, fft, dynamic sizes, random bits."""
+"""Constants, batch norm, linear algebra, fft, dynamic sizes, random bits, custom calls."""
 
 from __future__ import annotations
 
 from .. import dim as dims_
 from ..dtype import DTYPES, S32, U64
+from ..lapack_calls import expected_result, lapack_call
 from ..literal import Literal
-from ..rules import check
+from ..rules import broken, check
 from ..shape import TOKEN, Shape, array, tuple_of
 from .common import Case, Rule, distinct, fits_in, same, same_dims
 
@@ -141,6 +142,18 @@ def _topk(case: Case) -> Shape:
     return tuple_of(*(array(dtype, (*x.dims[:-1], k)) for dtype in (case.dtype(0), S32)))
 
 
+def _custom_call(case: Case) -> Shape:
+    """What it says, unless it is a routine whose results are known."""
+    assert case.result is not None
+    call = lapack_call(case.attrs)
+    if call is None:
+        return case.result
+    found = expected_result(call, case.operands, case.result)
+    if found is None:
+        broken("O8", f"{call.name} of {', '.join(map(str, case.operands))} as {case.result}")
+    return found
+
+
 def _after_all(case: Case) -> Shape:
     check(all(o.kind == "token" for o in case.operands), "A4", "after-all takes tokens")
     return TOKEN
@@ -159,4 +172,5 @@ RULES: dict[str, Rule] = {
     "rng-bit-generator": _rng_bit_generator,
     "topk": _topk,
     "after-all": _after_all,
+    "custom-call": _custom_call,
 }

@@ -12,13 +12,14 @@ import numpy as np
 
 from ...ir.dim import make
 from ...locks import ForkSafeLock
+from .. import foreign
 from ..arrays import ALIGN, aligned_copy, bind_sizes, empty_outputs, trimmed
 from ..launcher import records
 from ..launcher.encode import Encoded, Runs, encode
 from ..launcher.opened import Opened, status_error
 from ..launcher.record_layout import RECORD
-from ..plan import CopyStep, KernelStep, LaunchPlan, walk
-from . import native
+from ..plan import CopyStep, KernelStep, LaunchPlan, LibraryStep, walk
+from . import foreign_routine, native
 from .pool import DEFAULTS
 
 _SHARED_CONSTANT = 4096  # bytes from which equal constants of all executables share memory
@@ -69,7 +70,8 @@ def _address(step: Runs, code: Code) -> int:
     """Of what the step runs; 0 where it is not there."""
     if isinstance(step, KernelStep):
         return code.address(step.symbol)
-    return native.runtime().routines.get(step.routine, 0)
+    name = foreign_routine.ROUTINE if foreign.is_foreign(step.routine) else step.routine
+    return native.runtime().routines.get(name, 0)
 
 
 def trim_memory() -> int:
@@ -105,7 +107,7 @@ def may_share(plan: LaunchPlan) -> bool:
     for step in walk(plan.steps):
         if isinstance(step, CopyStep):
             return True
-        if isinstance(step, KernelStep) and step.tasks != 1:
+        if isinstance(step, (KernelStep, LibraryStep)) and step.tasks != 1:
             work = make("mul", step.tasks, step.cost)
             if not isinstance(work, int) or work >= DEFAULTS["parallel_cost"]:
                 return True

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
-from ...codegen.kernel import abi
+from ...codegen.kernel import abi, foreign_call
 from ...errors import UnsupportedError
 from ...locks import ForkSafeLock
 from ...target import Target
@@ -20,7 +20,7 @@ from .. import random_state
 from ..launcher.jit import load_object, object_code, retire_function
 from ..launcher.records import Retire
 from ..store import Store
-from . import host
+from . import foreign_routine, host
 from .interpreter import build
 from .pool import DEFAULTS, FIELDS
 
@@ -89,7 +89,7 @@ def _object(target: Target, store: Store | None) -> bytes:
 
 def _sources() -> list[Path]:
     """The modules that the code is generated from, besides those of all launchers."""
-    return [*sorted(Path(__file__).parent.glob("*.py")), Path(abi.__file__)]
+    return [*sorted(Path(__file__).parent.glob("*.py")), Path(abi.__file__), Path(foreign_call.__file__)]
 
 
 def _load(code: bytes, threads: int) -> Runtime:
@@ -103,7 +103,7 @@ def _load(code: bytes, threads: int) -> Runtime:
         retire_function(engine),
         pool,
         random,
-        {random_state.ROUTINE: address(random_state.ROUTINE)},
+        {name: address(name) for name in (random_state.ROUTINE, foreign_routine.ROUTINE)},
     )
     random_state.attach(random)
     for name, value in DEFAULTS.items():

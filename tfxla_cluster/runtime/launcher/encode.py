@@ -11,6 +11,7 @@ import numpy as np
 from ...errors import InternalError, UnsupportedError
 from ...ir.dim import Dim, DimExpr
 from ...ir.size_operators import NUMBERS
+from .. import foreign
 from ..plan import (
     BranchStep,
     CopyStep,
@@ -49,13 +50,13 @@ class Encoded:
 
 def encode(plan: LaunchPlan, address: Callable[[Runs], int], extra: Sequence[Dim] = ()) -> Encoded:
     """`address` gives the code that a step runs. `extra`: further dims over the inputs' sizes
-    that get a value."""
+    that get a value. Sizes are handed to code as `argument_sizes` says."""
     values = _Values(plan, extra)
     writer = _Writer(values, address)
     writer.steps(plan.steps)
     writer.words.append(STEPS["end"])
     kernels = [s for s in walk(plan.steps) if isinstance(s, (KernelStep, LibraryStep))]
-    most = max((len(k.inputs) + len(k.outputs) + len(k.sizes) for k in kernels), default=0)
+    most = max((len(k.inputs) + len(k.outputs) + len(argument_sizes(k)) for k in kernels), default=0)
     return Encoded(
         np.array(writer.words, np.int64),
         np.array(values.template, np.int64),
@@ -67,6 +68,14 @@ def encode(plan: LaunchPlan, address: Callable[[Runs], int], extra: Sequence[Dim
         tuple(writer.timed),
         tuple(map(values.slot, extra)),
     )
+
+
+def argument_sizes(step: Runs) -> tuple[Dim, ...]:
+    """The sizes that a step's code gets: of a foreign call between the addresses of the function and of its data, and
+    the number of tasks."""
+    if isinstance(step, LibraryStep) and foreign.is_foreign(step.routine):
+        return (*foreign.function(step.routine), *step.sizes, step.tasks)
+    return step.sizes
 
 
 class _Values:
@@ -135,11 +144,8 @@ def _dims(plan: LaunchPlan) -> Iterable[Dim]:
     for step in walk(plan.steps):
         yield from (ref.offset for ref in refs(step))
         if isinstance(step, (KernelStep, LibraryStep)):
-            yield from step.sizes
-        if isinstance(step, KernelStep):
+            yield from argument_sizes(step)
             yield from (step.tasks, step.cost)
-        if isinstance(step, LibraryStep):
-            yield 1
         if isinstance(step, CopyStep):
             yield step.bytes
 
@@ -158,23 +164,24 @@ class _Writer:
             self._WRITERS[type(step)](self, step)
 
     def _kernel(self, step: KernelStep) -> None:
-        self._launch(step.symbol, step, step.tasks, step.cost, step.scratch_bytes)
+        self._launch(step.symbol, step, step.scratch_bytes)
 
     def _library(self, step: LibraryStep) -> None:
-        self._launch(step.routine, step, 1, 1, 0)
+        self._launch(step.routine, step, 0)
 
-    def _launch(self, symbol: str, step: Runs, tasks: Dim, cost: Dim, scratch: int) -> None:
+    def _launch(self, symbol: str, step: Runs, scratch: int) -> None:
         address = self.address(step)
         if not address:
             raise InternalError(f"no machine code for '{symbol}', which {step.instr or 'a step'} calls")
-        inline = all(isinstance(size, int) for size in step.sizes)
-        count = -len(step.sizes) if inline else len(step.sizes)
+        sizes = argument_sizes(step)
+        inline = all(isinstance(size, int) for size in sizes)
+        count = -len(sizes) if inline else len(sizes)
         self.words += [STEPS["kernel"], address, len(step.inputs), len(step.outputs), count]
-        self.words += [self.values.slot(tasks), self.values.slot(cost), scratch]
+        self.words += [self.values.slot(step.tasks), self.values.slot(step.cost), scratch]
         self.words.append(self._ordinal(step.instr or symbol))
         for ref in (*step.inputs, *step.outputs):
             self.words += self._place(ref)
-        self.words += [s if isinstance(s, int) and inline else self.values.slot(s) for s in step.sizes]
+        self.words += [s if isinstance(s, int) and inline else self.values.slot(s) for s in sizes]
 
     def _copy(self, step: CopyStep) -> None:
         self.words += [STEPS["copy"], *self._place(step.source), *self._place(step.target)]

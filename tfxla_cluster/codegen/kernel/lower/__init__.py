@@ -22,7 +22,9 @@ from . import (
     convolution,
     dimension_size,
     dot,
+    fft,
     fused,
+    lapack,
     linear_solve,
     reduce_window,
     rng_bit_generator,
@@ -43,6 +45,8 @@ TUNED: dict[str, TunedLowering] = {
 }
 LOWERINGS: dict[str, Lowering] = {
     "cholesky": linear_solve.lower_cholesky,
+    "custom-call": lapack.lower,
+    "fft": fft.lower,
     "get-dimension-size": dimension_size.lower,
     "reduce-window": reduce_window.lower,
     "rng-bit-generator": rng_bit_generator.lower,
@@ -82,6 +86,5 @@ def _lower(instr: Instr, target: Target, knobs: Knobs) -> Unit:
         )
     lowering = LOWERINGS.get(instr.opcode)
     if lowering is None:
-        what = f"{instr.opcode} {instr.attrs.get('custom_call_target', '')}".rstrip()
-        raise UnsupportedError(f"{what} of {instr.shape} has no kernel ({instr.name})")
+        raise UnsupportedError(f"{instr.opcode} of {instr.shape} has no kernel ({instr.name})")
     return lowering(instr, target)
