@@ -119,6 +119,37 @@ def test_lanes_that_collide() -> None:
         interpret(b, [np.zeros(4, np.float32)], [np.zeros(4, np.float32)])
 
 
+def test_tasks_and_lanes_that_update_an_element() -> None:
+    b = KernelBuilder("update")
+    out = b.output(S64)
+    with b.tile(b.index(0), b.index(4), 4) as i:
+        b.update(out, b.op("minimum", i, b.index(1)), b.task, "add", b.compare(i, b.index(3), "LT"))
+    got = np.zeros(2, np.int64)
+    interpret(b, [], [got], tasks=4)
+    np.testing.assert_array_equal(got, [6, 12])
+
+
+@pytest.mark.parametrize("updates_first", [False, True])
+@pytest.mark.parametrize("stores", [False, True])
+def test_an_element_that_is_updated_and_accessed(updates_first: bool, stores: bool) -> None:
+    b = KernelBuilder("mixed")
+    out, other = b.output(S64), b.output(S64)
+
+    def access() -> None:
+        if stores:
+            b.store(out, b.task, b.task)
+        else:
+            b.store(other, b.task, b.load(out, b.task))
+
+    if not updates_first:
+        access()
+    b.update(out, b.task, b.task, "maximum")
+    if updates_first:
+        access()
+    with pytest.raises(InternalError, match="element 0 of out0"):
+        interpret(b, [], [np.zeros(2, np.int64), np.zeros(2, np.int64)], tasks=2)
+
+
 @pytest.mark.parametrize("reads_first", [False, True])
 def test_tasks_that_share_an_element(reads_first: bool) -> None:
     """Task t writes element t and reads element t + 1, or t - 1: the result depends on the order."""
