@@ -12,7 +12,7 @@ from tfxla_cluster.target import Target
 from tfxla_cluster.tuning.devices import device_text
 from tfxla_cluster.tuning.fingerprint import digest
 from tfxla_cluster.tuning.persisted import files
-from tfxla_cluster.tuning.persisted.results import VERSION, Entry, Key, Measured, Results, short, spelled
+from tfxla_cluster.tuning.persisted.results import VERSION, Entry, Key, Measured, Results, foreign, short, spelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def _measured(m: Measured) -> str:
 
 
 def _choice(entry: Entry) -> str:
-    return "another program's" if entry.choice is None else spelled(entry.choice)
+    return spelled(entry.choice) if entry.choice is not None else f"another program's: {foreign(entry)}".rstrip(": ")
 
 
 def _failure(kind: str, message: str) -> str:

@@ -39,6 +39,30 @@ def test_shows_ours_and_xlas(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "another program's" in out
 
 
+# A result of XLA's -> what is shown of it.
+KEYS = {
+    "gemm { algorithm: 7 autotune_workspace_size: 4096 }": "gemm algorithm: 7 autotune_workspace_size: 4096",
+    "conv { algorithm: 1 tensor_ops_enabled: true }": "conv algorithm: 1 tensor_ops_enabled: true",
+    'cuda_conv_plan { exec_plan_id: "eng3" }': 'cuda_conv_plan exec_plan_id: "eng3"',
+    "custom_kernel_fusion { kernel_index: 5 }": "custom_kernel_fusion kernel_index: 5",
+    "triton { block_m: 32 num_warps: 4 }": "triton block_m: 32 num_warps: 4",
+    "failure { kind: WRONG_RESULT }": "failure kind: WRONG_RESULT",
+    "": "",
+}
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_shows_what_another_program_chose(key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """XLA's keys of products and convolutions among them; merged they stay what they are."""
+    path, merged = tmp_path / "xlas.txt", tmp_path / "merged.txt"
+    path.write_text(f'version: 3 results {{ device: "CUDA: 9.0" hlo: "it" version: 36 result {{ {key} }} }}')
+    code, out, err = run(capsys, path, "--merge", merged)
+    assert (code, err) == (0, "")
+    (line,) = (line for line in out.splitlines() if "another program's" in line)
+    assert line.split("another program's")[1].strip().startswith(f": {KEYS[key]}" if key else "it on")
+    assert results.to_message(files.read(str(merged))) == results.to_message(files.read(str(path)))
+
+
 def test_merges(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name, hlo in (("a", "x"), ("b", "y")):
         files.write(str(tmp_path / f"{name}.txt"), results.of([entry(hlo)]))

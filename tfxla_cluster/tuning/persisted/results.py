@@ -8,12 +8,13 @@ from typing import Any
 
 from ...codegen.kernel import library_convolution, library_product
 from ...codegen.kernel.choice import Choice
-from .messages import CHOICE_URL, message
+from .messages import CHOICE_URL, message, to_text
 
 FILE_VERSION = 3  # of XLA's message, which XLA insists on
 VERSION = 3  # of our lowerings and what their knobs mean: results of another version are not used
 NAME = "tfxla"  # in BackendConfigKey.name
 _NANO = 10**9
+_FOREIGN = ("conv", "gemm", "triton", "cuda_conv_plan", "custom_kernel_fusion", "algorithm", "other", "failure")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -203,3 +204,10 @@ def short(key: Key) -> str:
 def spelled(choice: Choice) -> str:
     """A choice in words: an algorithm's name in place of its numbers."""
     return str(library_product.chosen(choice) or library_convolution.chosen(choice) or repr(choice))
+
+
+def foreign(entry: Entry) -> str:
+    """What another program (XLA) chose, in a line: the kind of its key and the key's fields; '' where it says none."""
+    result = message("xla.AutotuneResults.Entry").FromString(entry.raw).result
+    found = ((field.name, value) for field, value in result.ListFields() if field.name in _FOREIGN)
+    return "; ".join(" ".join([name, *to_text(value).split()]) for name, value in found)
