@@ -218,6 +218,7 @@ TESTS: dict[str, str] = {
     "tfxla_cluster.runtime.cpu.interpreter": "ir/test_size_operators.py codegen/kernel/test_interpreter.py",
     "tfxla_cluster.runtime.cpu.native": "runtime/test_execute.py runtime/test_plan.py",
     "tfxla_cluster.runtime.cpu.pool": "runtime/test_execute.py runtime/test_plan.py",
+    "tfxla_cluster.runtime.cpu.profiler": "runtime/test_profiler.py",
     "tfxla_cluster.runtime.cpu.random_routine": "runtime/test_execute.py runtime/test_plan.py",
     "tfxla_cluster.runtime.foreign": "codegen/lower/test_lapack.py codegen/lower/test_fft.py runtime/test_foreign.py",
     "tfxla_cluster.runtime.gpu": "runtime/test_gpu_execute.py codegen/triton/test_gpu_launcher.py",

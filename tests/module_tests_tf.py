@@ -56,6 +56,7 @@ TF: dict[str, str] = {
     "tfxla_cluster.tf.native_op.guard_code": "tf/test_guard_code.py tf/test_clustering.py",
     "tfxla_cluster.tf.native_op.library": "tf/test_function_compiler.py tf/test_guard_code.py",
     "tfxla_cluster.tf.native_op.op": "tf/test_native_op.py tf/test_function_compiler.py",
+    "tfxla_cluster.tf.native_op.profiler": "tf/test_profiler.py",
     "tfxla_cluster.tf.native_op.records": "tf/test_function_compiler.py tf/test_guard_code.py",
     "tfxla_cluster.tf.native_op.run_code": "ir/test_size_operators.py tf/test_clustering.py",
     "tfxla_cluster.tf.rewrites": "tf/test_effects.py tf/test_forwarding.py",

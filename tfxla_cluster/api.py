@@ -64,13 +64,16 @@ def connect() -> Frontend:
     check_tensorflow()
     with _lock:
         if not _connected:
+            from .runtime.cpu import native
             from .service import Service
             from .tf import coordination
             from .tf.frontend import Frontend
             from .tf.native_op import op as native_op
+            from .tf.native_op import profiler
 
             service = Service(native_op.release, native_op.usage, coordination.board)
             _connected.append((service, Frontend(service)))
+            native.profile_by(profiler.addresses())
             counters.provide(_native_counts)
             atexit.register(_at_exit)
             _before_pools_end(_save_profiles)

@@ -86,6 +86,8 @@ class _Body:
         self.code, self.encoded, self.timed = code, encoded, encoded.timed
         self.constants = [_constant(data) for data in plan.constants]
         self.constant_table = np.array([c.ctypes.data for c in self.constants] or [0], np.int64)
+        self._texts = [name.encode() + b"\0" for name in self.timed]
+        self.names = np.array([(_address_of(text), len(text) - 1) for text in self._texts] or [(0, 0)], np.int64)
         self.timings = np.zeros((max(1, len(self.timed)), 2), np.int64) if timings else None
         self.plan = plan
 
@@ -97,9 +99,15 @@ class _Body:
             "scratch_word": scratch_word,
             "constants": self.constant_table.ctypes.data,
             "timings": 0 if self.timings is None else self.timings.ctypes.data,
+            "names": self.names.ctypes.data,
             "parallel": int(may_share(self.plan)),
         }
         return {RECORD[name]: value for name, value in fields.items()}
+
+
+def _address_of(text: bytes) -> int:
+    """Where the bytes lie, as long as the object does."""
+    return ctypes.cast(ctypes.c_char_p(text), ctypes.c_void_p).value or 0
 
 
 def may_share(plan: LaunchPlan) -> bool:

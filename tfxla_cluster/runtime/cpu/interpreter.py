@@ -18,6 +18,7 @@ from ..launcher.step_walk import StepWalk, emit_evaluate, emit_retire, enter, fi
 from ..launcher.words import Function, Local, Word, global_words
 from . import foreign_routine, random_routine
 from .pool import FLUSH_DENORMALS, REGION, Pool, get_mxcsr, now_ns, set_mxcsr
+from .profiler import Profiler
 
 SLOTS = 16
 BLOCK_HEADER = 8  # words before the front; word 0 is the block's bytes
@@ -33,9 +34,10 @@ def build(triple: str) -> ir.Module:
     module = ir.Module("tfxla_runtime")
     module.triple = triple
     pool = Pool(module)
+    profiler = Profiler(module)
     blocks = _Blocks(module)
     copy = _emit_copy_task(module)
-    _Interpreter(module, pool, blocks, copy)
+    _Interpreter(module, pool, blocks, copy, profiler)
     _emit_launch(module, pool)
     emit_retire(module)
     random_routine.emit(module)
@@ -136,8 +138,8 @@ def _emit_launch(module: ir.Module, pool: Pool) -> None:
 class _Interpreter:
     """Emits `tfxla_execute` and `run_steps`, the loop over steps, as methods named for the steps."""
 
-    def __init__(self, module: ir.Module, pool: Pool, blocks: _Blocks, copy: Function) -> None:
-        self.module, self.pool, self.blocks, self.copy = module, pool, blocks, copy
+    def __init__(self, module: ir.Module, pool: Pool, blocks: _Blocks, copy: Function, profiler: Profiler) -> None:
+        self.module, self.pool, self.blocks, self.copy, self.profiler = module, pool, blocks, copy, profiler
         self.evaluate = emit_evaluate(module)
         self.run_steps = self._emit_run_steps()
         self._emit_execute()
@@ -186,7 +188,7 @@ class _Interpreter:
         """run_steps(record, inputs, outputs, block): the status of the first step that failed, or 0."""
         f = Function(self.module, "run_steps", 4)
         record, inputs, outputs, block = f.args
-        run = _Run(f, record, block, inputs, outputs)
+        run = _Run(f, record, block, inputs, outputs, self.profiler)
         emit = {
             "kernel": lambda: self._kernel(f, run),
             "copy": lambda: self._copy(f, run),
@@ -251,11 +253,12 @@ class _Interpreter:
 class _Run(StepWalk):
     """The state of `run_steps`: where the program is, and the memory of this execution."""
 
-    def __init__(self, f: Function, record: Word, block: Word, inputs: Word, outputs: Word) -> None:
+    def __init__(self, f: Function, record: Word, block: Word, inputs: Word, outputs: Word, profiler: Profiler) -> None:
         front = block + 8 * BLOCK_HEADER
         arena = front + f.load(record, RECORD["front_words"]) * 8
         super().__init__(f, record, front, (arena, inputs, outputs))
-        self._timings = f.load(record, RECORD["timings"])
+        self._timings, self._names = f.load(record, RECORD["timings"]), f.load(record, RECORD["names"])
+        self._profiler = profiler
         self.status, self.context, self.holder = f.stack(1), f.stack(abi.CONTEXT_FIELDS), f.stack(2)
         self.region = f.stack(len(REGION))
         scratch = front + f.load(record, RECORD["scratch_word"]) * 8
@@ -271,8 +274,9 @@ class _Run(StepWalk):
         return self.f.load_narrow(self.place(index), bits)
 
     def start_timer(self) -> Local:
+        """When the step began, 0 where nobody asks."""
         started = self.f.local(0)
-        with self.f.if_(self._timings.compare("!=", 0)):
+        with self.f.if_((self._timings | self._profiler.is_recording(self.f)).compare("!=", 0)):
             started.set(now_ns(self.f))
         return started
 
@@ -282,3 +286,5 @@ class _Run(StepWalk):
             at = self._timings + ordinal * 16
             f.atomic_add(at, 1)
             f.atomic_add(at + 8, now_ns(f) - started.get())
+        with f.if_((f.select(started.get().compare("!=", 0), 1, 0) & self._profiler.is_recording(f)).compare("!=", 0)):
+            self._profiler.record(f, self._names, ordinal, started)

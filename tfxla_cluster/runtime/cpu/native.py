@@ -23,6 +23,7 @@ from ..store import Store
 from . import foreign_routine, host
 from .interpreter import build
 from .pool import DEFAULTS, FIELDS
+from .profiler import WORDS
 
 # Functions of the process that the runtime's code calls.
 _EXTERNALS = (
@@ -43,13 +44,15 @@ _EXTERNALS = (
 class Runtime:
     """Addresses of the entries. `execute`: int32(record, inputs, outputs, sizes);
     `launch`: int32(region, cost); `trim`: int64(); `pool`: the shared words;
-    `random`: key and counter of the random state. `routines`: what library steps call. `retire` closes a record."""
+    `profiler`: those of profiler.WORDS; `random`: key and counter of the random state. `routines`: what library steps
+    call. `retire` closes a record."""
 
     execute: int
     launch: int
     trim: int
     retire: Retire
     pool: int
+    profiler: int
     random: int
     routines: Mapping[str, int]
 
@@ -60,6 +63,7 @@ class Runtime:
 
 _lock = ForkSafeLock()
 _runtime: Runtime | None = None
+_profiler: Mapping[str, int] = {}
 
 
 def runtime(threads: int = 0, store: Store | None = None) -> Runtime:
@@ -75,6 +79,24 @@ def runtime(threads: int = 0, store: Store | None = None) -> Runtime:
                 _check_platform()
                 _runtime = _load(_object(host.target(), store), threads)
     return _runtime
+
+
+def profile_by(words: Mapping[str, int]) -> None:
+    """Have steps recorded by what these addresses (of profiler.WORDS) are, by nobody where there are none."""
+    global _profiler
+    with _lock:
+        _profiler = dict(words)
+        if _runtime is not None:
+            _hand_over(_runtime)
+
+
+def _hand_over(loaded: Runtime) -> None:
+    """Tell the code who profiles. The level, at which running executions look, goes first and comes last."""
+    level, *others = (ctypes.c_int64.from_address(loaded.profiler + 8 * index) for index in range(len(WORDS)))
+    level.value = 0
+    for word, name in zip(others, list(WORDS)[1:]):
+        word.value = _profiler.get(name, 0)
+    level.value = _profiler.get("level", 0)
 
 
 def _check_platform() -> None:
@@ -95,17 +117,21 @@ def _sources() -> list[Path]:
 def _load(code: bytes, threads: int) -> Runtime:
     engine = load_object(code, _EXTERNALS)
     address = engine.get_function_address
-    pool, random = (ctypes.CFUNCTYPE(ctypes.c_int64)(address(f))() for f in ("pool_address", "random_words"))
+    pool, profiler, random = (
+        ctypes.CFUNCTYPE(ctypes.c_int64)(address(f))() for f in ("pool_address", "profiler_address", "random_words")
+    )
     loaded = Runtime(
         address("tfxla_execute"),
         address("pool_launch"),
         address("block_trim"),
         retire_function(engine),
         pool,
+        profiler,
         random,
         {name: address(name) for name in (random_state.ROUTINE, foreign_routine.ROUTINE)},
     )
     random_state.attach(random)
+    _hand_over(loaded)
     for name, value in DEFAULTS.items():
         loaded.setting(name).value = value
     loaded.setting("threads").value = threads or host.usable_cores()

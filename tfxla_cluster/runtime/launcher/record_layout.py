@@ -15,10 +15,11 @@ def table(names: str) -> dict[str, int]:
 #   front_words: per execution: a copy of values, then argument arrays, then the caller's scratch
 #   arena_value: value slot of the arena's bytes; constants: table of addresses
 #   timings: 0, or the address of (calls, nanoseconds) for each step; parallel: any step may be
+#   names: address of (address, bytes) of each step's name, where a profiler is told of them
 #   writes_sizes: the sizes array takes back what instructions produced
 RECORD = table("""
     active closed program values value_count size_count expressions expression_count
-    front_words arguments_word scratch_word arena_value constants timings parallel writes_sizes hint""")
+    front_words arguments_word scratch_word arena_value constants timings parallel writes_sizes hint names""")
 RECORD_WORDS = 48  # of every record: room for what other launchers keep behind these
 
 # Kinds of place; a place is two words: kind | index << 2, and the value slot of its byte offset.
