@@ -287,6 +287,7 @@ TESTS: dict[str, str] = {
     "tfxla_cluster.tf2xla.size_questions": "tf2xla/test_size_questions.py",
     "tfxla_cluster.tf2xla.sources": "tf2xla/test_bridge.py device/test_decisions.py",
     "tfxla_cluster.tf2xla.tensor_lists": "tf2xla/test_bridge.py device/test_decisions.py",
+    "tfxla_cluster.tf2xla.whole_windows": "tf2xla/test_whole_windows.py",
     "tfxla_cluster.tf2xla.wire": "device/test_decisions.py tf/test_clustering.py",
     "tfxla_cluster.trace": "cli/test_output_file.py dump/test_module_files.py",
     "tfxla_cluster.triton_calls": "tf/test_triton_call.py",

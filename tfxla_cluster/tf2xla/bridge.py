@@ -26,6 +26,7 @@ from . import (
     refusal,
     repeated_calls,
     tensor_lists,
+    whole_windows,
     wire,
 )
 from . import known_values as known
@@ -169,7 +170,7 @@ def _lower(definition: Any, args: Sequence[Arg], needed: Sequence[int]) -> Lower
     module, pairs = wire.aliases(proto)
     outputs = tuple(i for i, o in enumerate(definition.signature.output_arg) if o.type != tf.resource.as_datatype_enum)
     return Lowered(
-        proto=prefix_sums.in_windows(repeated_calls.written_out(proto)),
+        proto=whole_windows.in_single_steps(prefix_sums.in_windows(repeated_calls.written_out(proto))),
         name=module,
         parameters=tuple(order),
         outputs=outputs,
