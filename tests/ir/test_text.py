@@ -165,3 +165,29 @@ def test_errors_name_the_place(source: str) -> None:
     with pytest.raises(ParseError) as caught:
         text.parse(source, "bad.txt")
     assert caught.value.where == f"bad.txt:{BAD[source]}", caught.value
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (
+            "x = f32[1] parameter(0)\n ROOT a = f32[1] negate(x)\n ROOT r = f32[1] negate(a)",
+            "a second ROOT: 'a' is one",
+        ),
+        ("ROOT a = f32[1] constant({{{{1}}}})", "nest 4 deep, f32.1. has rank 1"),
+    ],
+)
+def test_what_xla_refuses_too(body: str, message: str) -> None:
+    with pytest.raises(ParseError, match=message):
+        text.parse(f"HloModule m\nENTRY e {{ {body} }}\n")
+
+
+def test_keys_with_dots_are_kept() -> None:
+    """As JAX writes for every sharded or exported program."""
+    module = text.parse(
+        "HloModule m\nENTRY e { x = f32[2] parameter(0)\n ROOT r = f32[2] negate(x),"
+        ' frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{\\"i\\"}, {}]>"} }\n'
+    )
+    expected = (("xla.sdy.sharding", '#sdy.sharding<@mesh, [{"i"}, {}]>'),)
+    assert module.entry.root.attrs["frontend_attributes"] == expected
+    assert text.parse(text.render(module)).entry.root.attrs["frontend_attributes"] == expected

@@ -73,6 +73,8 @@ class Body:
         instr = self._finish(name, opcode, shape, operands, attrs, at)
         self.instrs[name] = instr
         if is_root:
+            if self._root is not None:
+                scan.fail(f"a second ROOT: '{self._root.name}' is one", start)
             self._root = instr
 
     def _opcode(self) -> str:

@@ -15,6 +15,7 @@ from .scanner import Scanner
 ELIDED = "{...}"
 ELIDE_ABOVE = 10
 _COMMENT = re.compile(r"/\*.*?\*/", re.S)
+_BRACE = re.compile(r"[{}]")
 _COMPLEX = re.compile(r"\(([^(),]*),([^(),]*)\)")
 _WORDS = {"true": "1", "false": "0"}
 
@@ -39,6 +40,8 @@ def parse_literal(scan: Scanner, shape: Shape) -> Literal:
     if "..." in raw:
         scan.fail("the literal was elided ({...}): its values are not in the text; dump with all literals", start)
     values = _values(scan, raw, shape.dtype, start)
+    if _depth(raw) > shape.rank:
+        scan.fail(f"the braces of the literal nest {_depth(raw)} deep, {shape} has rank {shape.rank}", start)
     count = int(np.prod(shape.sample_dims))
     if values.size != count:
         scan.fail(f"the literal has {values.size} elements, {shape} has {count}", start)
@@ -48,6 +51,15 @@ def parse_literal(scan: Scanner, shape: Shape) -> Literal:
 def _scalar_text(scan: Scanner) -> str:
     found = scan.match(re.compile(r"[^,){}\s][^,){}\s(]*(?:\(0x[0-9a-fA-F]+\))?"))
     return found.group() if found else scan.fail("expected a literal")
+
+
+def _depth(raw: str) -> int:
+    """How deep braces nest."""
+    depth = most = 0
+    for found in _BRACE.finditer(_COMMENT.sub("", raw)):
+        depth += 1 if found.group() == "{" else -1
+        most = max(most, depth)
+    return most
 
 
 def _values(scan: Scanner, raw: str, dtype: DType, start: int) -> np.ndarray[Any, Any]:
