@@ -230,6 +230,15 @@ def test_a_reference_of_sizes_that_the_run_produces(tmp_path: Path, capsys: pyte
         assert report(capsys)["compared"][0]["mismatches"] == 0
 
 
+@pytest.mark.parametrize("dims", ["1000000000000", "4294967296,4294967296,4", "1" * 23])
+def test_arrays_that_no_machine_holds(dims: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "m.hlo").write_text(
+        f"HloModule m\nENTRY e {{ x = f32[{dims}] parameter(0)\n ROOT r = f32[{dims}] negate(x) }}\n"
+    )
+    assert run(str(tmp_path / "m.hlo")) == 2
+    assert f"x, f32[{dims}], takes " in capsys.readouterr().err
+
+
 def test_what_a_cpu_has_no_kernel_for_still_gives_a_gpus(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

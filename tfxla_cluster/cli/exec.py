@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import shlex
 import time
 from collections.abc import Sequence
@@ -138,12 +139,23 @@ def execute(options: argparse.Namespace) -> tuple[dict[str, Any], int]:
 # --- inputs ---
 def _inputs(module: Module, files: Sequence[str], seed: int) -> list[np.ndarray]:
     params = module.entry.params
+    _check_memory(module)
     if not files:
         rng = np.random.default_rng(seed)
         return [_random(p, rng) for p in params]
     if len(files) != len(params):
         raise UsageError(f"{module.name} has {len(params)} parameters, --input was given {len(files)} times")
     return [_load(name, p) for name, p in zip(files, params)]
+
+
+def _check_memory(module: Module) -> None:
+    """UsageError where one array of the entry takes more memory than the machine has."""
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for instr in module.entry.instrs:
+        if instr.shape.is_array and dim.sample(instr.shape.byte_size) > there:
+            size = f"{dim.sample(instr.shape.byte_size) / 2**30:,.0f} GiB"
+            problem = f"{instr.name}, {instr.shape}, takes {size}, and this machine has {there / 2**30:,.0f} GiB"
+            raise UsageError(problem, "Run the module at smaller sizes")
 
 
 def _random(param: Instr, rng: np.random.Generator) -> np.ndarray:
