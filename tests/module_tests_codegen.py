@@ -75,6 +75,7 @@ CODEGEN: dict[str, str] = {
     "tfxla_cluster.codegen.kernel.lower.gpu.topk": "codegen/triton/test_gpu_sorts.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.user_kernel": "codegen/triton/test_user_kernel.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.vector_products": "codegen/triton/test_products.py",
+    "tfxla_cluster.codegen.kernel.lower.gpu.versions": "codegen/triton/test_versions.py",
     "tfxla_cluster.codegen.kernel.lower.gpu.windows": "codegen/triton/test_gpu_scans.py",
     "tfxla_cluster.codegen.kernel.lower.grid": "codegen/kernel/test_interpreter.py codegen/lower/test_edges.py",
     "tfxla_cluster.codegen.kernel.lower.inline": "codegen/kernel/test_interpreter.py codegen/lower/test_edges.py",

@@ -53,14 +53,14 @@ def test_equal_kernels_are_compiled_once_whatever_their_names(compiler: Compiler
     assert len(compiler.asked) == 2
 
 
-@pytest.mark.parametrize("change", ["warps", "text", "sixteens", "target"])
+@pytest.mark.parametrize("change", ["warps", "text", "multiples", "target"])
 def test_what_changes_the_code_is_compiled(change: str, compiler: Compiler) -> None:
     source, target = named("one"), SM90
     gpu_code.compiled([source], target, CompileOptions())
     if change == "target":
         target = Target("gpu", "sm_80")
     else:
-        values = {"warps": source.warps * 2, "text": f"{source.text}\n# more\n", "sixteens": (0,)}
+        values = {"warps": source.warps * 2, "text": f"{source.text}\n# more\n", "multiples": ((0, 16),)}
         source = replace(source, **{change: values[change]})
     gpu_code.compiled([source], target, CompileOptions())
     assert compiler.asked == ["one", "one"]

@@ -210,12 +210,12 @@ def is_bounded_only(dim: Dim) -> bool:
 
 def capacity(dim: Dim) -> Dim:
     """`dim` with every produced size at its bound: what to reserve."""
-    return _replaced(dim, lambda size: size.bound if is_produced(size) else size)
+    return substituted(dim, lambda size: size.bound if is_produced(size) else size)
 
 
 def from_bounds(dim: Dim) -> Dim:
     """`dim` with the sizes of `bounded_only` at their bounds."""
-    return _replaced(dim, lambda size: size.bound if is_bounded_only(size) else size)
+    return substituted(dim, lambda size: size.bound if is_bounded_only(size) else size)
 
 
 def instantiate(dim: Dim, env: Mapping[str, int]) -> Dim:
@@ -223,13 +223,13 @@ def instantiate(dim: Dim, env: Mapping[str, int]) -> Dim:
 
     def number(size: DimExpr) -> Dim:
         if is_produced(size):
-            return with_bound(size, _replaced(size.bound, number))
+            return with_bound(size, substituted(size.bound, number))
         if size.name not in env:
             return size
         check_range(size, env[size.name])
         return env[size.name]
 
-    return _replaced(dim, number)
+    return substituted(dim, number)
 
 
 def with_bound(size: DimExpr, bound: Dim) -> DimExpr:
@@ -245,14 +245,14 @@ def check_range(size: DimExpr, value: int) -> None:
         raise UsageError(f"the size {size.name} is {value}, but must be {size.values}")
 
 
-def _replaced(dim: Dim, size: Callable[[DimExpr], Dim]) -> Dim:
+def substituted(dim: Dim, size: Callable[[DimExpr], Dim]) -> Dim:
     """`dim` with every size replaced; itself where nothing changes."""
     if isinstance(dim, int):
         return dim
     if dim.is_size:
         return size(dim)
     old = dim.operands
-    new = tuple(_replaced(d, size) for d in old)
+    new = tuple(substituted(d, size) for d in old)
     return dim if new[0] is old[0] and new[1] is old[1] else make(dim.op, *new)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from . import dim as dims_
 from .dim import Dim, DimExpr
-from .node import Computation, Instr, Module, WindowDim
+from .node import Computation, Instr, Module, WindowDim, callees_first
 from .rewrite import relinked
 from .shape import Shape
 
@@ -113,28 +113,43 @@ def instantiate(module: Module, env: Mapping[str, int]) -> Module:
 
     UsageError where a number is out of its size's range.
     """
-    return _Instance(env).module(module)
+    return _Instance(lambda dim: dims_.instantiate(dim, env)).module(module)
+
+
+def with_sizes(instr: Instr, size: Callable[[DimExpr], Dim]) -> Instr:
+    """An instruction with other sizes of inputs in it, in what it calls, and in the shapes of its operands, which are
+    new nodes that have nothing else of theirs; constants stay."""
+    instance = _Instance(lambda dim: dims_.substituted(dim, size))
+    for comp in callees_first(instr.called):
+        instance.called[comp] = instance.computation(comp)
+    operands = {o: o if o.opcode == "constant" else instance.alone(o) for o in instr.operands}
+    return instance.instruction(instr.replace(control=()), operands)
 
 
 class _Instance:
-    def __init__(self, env: Mapping[str, int]) -> None:
-        self.env = env
+    def __init__(self, number: Callable[[DimExpr], Dim]) -> None:
+        self._number = number
         self.called: dict[Computation, Computation] = {}
 
     def module(self, module: Module) -> Module:
         for comp in module.computations():
-            self.called[comp] = self._computation(comp)
+            self.called[comp] = self.computation(comp)
         return module.replace(entry=self.called[module.entry])
 
-    def _computation(self, comp: Computation) -> Computation:
+    def computation(self, comp: Computation) -> Computation:
         done: dict[Instr, Instr] = {}
         for instr in comp.instrs:
-            done[instr] = self._instruction(instr, done)
+            done[instr] = self.instruction(instr, done)
         if all(old is new for old, new in done.items()):
             return comp
         return Computation(comp.name, tuple(done.values()), done[comp.root])
 
-    def _instruction(self, instr: Instr, done: Mapping[Instr, Instr]) -> Instr:
+    def alone(self, instr: Instr) -> Instr:
+        """Its result, wherever that comes from."""
+        attrs = {} if instr.called else instr.attrs
+        return instr.replace(shape=replaced(instr.shape, self._number), operands=(), control=(), attrs=attrs)
+
+    def instruction(self, instr: Instr, done: Mapping[Instr, Instr]) -> Instr:
         operands, control = (tuple(done[i] for i in listed) for listed in (instr.operands, instr.control))
         shape = replaced(instr.shape, self._number)
         linked = relinked(instr, self.called) if instr.called else instr.attrs
@@ -144,6 +159,3 @@ class _Instance:
         if same and all(value is instr.attrs[name] for name, value in attrs.items()):
             return instr
         return instr.replace(operands=operands, control=control, shape=shape, attrs=attrs)
-
-    def _number(self, dim: DimExpr) -> Dim:
-        return dims_.instantiate(dim, self.env)

@@ -176,4 +176,4 @@ def test_what_is_known_of_sizes_takes_part_in_the_key():
         return b.finish(1)
 
     assert key(copied(32)) == key(copied(48)) != key(copied(33))
-    assert [render(copied(n)).sixteens for n in (32, 33)] == [(0,), ()]
+    assert [render(copied(n)).multiples for n in (32, 33, 24, 12)] == [((0, 16),), (), ((0, 8),), ((0, 4),)]

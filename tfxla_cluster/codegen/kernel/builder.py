@@ -8,6 +8,7 @@ from typing import Any
 
 from ...ir.dim import Dim
 from ...ir.dtype import PRED, S64, DType
+from ...ir.size_proofs import at_most, divides
 from .attention_ir import Attention
 from .ir import (
     Across,
@@ -36,9 +37,9 @@ from .lane_ir import SortLanes, Update
 
 class KernelBuilder:
     """Collects one kernel. Constants, sizes and equal pure ops are shared, and stand in the outermost
-    open loop where their operands are known (loop-invariant code is hoisted while building). `multiple`: what
-    sizes are multiples of is said to this number, where they are fixed. `constant`: fixed sizes are constants, so that
-    dividing by one is a multiplication (and machine code is for them alone)."""
+    open loop where their operands are known (loop-invariant code is hoisted while building). `multiple`: sizes that
+    are proven to be multiples of this power of two, or of its half or fourth, say so. `constant`: fixed sizes are
+    constants, so that dividing by one is a multiplication (and machine code is for them alone)."""
 
     def __init__(self, name: str, multiple: int = 0, constant: bool = False) -> None:
         self.name, self.multiple, self.constant = name, multiple, constant
@@ -71,8 +72,12 @@ class KernelBuilder:
         if isinstance(dim, int) and (self.constant or dim in (0, 1)):
             return self.index(dim)
         slot = self._slots.setdefault(dim, len(self._slots))
-        known = self.multiple and isinstance(dim, int) and dim > 0 and dim % self.multiple == 0
-        return self._shared(("size", slot), S64, lambda out: Size(out, slot, self.multiple if known else 0), ())
+        return self._shared(("size", slot), S64, lambda out: Size(out, slot, self._multiple(dim)), ())
+
+    def _multiple(self, dim: Dim) -> int:
+        """The largest power of two, of those worth saying, that a positive size is proven to be a multiple of."""
+        found = (m for m in (self.multiple, self.multiple // 2, self.multiple // 4) if m > 1 and divides(m, dim))
+        return next(found, 0) if self.multiple and at_most(1, dim) else 0
 
     def number(self, dim: Dim) -> Var:
         """A number that may be negative: a constant of the code, or what an expression is at run time."""

@@ -12,6 +12,8 @@ from typing import Any
 
 from .triton_source import LANGUAGES, Artefacts, Rejected, TritonSource
 
+POINTER_ALIGN = 16  # bytes
+
 
 def load(source: TritonSource) -> dict[str, Any]:
     """The plain Python functions of `source` before jitting, by name.
@@ -28,7 +30,7 @@ def load(source: TritonSource) -> dict[str, Any]:
 
 
 def compile_source(source: TritonSource, arch: str) -> Artefacts:
-    """What Triton makes of `source` for `arch`, e.g. 'sm_90'. Pointers are taken to be multiples of 16 bytes."""
+    """What Triton makes of `source` for `arch`, e.g. 'sm_90'. Pointers are taken to be multiples of POINTER_ALIGN."""
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -36,10 +38,10 @@ def compile_source(source: TritonSource, arch: str) -> Artefacts:
     function = load(source)[source.function]
     types = [*source.pointers, *["i64"] * source.sizes]
     first = len(source.pointers)
-    aligned = [*range(first), *(first + n for n in source.sixteens)]
+    multiples = [*((n, POINTER_ALIGN) for n in range(first)), *((first + n, m) for n, m in source.multiples)]
     made = triton.compile(
         ASTSource(
-            function, dict(zip(function.arg_names, types)), {}, {(n,): [["tt.divisibility", 16]] for n in aligned}
+            function, dict(zip(function.arg_names, types)), {}, {(n,): [["tt.divisibility", m]] for n, m in multiples}
         ),
         target=GPUTarget("cuda", int(arch.removeprefix("sm_")), 32),
         options={"num_warps": source.warps, "enable_fp_fusion": False, **dict(source.options)},

@@ -100,7 +100,7 @@ class Emitter:
             with_helpers(text),
             tuple(f"*{storage(b.dtype)}" for b in buffers),
             len(kernel.sizes),
-            tuple(sorted(s.slot for s in walk(kernel.body) if isinstance(s, Size) and s.multiple)),
+            tuple(sorted({(s.slot, s.multiple) for s in walk(kernel.body) if isinstance(s, Size) and s.multiple})),
             kernel.warps or max(1, min(16, self.lanes // LANES_OF_A_WARP)),
             (
                 *(contracted.OPTIONS if contracted.may_contract(kernel) else ()),

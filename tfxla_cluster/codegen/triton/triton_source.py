@@ -9,7 +9,8 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class TritonSource:
     """`text` defines the jitted function `function`; its parameters are the input pointers, the output
-    pointers, then the sizes (i64). `pointers`: their types; `sixteens`: the sizes known to be multiples of 16;
+    pointers, then the sizes (i64). `pointers`: their types; `multiples`: (number of a size, what
+    it is known to be a multiple of);
     `warps` of a program; `options` of Triton's compiler besides. `grid`: programs along the second and third axis.
     `places`: (function, file, line of its `def`) of a user's functions: what Triton says about them is his mistake."""
 
@@ -17,7 +18,7 @@ class TritonSource:
     text: str
     pointers: tuple[str, ...]
     sizes: int
-    sixteens: tuple[int, ...]
+    multiples: tuple[tuple[int, int], ...]
     warps: int
     options: tuple[tuple[str, int], ...] = ()
     grid: tuple[int, int] = (1, 1)

@@ -28,6 +28,7 @@ from . import (
     select_and_scatter,
     sort,
     topk,
+    versions,
     windows,
 )
 from .convolutions import lower_convolution
@@ -95,7 +96,7 @@ def lower(instr: Instr, target: Target, choice: Choice = DEFAULT, libraries: Lib
     if preferred is not None:
         return preferred
     knobs = Knobs(choice)
-    unit = _lower(instr, target, knobs)
+    unit = versions.lower(instr, lambda version: _lower(version, target, knobs))
     knobs.check()
     return unit
 

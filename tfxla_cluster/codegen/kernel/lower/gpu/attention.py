@@ -13,6 +13,7 @@ from .....fusion.program import output_instrs
 from .....ir.dim import Dim, ceil_div, make, product, sample
 from .....ir.dtype import F32, S64, DType
 from .....ir.node import Instr
+from .....ir.size_proofs import divides
 from .....target import Target
 from ...attention_ir import NOTHING, Attention, Between, Cut, Scores, Span, Weighted
 from ...builder import KernelBuilder
@@ -78,14 +79,19 @@ def _precisions(form: Form) -> set[str]:
 
 def lower_attention(instr: Instr, target: Target, knobs: Knobs) -> Unit:
     """The kernel of a fusion that has a form; UnsupportedError where it has none or no kernel."""
-    comp = instr.attrs["calls"]
-    form = form_of(output_instrs(comp), [i for i in comp.instrs if i.opcode not in ("parameter", "tuple")])
+    form = form_of_fusion(instr)
     decision = supports(form)
     if not decision:
         raise UnsupportedError(decision.reason)
     kernel = _Kernel(instr, form, target, knobs)
     step = kernel.build()
     return Unit((*kernel.before.steps, step), tuple(kernel.before.temps))
+
+
+def form_of_fusion(instr: Instr) -> Form:
+    """Of a fusion of attention."""
+    comp = instr.attrs["calls"]
+    return form_of(output_instrs(comp), [i for i in comp.instrs if i.opcode not in ("parameter", "tuple")])
 
 
 class _Kernel:
@@ -207,7 +213,7 @@ class _Kernel:
     # --- spans ---
     def _span(self, seq: Seq, width: int) -> Span:
         extent = _extent(seq)
-        full = isinstance(extent, int) and extent % width == 0
+        full = divides(width, extent)
         return Span(self.b.size(extent), width, full)
 
     def _whole(self, seq: Seq) -> Span:

@@ -16,6 +16,7 @@ from .....fusion.moves import sources
 from .....ir.dim import Dim, ceil_div, make, product
 from .....ir.dtype import F32
 from .....ir.node import Instr
+from .....ir.size_proofs import divides
 from ...builder import KernelBuilder
 from ...contraction_ports import Ports
 from ...ir import Buffer, Var
@@ -54,7 +55,7 @@ class Before:
         """The f32 `value` of 0, 1, ... `count` - 1."""
         b, width = p.b, lanes(count, _LANES)
         start = b.mul(b.task, b.index(width))
-        full = isinstance(count, int) and count % width == 0
+        full = divides(width, count)
         with b.tile(start, minimum(b, b.add(start, b.index(width)), b.size(count)), width, full) as i:
             b.store(p.write("temp", len(self.temps), F32), i, value(i))
         return self._added(p.kernel(ceil_div(count, width), width, _WARPS), count)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from .....ir.dim import Dim, ceil_div, make, product, sample
 from .....ir.dtype import S64, U32
+from .....ir.size_proofs import divides
 from .....target import Target
 from ...builder import KernelBuilder
 from ...contraction import Contraction, Index
@@ -46,7 +47,7 @@ def _written_out(c: Contraction, taps: int) -> UnitKernel:
     b, space = p.b, (*c.rows, *c.batch)
     count = product(space)
     start = b.mul(b.task, b.index(_BLOCK))
-    full = isinstance(count, int) and count % _BLOCK == 0
+    full = divides(_BLOCK, count)
     with b.tile(start, minimum(b, b.add(start, b.index(_BLOCK)), b.size(count)), _BLOCK, full) as at:
         *m, group = _digits(b, at, space)
         result = b.const(0, c.dtype)
@@ -88,7 +89,7 @@ def _summed(c: Contraction, splits: int) -> UnitKernel:
     begin = b.mul(split, b.size(part)) if splits > 1 else b.index(0)
     end = minimum(b, b.add(begin, b.size(part)), b.size(depth))
     start = b.mul(block, b.index(width))
-    full = isinstance(groups, int) and groups % width == 0
+    full = divides(width, groups)
     with b.tile(start, minimum(b, b.add(start, b.index(width)), b.size(groups)), width, full) as group:
         zero = b.const(0, c.dtype)
         (result,) = b.reduce(

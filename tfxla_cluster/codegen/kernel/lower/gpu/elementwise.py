@@ -8,6 +8,8 @@ from contextlib import ExitStack
 from .....fusion.program import Group, Program
 from .....ir.dim import Dim, make, product, sample
 from .....ir.dtype import S64, U32
+from .....ir.size_proofs import at_most, divides
+from ...builder import KernelBuilder
 from ...choice import Knobs
 from ...ir import Kernel, Var
 from ..emit import Emitter
@@ -75,16 +77,17 @@ def _rows_begin_whole(groups: Sequence[Group]) -> bool:
     Where they do not, reads of several elements would be spread over the threads as the writes are not, and every
     value would go through shared memory.
     """
-    rest = sample(extent(groups[-1])) % WIDE if groups else 0
-    return len(groups) < 2 or rest == 0
+    return len(groups) < 2 or divides(WIDE, extent(groups[-1]))
 
 
 def _may_be_flat(groups: Sequence[Group], block: int) -> bool:
-    """Whether rows are cut into blocks badly, and taking a number apart costs little: by constants, in 32 bits."""
+    """Whether rows are cut into blocks badly, and taking a number apart costs little: in 32 bits, by constants, or
+    where rows are proven so long that a block has no more than two."""
     extents = [extent(group) for group in groups]
     inner = extents[-1]
-    known = all(isinstance(dim, int) and dim > 0 for dim in extents)
-    return known and len(groups) > 1 and isinstance(inner, int) and inner % block != 0 and inner < _NEAR
+    known = all(at_most(1, dim) for dim in extents) and at_most(inner, _NEAR - 1)
+    costs_little = isinstance(inner, int) or at_most(block, inner)
+    return known and len(groups) > 1 and not divides(block, inner) and costs_little
 
 
 def _flat(
@@ -95,19 +98,29 @@ def _flat(
     b, inner = e.b, extent(groups[-1])
     blocks = Blocks(product(map(extent, groups)), block)
     start, stop = blocks.bounds(b, b.task)
-    assert isinstance(inner, int)
-    assert isinstance(blocks.extent, int)
-    width, short = b.index(inner), b.const(inner, U32)
+    width = b.number(inner)
     first = b.quotient(start, width)
-    with b.tile(start, stop, block, full=blocks.extent % block == 0) as number:
+    with b.tile(start, stop, block, full=divides(block, blocks.extent)) as number:
         near = b.op("convert", b.op("subtract", number, b.mul(first, width)), dtype=U32)
-        row, column = (b.op("convert", b.op(op, near, short, index=True), dtype=S64) for op in ("divide", "remainder"))
+        row, column = _taken_apart(b, near, inner, block)
         for group, digit in zip(groups, digits(b, b.add(first, row), [extent(g) for g in groups[:-1]])):
             e.bind(group, digit)
         e.bind(groups[-1], column)
         e.bind_run(e.program.space, number)
         store()
     return b.finish(blocks.count, block * work(e.program), knobs.take("warps", block_warps(block, each), WARPS))
+
+
+def _taken_apart(b: KernelBuilder, near: Var, inner: Dim, block: int) -> tuple[Var, Var]:
+    """The row and column of element `near`, counted from the first row of a block."""
+    if isinstance(inner, int):
+        parts = (b.op(op, near, b.const(inner, U32), index=True) for op in ("divide", "remainder"))
+    else:  # of two rows
+        short = b.op("convert", b.size(inner), dtype=U32)
+        is_next = b.op("convert", b.compare(near, short, "GE"), dtype=U32)
+        parts = (part for part in (is_next, b.op("subtract", near, b.op("multiply", is_next, short))))
+    row, column = (b.op("convert", part, dtype=S64) for part in parts)
+    return row, column
 
 
 def _block(

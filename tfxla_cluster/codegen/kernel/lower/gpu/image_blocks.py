@@ -118,7 +118,8 @@ def _box(dims: tuple[Dim, ...], size: int, held: Image, kind: str, *others: Imag
 
 def _room(dim: Dim) -> int:
     """The largest power of two that divides an extent."""
-    return dim & -dim if isinstance(dim, int) and dim > 0 else 1
+    factor = common_factor((dim,))
+    return factor & -factor or 1
 
 
 def _moves_one_by_one(image: Image, kind: str, digit: int) -> bool:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from .....ir.dim import Dim, ceil_div, make, product
+from .....ir.size_proofs import divides
 from ...builder import KernelBuilder
 from ...contraction import Contraction
 from ...ir import Var
@@ -74,6 +75,6 @@ def tiles(
 @contextmanager
 def _tile(b: KernelBuilder, block: Var, extent: Dim, width: int, parts: int) -> Iterator[Var]:
     start = b.mul(block, b.index(width))
-    full = isinstance(extent, int) and extent % width == 0
+    full = divides(width, extent)
     with b.tile(start, minimum(b, b.add(start, b.index(width)), b.size(extent)), width, full, parts) as lane:
         yield lane

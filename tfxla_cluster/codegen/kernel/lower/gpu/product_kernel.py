@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from .....ir.dim import Dim, ceil_div, make, product
 from .....ir.dtype import S32, S64
 from .....ir.polynomial import common_factor
+from .....ir.size_proofs import divides
 from .....target import Target
 from ...contraction import Contraction
 from ...contraction_ports import Ports
@@ -139,7 +140,7 @@ class ProductKernel:
     def _span(self, split: Var) -> tuple[Var, Var, bool]:
         """The part of the depth that a program takes."""
         b, blocks, depth = self.p.b, self.blocks, self.size.depth
-        full = isinstance(depth, int) and depth % (blocks.depth * blocks.splits) == 0
+        full = divides(blocks.depth * blocks.splits, depth)
         if blocks.splits == 1:
             return b.index(0), b.size(depth), full
         part = make("mul", ceil_div(ceil_div(depth, blocks.splits), blocks.depth), blocks.depth)

@@ -16,6 +16,7 @@ from typing import Protocol
 from .....ir.dim import Dim, make, sample
 from .....ir.dtype import S32, S64, U32, DType
 from .....ir.node import Computation
+from .....ir.size_proofs import at_most
 from ...builder import KernelBuilder
 from ...choice import Knobs
 from ...ir import Buffer, Var
@@ -143,7 +144,7 @@ class _Passes:
         self.form, self.key, self.warps = sort, key, form.warps
         self.count = max(1, -(-key.bits // form.bits))
         self.bits = -(-key.bits // self.count)
-        self.index = S32 if isinstance(sort.length, int) and sort.length < 2**31 else S64
+        self.index = S32 if at_most(sort.length, 2**31 - 1) else S64
         self.blocks = Blocks(sort.length, lanes(sort.length, form.block))
         self.counters = _Counters(1 << self.bits, self.blocks.size.bit_length())
         first = len(sort.dtypes)

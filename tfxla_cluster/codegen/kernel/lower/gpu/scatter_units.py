@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from .....ir.dim import Dim, product
 from .....ir.dtype import S32, S64, DType
 from .....ir.node import Instr
+from .....ir.size_proofs import at_most
 from ...builder import KernelBuilder
 from ...ir import Buffer, Var
 from ...unit import UnitRef
@@ -110,7 +111,7 @@ class Units:
 
 
 def _number_type(count: Dim) -> DType:
-    return S32 if isinstance(count, int) and count < 2**31 - 1 else S64
+    return S32 if at_most(count, 2**31 - 2) else S64
 
 
 def as_index(b: KernelBuilder, value: Var) -> Var:

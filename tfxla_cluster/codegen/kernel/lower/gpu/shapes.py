@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 from .....fusion.program import Group, Program, extent_of
 from .....ir.dim import Dim, product, sample
+from .....ir.size_proofs import at_most
 from ...choice import Knobs
 from ..grid import extent
 
-MULTIPLE = 16  # of which fixed sizes are said to be multiples: accesses of 16 bytes follow from it
+MULTIPLE = 16  # of which, or of a half or fourth, sizes are said to be multiples: accesses of 16 bytes follow from it
 WIDE = 4  # elements of the widest access, of 4 bytes each
 # Each default with the values that tuning tries besides.
 BLOCK, BLOCKS = 512, (128, 256, 512, 1024, 2048)  # elements of a block of elementwise work
@@ -58,7 +59,7 @@ def lanes(dim: Dim, most: int) -> int:
 
 def fits(dim: Dim, width: int) -> bool:
     """Whether a tile of `width` lanes holds all of an extent, whatever sizes it will have."""
-    return isinstance(dim, int) and dim <= width
+    return at_most(dim, width)
 
 
 def block_warps(elements: int, each: int) -> int:

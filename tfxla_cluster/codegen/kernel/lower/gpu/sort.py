@@ -15,6 +15,7 @@ import numpy as np
 from .....ir.dim import Dim, ceil_div, make, sample
 from .....ir.dtype import S32, S64, DType
 from .....ir.node import Computation, Instr
+from .....ir.size_proofs import at_most
 from .....target import Target
 from ...builder import KernelBuilder
 from ...choice import Knobs
@@ -258,7 +259,7 @@ class _Pair:
 def _search(b: KernelBuilder, span: Span, length: Dim, most: Dim, before: Callable[[Var, Var], Var]) -> Var:
     """The first position in the span, of at most `most`, that is not `before`, or its end; a line has `length`."""
     steps = most.bit_length() if isinstance(most, int) else ANY_STEPS
-    dtype = S32 if isinstance(length, int) and length < 2**30 else S64
+    dtype = S32 if at_most(length, 2**30 - 1) else S64
     one, two = (b.const(n, dtype) for n in (1, 2))
 
     def halve(_: Var, low: Var, high: Var) -> Sequence[Var]:
