@@ -126,6 +126,7 @@ TESTS: dict[str, str] = {
     "tfxla_cluster.fusion.split": "fusion/test_split.py fusion/test_recompute.py",
     "tfxla_cluster.gc_pause": "backends/test_gpu.py backends/test_seam.py",
     "tfxla_cluster.handover": "ranks/test_turns.py ranks/test_workers.py",
+    "tfxla_cluster.held": "tf/test_gpu_op.py runtime/test_gpu_execute.py",
     "tfxla_cluster.history": "test_history.py",
     "tfxla_cluster.ir": "backends/test_gpu.py backends/test_seam.py",
     "tfxla_cluster.ir.attributes": "codegen/test_support.py ir/test_evaluator.py",

@@ -22,6 +22,7 @@ BASICS = {
     "flag_table",
     "flags",
     "gc_pause",
+    "held",
     "locks",
     "options",
     "output_file",

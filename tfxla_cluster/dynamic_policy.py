@@ -46,10 +46,10 @@ class DynamicPolicy:
     def choose(self, lowered: Lowered, request: CompileRequest) -> Choice:
         """The module itself, or a generic one that is proven to be it. RankError where another worker of the strategy
         is missing."""
-        if not (request.family and flag_options.is_dynamic(request.device)):
+        if not (request.family and flag_options.is_dynamic()):
             if request.marks:
-                what = f"on {request.device} each size has an executable of its own"
-                trace.once(f"marks:{request.device}", f"marks of sizes have no effect: {what} (--tfxla_dynamic)")
+                what = "each size has an executable of its own"
+                trace.once("marks", f"marks of sizes have no effect: {what} (--tfxla_dynamic)")
             return families.alone(lowered.module)
         try:
             with trace.phase("generic", cluster=request.name):
@@ -70,7 +70,7 @@ class DynamicPolicy:
         keep_ties(shapes, request)
         name, rules = _family(request, shapes), self._rules(shapes, request)
         self._note(shapes, request)
-        limits = replace(_limits(rules), hands=request.device.startswith("CPU"))
+        limits = replace(_limits(rules), hands=True)
         strict = must_vary(shapes, request)
         known = None if strict else self._families.recognised(name, lowered, limits)
         if known is not None:

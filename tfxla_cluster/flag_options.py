@@ -37,10 +37,9 @@ def compile_options(device: str = "CPU") -> CompileOptions:
     )
 
 
-def is_dynamic(device: str) -> bool:
-    """May one executable serve several sizes on this device now?"""
-    asked = flags.get("tfxla_dynamic")
-    return asked == "on" or (asked == "auto" and device.startswith("CPU"))
+def is_dynamic() -> bool:
+    """May one executable serve several sizes now?"""
+    return str(flags.get("tfxla_dynamic")) == "on"
 
 
 def is_trusted(proofs: int) -> bool:

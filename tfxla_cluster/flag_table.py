@@ -129,7 +129,7 @@ FLAGS: dict[str, Flag] = {
         Flag("tfxla_autotune", "enum", "auto", "Tune kernels; auto: where results are kept.", ("auto", "on", "off")),
         Flag("tfxla_autotune_budget_s", "int", 600, "Seconds that a process may spend on tuning (0: any)."),
         Flag("tfxla_autotune_progress", "bool", True, "Show on a terminal how far tuning is."),
-        Flag("tfxla_dynamic", "enum", "auto", "One executable for all sizes; auto: on CPUs.", ("auto", "on", "off")),
+        Flag("tfxla_dynamic", "enum", "on", "One executable for all sizes.", ("on", "off")),
         Flag(
             "tfxla_dynamic_verify",
             "enum",

@@ -180,7 +180,7 @@ def _for_sizes(
                 f"{' or '.join(ways)}: the first executable is for all sizes, unless its trace holds for its own alone"
             )
     elif choice.misfit is None:
-        if not flag_options.is_dynamic(request.device):
+        if not flag_options.is_dynamic():
             yield "--tfxla_dynamic=on: one executable for many sizes"
     else:
         yield from (remedy for reason, remedy in _RELEASED.items() if f"({reason})" in choice.misfit.what)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from . import counters
 from .backends.backend import NativeExecutable
+from .held import Held
 from .ir import guard
 from .ir.shape import Shape
 from .runtime.plan import KernelCount, SizeSource, count_kernels
@@ -57,5 +56,5 @@ class Served:
     loaded: Loaded
     compiled: bool
     exact: bool = False
-    handed: tuple[np.ndarray, ...] = ()
+    handed: tuple[Held, ...] = ()
     ranges: tuple[guard.Guard, ...] = ()

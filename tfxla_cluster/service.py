@@ -36,7 +36,6 @@ from .rank_policy import RankPolicy
 from .ranks.board import Board
 from .recompile_limit import RecompileLimit
 from .runtime import cache, persist, random_state
-from .runtime.arrays import aligned_copy
 from .runtime.kept_sections import KeptSections
 from .runtime.store import opened
 from .tuning import session, tables
@@ -90,7 +89,7 @@ class Service:
             else:
                 if fits := prove.holds(loaded.guards, lowered.shapes):
                     ranges = self._policy.trusted(lowered.shapes, request, choice)
-                    handed = tuple(aligned_copy(literal.tobytes()) for literal in choice.handed)
+                    handed = loaded.executable.hold([literal.tobytes() for literal in choice.handed])
                     return Served(loaded, compiled, ranges is None, handed, ranges or ())
                 reason = fits.reason
             choice = families.alone(lowered.module, reason)

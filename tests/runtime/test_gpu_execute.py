@@ -203,3 +203,22 @@ def test_inputs_that_lie_between_multiples_of_16(machine: tuple[Driver, Library]
     assert called(executable, library, places, [out], 2) == 0
     np.testing.assert_array_equal(library.at(out, 0).view(F), (a + b) * b)
     assert called(executable, library, places, [out], 1) == -2
+
+
+def test_literals_are_held_on_the_device_while_something_has_them(machine: tuple[Driver, Library]) -> None:
+    """As executables for many sizes take them: inputs that are the same at each call."""
+    driver, library = machine
+    executable = Executable(sum_plan(5, 2), CODE, driver=driver)
+    before, waits = len(library.blocks), library.calls["cuStreamSynchronize"]
+    assert executable.hold([]) == ()
+    assert library.calls["cuStreamSynchronize"] == waits
+    literals = [random(10, seed).tobytes() for seed in (3, 4, 3)]
+    held = executable.hold(literals)
+    assert library.calls["cuStreamSynchronize"] > waits
+    assert held[0].address == held[2].address != held[1].address
+    assert len(library.blocks) == before + 2
+    for one, literal in zip(held, literals):
+        assert library.at(one.address, 0)[: len(literal)].tobytes() == literal
+    del one, held
+    gc.collect()
+    assert len(library.blocks) == before

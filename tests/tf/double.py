@@ -43,7 +43,7 @@ class Served:
     loaded: Double
     exact: bool = False
     compiled: bool = True
-    handed: tuple[np.ndarray, ...] = ()
+    handed: tuple[Any, ...] = ()
 
 
 def _shape(data: bytes) -> Shape:

@@ -3,11 +3,9 @@ of it. The backend is a double: GPU plans whose kernels Triton's interpreter run
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +14,11 @@ import pytest
 import tensorflow as tf
 
 import tfxla_cluster
-from tests.codegen.triton import gpu_module
 from tests.inspect.test_recompiles import shown
-from tests.tf import double
+from tests.tf.interpreted_gpu import Backend
 from tfxla_cluster import flags, triton_calls
 from tfxla_cluster.backends import registry
-from tfxla_cluster.codegen.kernel.code import Code
 from tfxla_cluster.codegen.triton import workers
-from tfxla_cluster.options import CompileOptions
-from tfxla_cluster.runtime.plan import LaunchPlan
-from tfxla_cluster.runtime.stepwise import Stepwise
 from tfxla_inspect import report
 
 tl, triton_kernel = tfxla_cluster.tl, tfxla_cluster.triton_kernel
@@ -36,37 +29,6 @@ pytestmark = pytest.mark.skipif(not workers.usable(), reason="no usable Triton i
 def scale(x, factor, n, out, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out + at, tl.load(x + at, mask=at < n) * factor, mask=at < n)
-
-
-class Native:
-    """A NativeExecutable of a launcher in Python."""
-
-    record = 1
-
-    def __init__(self, launcher: Stepwise) -> None:
-        self.plan, self._launcher = launcher.plan, launcher
-        self._entry = double._ENTRY(self._run)
-        self.entry = ctypes.cast(self._entry, ctypes.c_void_p).value or 0
-
-    def _run(self, record: int, inputs: Any, results: Any, sizes: Any) -> int:
-        args = [double._view(inputs[k], shape).copy() for k, shape in enumerate(self.plan.inputs)]
-        for k, value in enumerate(self._launcher.run(args)):
-            double._view(results[k], self.plan.outputs[k])[...] = value
-        return 0
-
-    def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        return self._launcher.run(arrays)
-
-    def timings(self) -> list[tuple[str, int, int]]:
-        return []
-
-
-@dataclass(frozen=True, slots=True)
-class Backend(gpu_module.Interpreted):
-    """Its executables as TensorFlow's ops call them."""
-
-    def load(self, plan: LaunchPlan, code: Code, options: CompileOptions) -> Any:
-        return Native(gpu_module.Interpreted(self.target).load(plan, code, options))
 
 
 @pytest.fixture(autouse=True)

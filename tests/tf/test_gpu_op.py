@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from tests.tf.gpu_double import STREAM, FakeGpu, Ops
 from tfxla_cluster.errors import UnsupportedError
+from tfxla_cluster.held import Held
 from tfxla_cluster.ir import dim as dims
 from tfxla_cluster.ir.dim import sym
 from tfxla_cluster.ir.guard import Guard, ordered
@@ -185,6 +186,33 @@ def test_no_memory_for_an_executable_is_a_refusal(ops: Ops) -> None:
     program = Program("test", [F32], [F32], compile)
     with pytest.raises(tf.errors.InvalidArgumentError, match="no memory for the executable: constants of 3 GB"):
         ops(program, tf.zeros([2]))
+
+
+@_ENTRY
+def _sum_of_both(record: int, inputs: Any, outputs: Any, sizes: Any, launch: int) -> int:
+    n = sizes[0]
+    one, other, out = ((ctypes.c_float * n).from_address(p) for p in (inputs[0], inputs[1], outputs[0]))
+    out[:] = [x + y for x, y in zip(one, other)]
+    return 0
+
+
+def test_literals_that_are_handed_over_are_further_parameters(ops: Ops) -> None:
+    """Each size has its own, which lie on the device: nothing of them is copied at a call."""
+
+    def compile(views: list[InputView], device: str) -> Entry:
+        n = views[0].dims[0]
+        literal = np.arange(n, dtype=np.float32) * n
+        guards = (Guard("dtype", 0, F32), Guard("rank", 0, 1), Guard("equal", (0, 0), n))
+        address = ctypes.cast(_sum_of_both, P).value or 0
+        outputs, sizes = (Output(F32, 4, (sym("n", 5),), 0),), (("n", 0, 0),)
+        held = (Held(literal.ctypes.data, literal),)
+        return Entry(guards, 1, address, (0,), outputs, 1, sizes, handed=held)
+
+    program = Program("test", [F32], [F32], compile)
+    for n in (5, 3, 5):
+        (out,) = ops(program, tf.ones([n]))
+        assert out.numpy().tolist() == [1.0 + n * i for i in range(n)]
+    assert len(program.entries) == 2
 
 
 @_ENTRY

@@ -156,7 +156,7 @@ def test_no_limit_and_one_that_is_raised(capfd: Any) -> None:
 
 
 def test_one_for_all_sizes_never_comes_to_it(capfd: Any) -> None:
-    with flags.patch(tfxla_dynamic="auto"):
+    with flags.patch(tfxla_dynamic="on"):
         assert compiled(tfxla_cluster.jit(step)) == [1, 1, 0, 0, 0, 0]
     assert not said(capfd)
 
@@ -169,7 +169,7 @@ def test_what_python_reads_is_named(capfd: Any) -> None:
             x = x * 1.5
         return x
 
-    with flags.patch(tfxla_dynamic="auto"):
+    with flags.patch(tfxla_dynamic="on"):
         assert compiled(tfxla_cluster.jit(unrolled), same=unrolled) == [1, 1, 1, 0, 0, 0]
     found = said(capfd)
     assert len(found) == 1, "\n".join(found)
@@ -241,7 +241,7 @@ def test_layers_that_compute_the_same_count_once(evicted: bool) -> None:
 def test_trace_and_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TFXLA_JOB_ID", "limited")
     with flags.patch(
-        xla_dump_to=str(tmp_path / "dump"), tfxla_pgo=str(tmp_path), tfxla_dynamic="auto", tfxla_static_sources="x"
+        xla_dump_to=str(tmp_path / "dump"), tfxla_pgo=str(tmp_path), tfxla_dynamic="on", tfxla_static_sources="x"
     ):
         compiled(tfxla_cluster.jit(step))
     lines = [line for path in tmp_path.glob("dump/trace.*.jsonl") for line in path.read_text().splitlines()]

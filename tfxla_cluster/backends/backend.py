@@ -11,6 +11,7 @@ from ..codegen.kernel.choice import DEFAULT, Candidates, Choice
 from ..codegen.kernel.code import Code, Listing, Source
 from ..codegen.kernel.unit import Unit
 from ..fusion.machine import Machine
+from ..held import Held
 from ..ir.node import Instr
 from ..options import CompileOptions
 from ..runtime.plan import LaunchPlan
@@ -37,6 +38,10 @@ class NativeExecutable(Launcher, Protocol):
 
     @property
     def entry(self) -> int: ...
+
+    def hold(self, literals: Sequence[bytes]) -> tuple[Held, ...]:
+        """Each where the executable's code reads it, aligned as a tensor is; MemoryError where there is no room."""
+        ...
 
     def timings(self) -> list[tuple[str, int, int]]:
         """(instruction or symbol, executions, nanoseconds) of each timed step; empty when not timed."""

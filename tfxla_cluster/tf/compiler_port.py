@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import numpy as np
-
 from ..decision import Decision
 from ..errors import LoweringError
+from ..held import Held
 from ..ir.guard import Guard, Key, Names
 from ..ir.shape import Shape
 from ..size_spec import Mark
@@ -117,7 +116,7 @@ class Loaded(Protocol):
 class Served(Protocol):
     """What runs a module. exact: it is known to be right at the sizes of the request alone; ranges: else in which it
     is, about the HLO parameters. compiled: as the executable was not there before. handed: what it takes besides the
-    module's parameters, in memory as aligned as a tensor's."""
+    module's parameters, aligned as a tensor is."""
 
     @property
     def loaded(self) -> Loaded: ...
@@ -129,7 +128,7 @@ class Served(Protocol):
     def compiled(self) -> bool: ...
 
     @property
-    def handed(self) -> tuple[np.ndarray, ...]: ...
+    def handed(self) -> tuple[Held, ...]: ...
 
     @property
     def ranges(self) -> tuple[Guard, ...]: ...

@@ -10,6 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
+from ...held import Held
 from ...ir.dim import make
 from ...locks import ForkSafeLock
 from .. import foreign
@@ -58,6 +59,11 @@ class Executable(Opened["_Body"]):
         self.call([a.ctypes.data for a in inputs], [a.ctypes.data for a in outputs], sizes)
         env = dict(zip((s.symbol for s in self.plan.sizes), map(int, sizes)))
         return trimmed(self.plan, outputs, env)
+
+    def hold(self, literals: Sequence[bytes]) -> tuple[Held, ...]:
+        """As backends.backend.NativeExecutable."""
+        arrays = [_constant(literal) for literal in literals]
+        return tuple(Held(array.ctypes.data, array) for array in arrays)
 
     def call(self, inputs: Sequence[int], outputs: Sequence[int], sizes: np.ndarray) -> None:
         """Run on addresses; raises as `run`."""

@@ -11,6 +11,7 @@ import numpy as np
 from ...codegen.kernel.code import Code
 from ...decision import no
 from ...errors import InternalError, TfxlaError, UnsupportedError
+from ...held import Held
 from ...ir.dim import Dim, make
 from ...ir.shape import Shape
 from .. import random_state
@@ -70,6 +71,10 @@ class Executable(Opened["_Body"]):
         with self.prepare(arrays) as prepared:
             prepared.launch()
             return prepared.results()
+
+    def hold(self, literals: Sequence[bytes]) -> tuple[Held, ...]:
+        """As backends.backend.NativeExecutable: in the device's memory, whole once this returns."""
+        return tuple(Held(constant.address, constant) for constant in loaded.constants(self.device, literals))
 
     def prepare(self, arrays: Sequence[np.ndarray]) -> Prepared:
         """These inputs on the device, to be run on any number of times."""

@@ -151,7 +151,8 @@ def modules(device: Device, cubins: Sequence[bytes]) -> list[Module]:
 def constants(device: Device, parts: Sequence[bytes]) -> list[Constant]:
     """The parts in the device's memory."""
     found = [_shared(_constants, device, data, Constant) for data in parts]
-    device.synchronize()
+    if found:
+        device.synchronize()
     return found
 
 

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from ...errors import UnsupportedError
+from ...held import Held
 from ...ir.dim import Dim, DimExpr
 from ...ir.guard import Guard
 from .builder import (
@@ -64,7 +63,7 @@ class Entry:
     results: int = 0
     sizes: tuple[tuple[str, int, Dim], ...] = ()
     device: int = HOST_DEVICE
-    handed: tuple[np.ndarray, ...] = field(default=(), compare=False)
+    handed: tuple[Held, ...] = field(default=(), compare=False)
     keep: Any = field(default=None, compare=False)
 
 
@@ -111,7 +110,7 @@ def pack(entry: Entry) -> Words:
         outputs += (out.passes, out.result, out.dtype, out.itemsize, int(out.produced), len(out.dims))
         for dim in out.dims:
             outputs += _program(dim, symbols)
-    sources = [*((source, 0) for source in entry.parameters), *((UNREAD, a.ctypes.data) for a in entry.handed)]
+    sources = [*((source, 0) for source in entry.parameters), *((UNREAD, held.address) for held in entry.handed)]
     parts = {
         "guards": guard_rows(entry.guards),
         "parameters": Words([word for source in sources for word in source]),
