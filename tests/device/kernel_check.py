@@ -9,6 +9,7 @@ import ctypes
 import lzma
 import pickle
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +36,17 @@ def run(
     by themselves, or as CUDA graphs of that size or more."""
     code = Code(tuple(bundle["cubins"][n] for n in case["cubins"]))
     executable = Executable(plan_json.loads(case["plan"]), code, driver=driver, least_graph=least_graph)
-    with executable.prepare(case["inputs"]) as prepared:
+    return results(executable, case["name"], case["inputs"])
+
+
+def results(executable: Executable, name: str, inputs: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+    """The outputs of the last of some launches, as `run`."""
+    with executable.prepare(inputs) as prepared:
         for _ in range(LAUNCHES):
             prepared.launch()
             prepared.wait()
-            if least_graph and executable.graphs().get("replayed"):
-                GRAPHS.add(case["name"])
+            if executable.graphs().get("replayed"):
+                GRAPHS.add(name)
             _poison(prepared)
         for _ in range(IN_A_ROW):
             prepared.launch()

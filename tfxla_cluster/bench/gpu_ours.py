@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.dim import sample
+from ..ir.dim import evaluate
 from ..runtime.gpu import native
 from ..runtime.gpu.executable import Executable
 from ..runtime.gpu.record_layout import LAUNCH, WORKSPACE
@@ -28,15 +28,14 @@ class Ours:
 
         self._executable, self._held = executable, list(inputs)
         plan = executable.plan
+        sizes = {s.symbol: inputs[s.input].shape[s.axis] for s in plan.sizes if not s.is_produced}
+        sizes |= {s.symbol: evaluate(s.bound, sizes) for s in plan.sizes if s.is_produced}
         self.outputs = [
-            _poisoned([sample(d) for d in shape.dims], getattr(torch, TORCH_DTYPES[str(shape.element_type)]))
+            _poisoned([evaluate(d, sizes) for d in shape.dims], getattr(torch, TORCH_DTYPES[str(shape.element_type)]))
             for shape in plan.outputs
         ]
         self._inputs, self._outputs = _addresses(inputs), _addresses(self.outputs)
-        self._sizes = np.zeros(max(len(plan.sizes), 1), np.int64)
-        for number, source in enumerate(plan.sizes):
-            if not source.is_produced:
-                self._sizes[number] = inputs[source.input].shape[source.axis]
+        self._sizes = np.array([sizes[s.symbol] for s in plan.sizes] or [0], np.int64)
         self._workspace = np.zeros(len(WORKSPACE) + 2 * _REQUESTS, np.int64)
         self._workspace[WORKSPACE["capacity"]] = _REQUESTS
         self._workspace[WORKSPACE["driver"]] = executable.device.driver.table.ctypes.data
