@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import scipy
 
 from tfxla_cluster.codegen.kernel.foreign_call import KINDS, Count, Input, Number, Output, at, encode, integer, real
 from tfxla_cluster.errors import UnsupportedError
@@ -83,3 +86,10 @@ def test_another_layout_of_ufuncs_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     foreign.function.cache_clear()
     with pytest.raises(UnsupportedError, match="in a way that is not known"):
         foreign.function("pocketfft.fft.Dd->D")
+
+
+def test_lapack_works_in_its_callers_thread() -> None:
+    """SciPy's wheel has an OpenBLAS of its own, which would start threads; other builds of SciPy have none there."""
+    foreign.function("lapack.sgetrf")
+    for path in (Path(scipy.__file__).parents[1] / "scipy.libs").glob("libscipy_openblas*.so*"):
+        assert ctypes.CDLL(str(path)).scipy_openblas_get_num_threads() == 1

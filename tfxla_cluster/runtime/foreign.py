@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from ..errors import UnsupportedError
 
 LAPACK, POCKETFFT = "lapack.", "pocketfft."  # what the names of routines begin with
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+_SET_THREADS = "scipy_openblas_set_num_threads"
 _NAMES = {number: name for name, number in KINDS.items()}
 
 
@@ -38,6 +40,7 @@ def _lapack(name: str) -> int:
         from scipy.linalg import cython_lapack
     except ImportError as error:
         raise UnsupportedError(f"LAPACK's {name} comes with SciPy, which cannot be imported: {error}") from None
+    _keep_to_one_thread(Path(cython_lapack.__file__).parents[2] / "scipy.libs")
     capsule = cython_lapack.__pyx_capi__.get(name)
     if capsule is None:
         raise UnsupportedError(f"this SciPy's LAPACK has no {name}")
@@ -47,6 +50,19 @@ def _lapack(name: str) -> int:
     pointer = api.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     return int(pointer(capsule, title(capsule)))
+
+
+@functools.cache
+def _keep_to_one_thread(folder: Path) -> None:
+    """OpenBLAS of SciPy's wheel, whose libraries lie in `folder`, works in its caller's thread alone from here on.
+
+    Matrices of a batch are shared among our own threads. Its own spin: beside other work a QR of 256x256 took 1.7 s
+    with two of them, 35 ms with one. And sums in parts for threads would depend on the machine.
+    """
+    for path in folder.glob("libscipy_openblas*.so*"):
+        library = ctypes.CDLL(str(path))  # SciPy has loaded it
+        if hasattr(library, _SET_THREADS):
+            getattr(library, _SET_THREADS)(1)
 
 
 class _Ufunc(ctypes.Structure):
