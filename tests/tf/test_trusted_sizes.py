@@ -110,7 +110,7 @@ DEPENDING: dict[str, Callable[[Any, Any], Any]] = {
     "every third": lambda x, y: tf.nn.max_pool2d(x[None, :, :, None], (2, 1), (3, 1), "SAME")[0, :, :, 0],
     "as 24": lambda x, y: tf.image.resize(x[None, :, :, None], [24, 3])[0, :, :, 0],
 }
-ORDERS = ((8, 16, 24, 9), (8, 16, 24, 32, 9, 33, 10, 11, 12), (24, 16, 8, 9, 33, 12), (16, 32, 24, 40, 33, 9, 8, 2, 3))
+ORDERS = ((8, 16, 24, 9), (16, 32, 24, 40, 33, 9, 8, 2, 3))
 OTHERS = {"one": lambda order: [16] * len(order), "the same": list, "backwards": lambda order: order[::-1]}
 
 
@@ -159,7 +159,7 @@ def test_a_trace_that_asks_is_proven_at_each_size(capfd: Any, monkeypatch: pytes
 
 
 def test_what_does_not_lower_at_a_corner_is_not_trusted() -> None:
-    """A list of 4 elements holds as many rows as there are, or is too short: not for TensorFlow's bridge to tell."""
+    """A write into a list of 40 elements: at the larger ends it is beyond the list, and refused."""
 
     def listed(x: Any, y: Any) -> Any:
         held = tf.TensorArray(tf.float32, size=40, element_shape=[3])
