@@ -16,6 +16,6 @@ def code_version() -> str:
     for path in sorted(names):
         with open(path, "rb") as file:
             data = file.read()
-        digest.update(f"{os.path.relpath(path, root)} {len(data)} ".encode())
+        digest.update(f"{path[len(root) + 1 :]} {len(data)} ".encode())
         digest.update(data)
     return digest.hexdigest()[:16]
