@@ -239,6 +239,31 @@ def test_arrays_that_no_machine_holds(dims: str, tmp_path: Path, capsys: pytest.
     assert f"x, f32[{dims}], takes " in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("more", "code"), [((), 0), (("--reference", "evaluator"), 2)])
+def test_an_array_that_kernels_never_store_needs_no_memory(
+    more: tuple[str, ...],
+    code: int,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The evaluator stores it."""
+    monkeypatch.setattr(exec_.os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 1}.__getitem__)
+    (tmp_path / "m.hlo").write_text(
+        """HloModule m
+add { a = f32[] parameter(0)
+ b = f32[] parameter(1)
+ ROOT c = f32[] add(a, b) }
+ENTRY e { i = f32[4,512] iota(), iota_dimension=1
+ zero = f32[] constant(0)
+ s = f32[4] reduce(i, zero), dimensions={1}, to_apply=add
+ ROOT r = (f32[4]) tuple(s) }
+"""
+    )
+    assert run(str(tmp_path / "m.hlo"), *more) == code
+    assert ("i, f32[4,512], takes " in capsys.readouterr().err) == bool(code)
+
+
 def test_what_a_cpu_has_no_kernel_for_still_gives_a_gpus(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,6 +99,7 @@ def _parser() -> argparse.ArgumentParser:
 def execute(options: argparse.Namespace) -> tuple[dict[str, Any], int]:
     """The report and the exit code."""
     module = read_module(options.module)
+    _check_memory(module, with_all=bool(options.reference))
     inputs = _inputs(module, options.input, options.seed)
     backend = registry.named(options.backend)
     staged = _until(module, options.until, backend.target)
@@ -139,7 +140,6 @@ def execute(options: argparse.Namespace) -> tuple[dict[str, Any], int]:
 # --- inputs ---
 def _inputs(module: Module, files: Sequence[str], seed: int) -> list[np.ndarray]:
     params = module.entry.params
-    _check_memory(module)
     if not files:
         rng = np.random.default_rng(seed)
         return [_random(p, rng) for p in params]
@@ -148,10 +148,13 @@ def _inputs(module: Module, files: Sequence[str], seed: int) -> list[np.ndarray]
     return [_load(name, p) for name, p in zip(files, params)]
 
 
-def _check_memory(module: Module) -> None:
-    """UsageError where one array of the entry takes more memory than the machine has."""
+def _check_memory(module: Module, with_all: bool) -> None:
+    """UsageError where an input or a result takes more memory than the machine has; `with_all`: any array of the entry,
+    as the evaluator stores each. Kernels need not: what is reduced where it is computed lies nowhere."""
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for instr in module.entry.instrs:
+    entry, root = module.entry, module.entry.root
+    ends = (*entry.params, *(root.operands if root.opcode == "tuple" else (root,)))
+    for instr in entry.instrs if with_all else ends:
         if instr.shape.is_array and dim.sample(instr.shape.byte_size) > there:
             size = f"{dim.sample(instr.shape.byte_size) / 2**30:,.0f} GiB"
             problem = f"{instr.name}, {instr.shape}, takes {size}, and this machine has {there / 2**30:,.0f} GiB"
