@@ -23,7 +23,7 @@ from tfxla_cluster import compiler
 from tfxla_cluster.backends import gpu
 from tfxla_cluster.bench import gpu_peers
 from tfxla_cluster.bench.gpu_ours import Ours
-from tfxla_cluster.bench.gpu_timing import burst
+from tfxla_cluster.bench.gpu_timing import TorchSide, burst
 from tfxla_cluster.codegen.kernel.choice import UNTUNED, Choices, Given
 from tfxla_cluster.errors import TfxlaError
 from tfxla_cluster.ir import text
@@ -183,7 +183,7 @@ def measured(row: Row, executables: dict[str, Any], with_xla: bool) -> list[str]
     ours = {name: Ours(made, args) for name, made in executables.items() if not isinstance(made, str)}
     want = calls["torch"]()
     errors = {name: gpu_peers.error(call(), want) for name, call in ours.items()}
-    found = burst({**calls, **{f"ours {name}": call for name, call in ours.items()}}, ROUNDS)
+    found = burst([TorchSide({**calls, **{f"ours {name}": call for name, call in ours.items()}})], ROUNDS)
     best = min(found[name].median for name in calls)
     lines = [f"{row.name:42} " + ", ".join(f"{name} {found[name].median:.4f}" for name in calls)]
     for name, made in executables.items():
