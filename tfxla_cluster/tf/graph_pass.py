@@ -7,9 +7,9 @@ Registered with grappler by `enable`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 
-from tensorflow.core.framework import graph_pb2
+from tensorflow.core.framework import function_pb2, graph_pb2
 
 from .. import trace
 from ..tf2xla import sources
@@ -25,7 +25,7 @@ from .graph.view import NodeDef
 from .must_compile import nested
 from .must_compile.hook import Hook
 from .native_op.op import Program, ensure_registered
-from .rewrites import effects, forwarding, random_ops, whole_loops
+from .rewrites import effects, forwarding, loop_reads, random_ops, whole_loops
 
 
 class GraphPass:
@@ -87,14 +87,18 @@ class GraphPass:
         options, nodes = Options.from_flags(), given.graph_def.node
         if not any(options.is_automatic(node.device) or "_XlaCompile" in node.attr for node in nodes):
             return None
-        functions = {f.signature.name: f for f in given.graph_def.library.function}
-        checker = support.Checker(functions, True, options.only, options.excluded)
         observer = graph_dumps.between_rewrites()
+        given = pipeline.run(given, [_reading_before_loops(options, fetched)], observer)
+        checker = _checker(options, given.view.functions)
         taken_apart = pipeline.run(given, [_taking_apart(checker)], observer)
         if taken_apart is not given:
             return taken_apart.graph_def  # grappler takes loops apart and asks again
         prepared = pipeline.run(given, _preparing(checker, preserve), observer)
         clustering = find_clusters(prepared.view, checker, options, preserve - fetched)
+        torn = {prepared.view.nodes[i].name for i, d in clustering.decisions.items() if d is support.LISTS_LEAVE}
+        taken_apart = pipeline.run(given, [_taking_apart(checker, torn)], observer)
+        if taken_apart is not given:
+            return taken_apart.graph_def
         first_time = not report.asked_again(prepared.view, clustering)
         if first_time:
             report.report(given.graph_def, prepared.graph_def, prepared.view, clustering)
@@ -141,11 +145,27 @@ def _keeps_loops(device: str) -> bool:
     return on_host and Options.from_flags().global_jit and bool(devices.decide(device))
 
 
-def _taking_apart(checker: support.Checker) -> Rewrite:
-    """Loops and branches that are not compiled whole are TensorFlow's to take apart."""
-    return Rewrite(
-        "loops-apart", lambda g: whole_loops.lower_others(g.graph_def, lambda node: bool(checker.node(node)))
-    )
+def _checker(options: Options, functions: Mapping[str, function_pb2.FunctionDef]) -> support.Checker:
+    return support.Checker(functions, True, options.only, options.excluded)
+
+
+def _reading_before_loops(options: Options, fetched: frozenset[str]) -> Rewrite:
+    """Variables that whole loops only read are read before them."""
+
+    def compilable(node: NodeDef, library: Mapping[str, function_pb2.FunctionDef]) -> bool:
+        return bool(_checker(options, library).node(node))
+
+    return Rewrite("loop-reads", lambda graph: loop_reads.hoist(graph, compilable, fetched))
+
+
+def _taking_apart(checker: support.Checker, torn: Collection[str] = ()) -> Rewrite:
+    """Loops and branches that are not compiled whole are TensorFlow's to take apart. `torn`: names of those whose
+    lists no cluster could hold."""
+
+    def compilable(node: NodeDef) -> bool:
+        return node.name not in torn and bool(checker.node(node))
+
+    return Rewrite("loops-apart", lambda graph: whole_loops.lower_others(graph, compilable))
 
 
 def _preparing(checker: support.Checker, preserve: frozenset[str]) -> list[Rewrite]:

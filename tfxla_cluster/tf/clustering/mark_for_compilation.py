@@ -20,14 +20,14 @@ from tensorflow.python.eager import context
 from ... import flags
 from ...decision import Decision, no
 from .. import devices
-from ..graph import deadness, host_memory
+from ..graph import deadness, host_memory, list_groups
 from ..graph import view as graphs
 from ..graph.op_groups import SHAPE_OPS
 from ..graph.view import Graph, attr
 from .compile_time_constants import needed_ports
 from .copied_constants import producers
 from .merging import NO_COLOUR, merge
-from .support import Checker, resolve_ops
+from .support import LISTS_LEAVE, Checker, resolve_ops
 
 CLUSTERED_ATTR = "_tfxla_clustered"
 """Set on every node that a clustering made or refused to touch again: a second run leaves these alone."""
@@ -139,6 +139,34 @@ def find_clusters(
     """
     order = graph.topological()
     decisions = _candidates(graph, order, checker, options, frozenset(preserve))
+    lists = _list_groups(graph, decisions)
+    while True:
+        clustering = _clustering(graph, order, dict(decisions), options)
+        where = {i: number for number, cluster in enumerate(clustering.clusters) for i in cluster.members}
+        torn = [group for group in lists if len({where.get(i) for i in group}) > 1]
+        if not torn:
+            break
+        decisions.update((i, LISTS_LEAVE) for group in torn for i in group)
+        lists = [group for group in lists if group not in torn]
+    make_name = name or _namer(graph)
+    for cluster in clustering.clusters:
+        cluster.name = make_name()
+    return clustering
+
+
+def _list_groups(graph: Graph, decisions: dict[int, Decision]) -> list[list[int]]:
+    """Candidates that one cluster must hold, for the lists that they hand to each other. What cannot be held by any
+    gets its decision."""
+    groups = list_groups.of_nodes(graph.nodes, graph.op_def, graph.functions)
+    leaving = list_groups.not_held(graph.nodes, groups, lambda node: graph.index[node.name] not in decisions)
+    for name in leaving - {list_groups.OUTSIDE}:
+        if graph.nodes[graph.index[name]].op != "Const":
+            decisions.setdefault(graph.index[name], LISTS_LEAVE)
+    return [[graph.index[name] for name in group] for group in groups if leaving.isdisjoint(group)]
+
+
+def _clustering(graph: Graph, order: list[int], decisions: dict[int, Decision], options: Options) -> Clustering:
+    """Clusters, without names, of what `decisions` leaves."""
     sources = _merge_sources(graph)
     colours = _colours(graph, order, decisions, options)
     weights = [0 if colours[i] == NO_COLOUR else 1 for i in range(len(graph))]
@@ -156,7 +184,7 @@ def find_clusters(
         if colours[i] != NO_COLOUR:
             groups.setdefault(merged.cluster[i], []).append(i)
     neighbours = _Neighbours.of(sources[: len(graph)])
-    return _finish(graph, neighbours, list(groups.values()), decisions, options, merged.refused, name or _namer(graph))
+    return _finish(graph, neighbours, list(groups.values()), decisions, options, merged.refused)
 
 
 _same_hash: Counter[str] = Counter()
@@ -308,7 +336,6 @@ def _finish(
     decisions: dict[int, Decision],
     options: Options,
     refused: dict[str, int],
-    name: Callable[[], str],
 ) -> Clustering:
     clusters: list[Cluster] = []
     for members in groups:
@@ -317,7 +344,7 @@ def _finish(
         if not reason:
             decisions.update((i, reason) for i in kept)
             continue
-        clusters.append(Cluster(name(), kept, needed_ports(graph, kept)[1]))
+        clusters.append(Cluster("", kept, needed_ports(graph, kept)[1]))
     return Clustering(clusters, decisions, refused)
 
 

@@ -8,7 +8,7 @@ answer than the op itself. Must-compile functions ask for the registry and the c
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tensorflow.core.framework import function_pb2, types_pb2
@@ -18,6 +18,7 @@ from tensorflow.python.framework import dtypes, errors_impl, kernels, op_def_reg
 from ...decision import YES, Decision, no
 from ...tf2xla import function_calls
 from .. import devices
+from ..graph import list_groups
 from ..graph import view as graphs
 from ..graph.op_groups import GROUPS
 from ..graph.view import NodeDef, attr
@@ -118,12 +119,14 @@ NOT_ON_GPUS: dict[str, Decision] = _rule(
 )
 """The same of nodes on GPUs."""
 
+LISTS_LEAVE = no("variant", "a list of tensors that it makes or takes cannot lie in one cluster whole")
+GROWING_LIST = no("growing_list", "a list of tensors grows, and compiled it keeps its size")
+
 MUST_COMPILE_TOO = frozenset({"control_flow", "stack"})
 """Rules of EXCLUDED that hold in a must-compile function as well; the others only for automatic clustering."""
 
 _DTYPE_RULES: dict[int, Decision] = {
     types_pb2.DT_STRING: no("string", "strings are not compiled"),
-    types_pb2.DT_VARIANT: no("variant", "DT_VARIANT producer/consumer"),
     types_pb2.DT_RESOURCE: no("resource", "takes or returns a resource"),
 }
 
@@ -240,6 +243,8 @@ class Checker:
             if called and rule.rule.startswith("variable"):
                 return no("resource_in_function", "resource variable op in called function")
             return rule
+        if self.auto and node.op == "TensorListSetItem" and attr(node, "resize_if_index_out_of_bounds"):
+            return GROWING_LIST
         if self.auto and node.op in random_ops.INTEGER_OPS and random_ops.PHILOX_ATTR not in node.attr:
             return no("random_values", "its algorithm is not known to be the one that gives TensorFlow's values")
         if node.op in self.excluded:
@@ -250,7 +255,7 @@ class Checker:
 
     def _by_type(self, node: NodeDef) -> Decision:
         if self.auto and node.op != "Const":
-            for dtype in _data_types(node):
+            for dtype in graphs.data_types(node):
                 if dtype in _DTYPE_RULES:
                     return _DTYPE_RULES[dtype]
                 if dtype > 100:
@@ -283,8 +288,11 @@ class Checker:
         fdef = self.functions.get(name)
         if fdef is None:
             return no("missing_function", f"the library lacks {name}")
+        constants = {node.name: node for node in fdef.node_def if node.op == "Const"} if self.auto else {}
         for node in fdef.node_def:
             decision = self._by_name(node, called=True)
+            if decision and list_groups.is_unbounded(node, constants):
+                decision = GROWING_LIST
             if decision or decision.rule == "argument":
                 # Without a device of its own it runs where the call does.
                 placed = devices.decide(node.device) if node.device else YES
@@ -298,23 +306,6 @@ def _on_accelerator(node: NodeDef) -> Decision:
     """What automatic clustering leaves alone on an accelerator only."""
     if node.op in CONTROL_OPS:
         return no("whole_loop", "loops and branches on an accelerator are taken apart, and their bodies clustered")
+    if types_pb2.DT_VARIANT in graphs.data_types(node):
+        return no("variant", "lists of tensors on an accelerator stay TensorFlow's")
     return NOT_ON_GPUS.get(node.op, YES)
-
-
-def _data_types(node: NodeDef) -> Iterable[int]:
-    """Dtypes of a node's attributes: all of them that are types, and resources that ops have by definition."""
-    for value in node.attr.values():
-        kind = value.WhichOneof("value")
-        if kind == "type":
-            yield value.type
-        elif kind == "list":
-            yield from value.list.type
-    yield from _fixed_types(node.op)
-
-
-@functools.cache
-def _fixed_types(op: str) -> tuple[int, ...]:
-    definition = op_def_registry.get(op)
-    if definition is None:
-        return ()
-    return tuple(a.type for a in (*definition.input_arg, *definition.output_arg) if a.type)

@@ -7,7 +7,8 @@ TensorFlow later rejects ("Failed to bind all placeholders").
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from tensorflow.core.framework import function_pb2, graph_pb2, op_def_pb2
@@ -167,3 +168,23 @@ def input_types(node: NodeDef, definition: op_def_pb2.OpDef | None) -> list[int]
     for argument in definition.input_arg if definition else ():
         types.extend(argument_types(node, argument))
     return types
+
+
+def data_types(node: NodeDef) -> Iterable[int]:
+    """Dtypes of a node's attributes: all of them that are types, and resources and variants that ops have by
+    definition."""
+    for value in node.attr.values():
+        kind = value.WhichOneof("value")
+        if kind == "type":
+            yield value.type
+        elif kind == "list":
+            yield from value.list.type
+    yield from _fixed_types(node.op)
+
+
+@functools.cache
+def _fixed_types(op: str) -> tuple[int, ...]:
+    definition = op_def_registry.get(op)
+    if definition is None:
+        return ()
+    return tuple(a.type for a in (*definition.input_arg, *definition.output_arg) if a.type)

@@ -15,7 +15,9 @@ from tensorflow.core.framework import graph_pb2, types_pb2
 from tensorflow.python.ops import control_flow_util_v2
 
 from ...tf2xla import function_calls
-from ..graph.view import KEPT_IDENTITY, NodeDef, attr, split_input, type_list
+from ..graph import list_groups
+from ..graph.pipeline import ViewedGraph
+from ..graph.view import KEPT_IDENTITY, Graph, NodeDef, attr, split_input, type_list
 
 CONTROL_OPS = frozenset({"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"})
 LOWER_ATTR = "_lower_using_switch_merge"
@@ -41,19 +43,25 @@ def remove() -> None:
         control_flow_util_v2.maybe_set_lowering_attr = _original.pop()
 
 
-def lower_others(graph_def: graph_pb2.GraphDef, compilable: Callable[[NodeDef], bool]) -> graph_pb2.GraphDef:
-    """A copy with the mark on loops and branches that cannot be compiled whole; the same object where there is none."""
+def lower_others(graph: ViewedGraph, compilable: Callable[[NodeDef], bool]) -> graph_pb2.GraphDef:
+    """A copy with the mark on loops and branches that cannot be compiled whole, by themselves or for the lists that
+    they take or give; the same object where there is none."""
+    graph_def = graph.graph_def
+    if not any(map(_is_unmarked, graph_def.node)):
+        return graph_def
+    groups = list_groups.of_nodes(graph_def.node, graph.view.op_def, graph.view.functions)
+    leaving = list_groups.not_held(graph_def.node, groups, compilable)
     found = [
         i
         for i, node in enumerate(graph_def.node)
-        if node.op in CONTROL_OPS and LOWER_ATTR not in node.attr and not compilable(node)
+        if _is_unmarked(node) and (node.name in leaving or not compilable(node))
     ]
     if not found:
         return graph_def
     result = graph_pb2.GraphDef()
     result.CopyFrom(graph_def)
     producers = {node.name: node.op for node in graph_def.node}
-    _mark_inside(result, found, compilable)
+    _mark_inside(result, graph.view, found, compilable)
     for i in found:
         result.node[i].attr[LOWER_ATTR].b = True
         if graph_def.node[i].op in ("If", "Case"):
@@ -61,7 +69,14 @@ def lower_others(graph_def: graph_pb2.GraphDef, compilable: Callable[[NodeDef], 
     return result
 
 
-def _mark_inside(graph_def: graph_pb2.GraphDef, found: list[int], compilable: Callable[[NodeDef], bool]) -> None:
+def _is_unmarked(node: NodeDef) -> bool:
+    """Is it a loop or branch that TensorFlow leaves whole so far?"""
+    return node.op in CONTROL_OPS and LOWER_ATTR not in node.attr
+
+
+def _mark_inside(
+    graph_def: graph_pb2.GraphDef, view: Graph, found: list[int], compilable: Callable[[NodeDef], bool]
+) -> None:
     """Mark what cannot be compiled inside of these too, so that all of it is taken apart at once.
 
     Grappler asks twice only, and what it takes apart the second time is left as it is. Functions still have the
@@ -70,8 +85,10 @@ def _mark_inside(graph_def: graph_pb2.GraphDef, found: list[int], compilable: Ca
     library = {f.signature.name: f for f in graph_def.library.function}
     names = [name for i in found for name in function_calls.in_attributes(graph_def.node[i])]
     for function in function_calls.reachable(names, library.get):
+        groups = list_groups.of_function(function, view) if any(map(_is_unmarked, function.node_def)) else []
+        leaving = list_groups.not_held(function.node_def, groups, compilable)
         for node in function.node_def:
-            if node.op in CONTROL_OPS and LOWER_ATTR not in node.attr and not compilable(node):
+            if _is_unmarked(node) and (node.name in leaving or not compilable(node)):
                 node.attr[LOWER_ATTR].b = True
 
 
