@@ -36,7 +36,7 @@ TF: dict[str, str] = {
     "tfxla_cluster.tf.graph.acyclic": "tf/test_clustering.py device/test_decisions.py",
     "tfxla_cluster.tf.graph.deadness": "tf/test_deadness.py tf/test_clustering.py",
     "tfxla_cluster.tf.graph.host_memory": "device/test_decisions.py",
-    "tfxla_cluster.tf.graph.list_groups": "tf/test_list_groups.py tf/test_loop_reads.py",
+    "tfxla_cluster.tf.graph.list_groups": "tf/test_list_groups.py",
     "tfxla_cluster.tf.graph.op_groups": "tf/test_explain.py tf/test_clustering.py",
     "tfxla_cluster.tf.graph.open_sizes": "tf/test_open_sizes.py",
     "tfxla_cluster.tf.graph.pipeline": "tf/test_graph_pipeline.py tf/test_forwarding.py",

@@ -11,6 +11,8 @@ import tensorflow as tf
 
 import tfxla_cluster
 from tests.tf.calls import clustering
+from tfxla_cluster.tf.graph.pipeline import ViewedGraph
+from tfxla_cluster.tf.rewrites import loop_reads
 
 X = tf.constant(np.arange(1, 13, dtype=np.float32).reshape(3, 4) * np.float32(0.1))
 Program = Callable[[tf.Variable, tf.Variable, Any], Any]
@@ -175,3 +177,24 @@ def test_a_recurrent_step_is_one_cluster(monkeypatch: pytest.MonkeyPatch) -> Non
         _run(_gradients, calls=1)
     assert len(seen.functions) == 1
     assert seen.ops().count("StatelessWhile") == 2
+
+
+@pytest.mark.parametrize(("fetched", "compilable"), [(False, True), (True, True), (False, False)])
+def test_the_reads_stand_before_the_loop(fetched: bool, compilable: bool) -> None:
+    v, w = tf.Variable(tf.ones([4, 4])), tf.Variable(tf.ones([4]))
+    with tfxla_cluster.enable():  # loops are traced without the mark to take them apart
+        graph_def = tf.function(lambda x: _reads(v, w, x)).get_concrete_function(X).graph.as_graph_def()
+    (loop,) = [node for node in graph_def.node if node.op == "While"]
+    names = [loop.name] if fetched else []
+    result = loop_reads.hoist(ViewedGraph(graph_def), lambda node, library: compilable, names)
+    if fetched or not compilable:
+        assert result is graph_def
+        return
+    nodes = {node.name: node for node in result.node}
+    (whole,) = [node for node in result.node if node.op == "StatelessWhile"]
+    assert nodes[loop.name].op == "NoOp"
+    reads = [name for name in whole.input if nodes[name].op == "ReadVariableOp"]
+    assert [f"^{name}" for name in reads] == list(nodes[loop.name].input)
+    body = {f.signature.name: f for f in result.library.function}[whole.attr["body"].func.name]
+    assert not {"ReadVariableOp"} & {node.op for node in body.node_def}
+    assert tf.resource.as_datatype_enum not in whole.attr["T"].list.type

@@ -76,7 +76,9 @@ def test_branches(monkeypatch) -> None:
     assert "StatelessIf" in seen.ops()
 
 
-def test_gradient_of_a_loop(monkeypatch) -> None:
+def test_gradient_of_a_loop_without_a_bound(monkeypatch) -> None:
+    """Its lists may take any number of elements."""
+
     def run():
         @tf.function
         def f(a):
@@ -94,9 +96,8 @@ def test_gradient_of_a_loop(monkeypatch) -> None:
     with clustering(monkeypatch) as seen:
         got = run()
     np.testing.assert_allclose(want[1], got[1], rtol=1e-5)
-    assert len(seen.functions) == 1
-    assert seen.ops().count("StatelessWhile") == 2
-    assert "variant" not in seen.left().values()
+    assert "variant" in seen.left().values()
+    assert "Tanh" in seen.ops()
 
 
 def test_a_branch_taken_apart_waits_for_all_its_inputs(monkeypatch) -> None:
