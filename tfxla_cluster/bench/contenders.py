@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -30,6 +31,8 @@ def make(row: Row) -> tuple[dict[str, Callable[[], object]], int]:
     calls["graph"] = lambda: _wait(graph(*tensors))
     calls["stock jit"] = lambda: _wait(jit(*tensors))
     calls["jax"] = _jax(row, arrays)
+    if row.np_fn is not None:
+        calls["numpy"] = functools.partial(row.np_fn, *arrays)
     check(row, result, jit(*tensors))
     moved = sum(a.nbytes for a in arrays) + sum(np.asarray(t).nbytes for t in tf.nest.flatten(result))
     calls[FLOOR] = copier(moved)

@@ -7,7 +7,7 @@ read once, each output written once. `flops`: multiply-adds count two; 0 for mem
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Row:
-    """One case: `tf_fn` and `jax_fn` take the inputs that `make` gives, in order."""
+    """One case: `tf_fn` and `jax_fn` take the inputs that `make` gives, in order; so does `np_fn`, a peer too."""
 
     case: str
     family: str
@@ -23,7 +23,7 @@ class Row:
     tf_fn: Callable[..., Any]
     jax_fn: Callable[..., Any]
     flops: float = 0.0
-    peers: tuple[str, ...] = field(default=("graph", "stock jit", "jax"))
+    np_fn: Callable[..., Any] | None = None
 
 
 def normal(*shape: int, seed: int = 0, dtype: Any = np.float32) -> np.ndarray:
@@ -53,6 +53,11 @@ def table() -> list[Any]:
 def table_gradient() -> list[Any]:
     """The gradient of each row taken from the table, and which row that was."""
     return [normal(16384, 256), table()[1]]
+
+
+def segments() -> list[Any]:
+    """Rows of 64 numbers, and which of 4000 segments each is of."""
+    return [normal(60000, 64), np.random.default_rng(4).integers(0, 4000, 60000).astype(np.int32)]
 
 
 def memory_rows() -> list[Row]:
@@ -117,10 +122,23 @@ def memory_rows() -> list[Row]:
             lambda g, i: tf.math.unsorted_segment_sum(g, i, 30000),
             lambda g, i: jnp.zeros((30000, 256), jnp.float32).at[i].add(g),
         ),
+        (
+            "unsorted_segment_sum",
+            segments,
+            lambda x, i: tf.math.unsorted_segment_sum(x, i, 4000),
+            lambda x, i: jax.ops.segment_sum(x, i, 4000),
+        ),
+        (
+            "unsorted_segment_max",
+            segments,
+            lambda x, i: tf.math.unsorted_segment_max(x, i, 4000),
+            lambda x, i: jax.ops.segment_max(x, i, 4000),
+        ),
         ("sort 1e6", lambda: [normal(1_000_000)], tf.sort, jnp.sort),
         ("top-k 8", one, lambda x: tuple(tf.math.top_k(x, 8)), lambda x: jax.lax.top_k(x, 8)),
     ]
-    return [Row(case, "memory", make, tf_fn, jax_fn) for case, make, tf_fn, jax_fn in rows]
+    numpy: dict[str, Callable[..., Any]] = {"sort 1e6": np.sort, "cumsum axis 1": lambda x: np.cumsum(x, 1)}
+    return [Row(case, "memory", make, tf_fn, jax_fn, 0.0, numpy.get(case)) for case, make, tf_fn, jax_fn in rows]
 
 
 def contraction_rows() -> list[Row]:
@@ -136,7 +154,9 @@ def contraction_rows() -> list[Row]:
     def mm(a: Any, b: Any) -> Any:
         return a @ b
 
-    rows = [Row(f"matmul {n}", "contraction", product(n), tf.matmul, mm, 2.0 * n**3) for n in (256, 512, 1024, 2048)]
+    rows = [
+        Row(f"matmul {n}", "contraction", product(n), tf.matmul, mm, 2.0 * n**3, mm) for n in (256, 512, 1024, 2048)
+    ]
     rows += [
         Row(
             "batched 32x256x256",
@@ -145,9 +165,10 @@ def contraction_rows() -> list[Row]:
             tf.matmul,
             mm,
             2.0 * 32 * 256**3,
+            mm,
         ),
         Row("matmul bf16 1024", "contraction", product(1024, ml_dtypes.bfloat16), tf.matmul, mm, 2.0 * 1024**3),
-        Row("matmul f64 1024", "contraction", product(1024, np.float64), tf.matmul, mm, 2.0 * 1024**3),
+        Row("matmul f64 1024", "contraction", product(1024, np.float64), tf.matmul, mm, 2.0 * 1024**3, mm),
         Row(
             "gelu(x@w+b)@w2",
             "contraction",

@@ -76,7 +76,8 @@ def run_tensorflow(options: argparse.Namespace) -> int:
 
 def run_steps(options: argparse.Namespace) -> int:
     """Measures steps of whole models through TensorFlow; the result as of `run`."""
-    from ..bench import gpu_steps, gpu_tensorflow
+    from ..bench import gpu_tensorflow
+    from ..bench.steps import turns
     from ..bench.steps.table import BATCHES
 
     machine = gpu_tensorflow.machine()
@@ -85,7 +86,7 @@ def run_steps(options: argparse.Namespace) -> int:
         raise UsageError(f"no step matches --filter={options.filter}", f"There are {'; '.join(BATCHES)}")
     results = []
     for name, batch in chosen.items():
-        results.append(gpu_steps.run(name, batch, options.rounds))
+        results.append(turns.run(name, batch, options.rounds))
         print("\n".join(lines(results[-1])), flush=True)
     return _report(results, machine, options)
 

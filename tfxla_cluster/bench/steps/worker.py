@@ -1,5 +1,5 @@
 """A step in one mode, in a process of its own: `python -m tfxla_cluster.bench.steps.worker TASK MODE BATCH` answers
-what gpu_steps asks."""
+what turns asks."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from ...child_process import serve
+from .. import memory
 from . import table
-from .task import FLAGS, Step, Task, function
+from .task import FLAGS, NATIVE, Step, Task, function
 
 
 class Served:
@@ -36,12 +39,18 @@ class Served:
         return found
 
     def first(self) -> dict[str, Any]:
-        """Seconds of the first step, tracing and compilation included, and its loss."""
+        """Seconds of the trace by TensorFlow and of the first step, trace and compilation included, and its loss."""
         self._inputs = self._task.data(self._batch)
         self._step = function(self._task, self._mode)
         start = time.perf_counter()
-        loss = float(self._step(*self._inputs))
-        return {"first_step_s": time.perf_counter() - start, "loss": loss}
+        trace = getattr(self._step, "get_concrete_function", None)
+        if trace is None:
+            self._inputs = [value.numpy() for value in self._inputs]
+        else:
+            trace(*self._inputs)
+        traced = time.perf_counter() - start
+        loss = _number(self._step(*self._inputs))
+        return {"trace_s": traced, "first_step_s": time.perf_counter() - start, "loss": loss}
 
     def turn(self, steps: int) -> dict[str, float]:
         """Milliseconds a step, of so many steps back to back."""
@@ -49,18 +58,25 @@ class Served:
         start = time.perf_counter()
         for _ in range(steps):
             last = self._step(*self._inputs)
-        float(last)
+        _number(last)
         return {"ms": (time.perf_counter() - start) * 1e3 / steps}
 
     def end(self) -> dict[str, Any]:
-        """GiB that TensorFlow's allocator held at most; RuntimeError where this package left something to others."""
+        """GiB that TensorFlow's allocator of a GPU held at most, on a CPU by which memory grows at most in a step;
+        RuntimeError where this package left something to others."""
         import tensorflow as tf
 
-        if self._mode in FLAGS:
+        if self._mode in NATIVE:
             _only_native()
         if not tf.config.list_physical_devices("GPU"):
-            return {"peak_gib": 0.0}
+            assert self._step is not None
+            return {"peak_gib": (memory.peak(lambda: self.turn(1), "CPU:0") or 0) / 2**30}
         return {"peak_gib": tf.config.experimental.get_memory_info("GPU:0")["peak"] / 2**30}
+
+
+def _number(result: Any) -> float:
+    """A result, or the sum of one that is no scalar, when it is there."""
+    return float(np.sum(np.asarray(result)))
 
 
 def _only_native() -> None:
@@ -76,9 +92,12 @@ def main() -> None:
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")  # several share the GPU
     name, mode, batch = sys.argv[1:]
     if mode in FLAGS:
+        import tensorflow as tf
+
         import tfxla_cluster
 
-        tfxla_cluster.enable(**FLAGS[mode])
+        on_cpu: dict[str, Any] = {} if tf.config.list_physical_devices("GPU") else {"tf_xla_cpu_global_jit": True}
+        tfxla_cluster.enable(**FLAGS[mode], **on_cpu)
     serve(Served(table.task(name), mode, int(batch)).answer)
 
 

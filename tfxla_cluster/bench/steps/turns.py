@@ -1,20 +1,23 @@
 """Steps of whole models through TensorFlow: must-compile and clusters by this package, stock jit_compile, plain graph.
 
-Each is a process of its own, with its own variables; they take turns, so that the GPU's clocks are the same for all.
-First steps come one after the other: XLA measures candidates on the GPU while it compiles.
+Each is a process of its own, with its own variables; they take turns, so that clocks and neighbours are the same for
+all. First steps come one after the other: XLA measures candidates on a GPU while it compiles.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 
-from ..child_process import Child
-from .gpu_suite import CLUSTERS, GRAPH, OURS, STOCK, Result
-from .measure import summary
+from ...child_process import Child
+from ..gpu_suite import CLUSTERS, GRAPH, OURS, STOCK, Result
+from ..measure import summary
 
 CONTENDERS = {STOCK: "stock", GRAPH: "graph", OURS: "must", CLUSTERS: "auto"}  # -> mode of a step
+DIRECT, JAX = "ours, jit", "jax"
+CALLERS = {STOCK: "stock", GRAPH: "graph", OURS: "must", DIRECT: "jit", JAX: "jax"}
 STEPS = 3  # in a turn
+CALLS = 2000  # in a turn, where a step is a call of a microsecond or so
 WARM_STEPS = 2
 TOLERANCE = 2e-2  # of the first loss, in bf16
 Start = Callable[[str, str, int], Child]
@@ -22,20 +25,27 @@ Start = Callable[[str, str, int], Child]
 
 def start(name: str, mode: str, batch: int) -> Child:
     """The process of a step in a mode."""
-    return Child(f"{name} ({mode})", "tfxla_cluster.bench.steps.worker", [name, mode, str(batch)])
+    return Child(f"{name} ({mode})", f"{__package__}.worker", [name, mode, str(batch)])
 
 
-def run(name: str, batch: int, rounds: int, started: Start = start) -> Result:
-    """Measures a step of `batch` examples; milliseconds a step are `sustained`."""
+def run(
+    name: str,
+    batch: int,
+    rounds: int,
+    started: Start = start,
+    contenders: Mapping[str, str] = CONTENDERS,
+    steps: int = STEPS,
+) -> Result:
+    """Measures a step of `batch` examples, so many `steps` in a turn; milliseconds a step are `sustained`."""
     result = Result(f"{name}, {batch} examples", "step")
     with ExitStack() as stack:
-        children = {c: stack.enter_context(closing(started(name, mode, batch))) for c, mode in CONTENDERS.items()}
+        children = {c: stack.enter_context(closing(started(name, mode, batch))) for c, mode in contenders.items()}
         for contender, child in children.items():
             _first(contender, child, result)
         samples: dict[str, list[float]] = {contender: [] for contender in children}
         for _ in range(rounds):
             for contender, child in children.items():
-                answer = _asked(contender, child, f"turn {STEPS}", result)
+                answer = _asked(contender, child, f"turn {steps}", result)
                 samples[contender] += [answer["ms"]] if answer else []
         for contender, child in children.items():
             answer = _asked(contender, child, "end", result)
