@@ -22,5 +22,5 @@ def test_notebook(path, monkeypatch, tmp_path):
     NotebookClient(notebook, timeout=600, kernel_name="python3", resources=resources).execute()
 
 
-def test_there_are_four():
-    assert [p.stem for p in NOTEBOOKS] == ["auto_clustering", "autotune", "dynamic_shapes", "jit_compile"]
+def test_there_are_five():
+    assert [p.stem for p in NOTEBOOKS] == ["auto_clustering", "autotune", "benchmark", "dynamic_shapes", "jit_compile"]
