@@ -44,6 +44,7 @@ class Served:
     exact: bool = False
     compiled: bool = True
     handed: tuple[Any, ...] = ()
+    ranges: tuple[Guard, ...] = ()
 
 
 def _shape(data: bytes) -> Shape:
