@@ -106,3 +106,19 @@ def test_a_tape_outside_keeps_lists_outside() -> None:
         for a, b in zip(run(), want):
             np.testing.assert_allclose(a, b, rtol=1e-5)
         assert tfxla_cluster.stats()["internal_errors"] == before
+
+
+@pytest.mark.parametrize("in_a_loop", [False, True])
+def test_an_index_that_is_data_raises_as_it_does(in_a_loop: bool) -> None:
+    def program(x: Any, where: Any) -> Any:
+        ta = tf.TensorArray(tf.float32, 3, element_shape=[4], clear_after_read=False).unstack(tf.tanh(x) * 2.0)
+        if not in_a_loop:
+            return tf.exp(ta.read(where[0])) - 1.0
+        return tf.while_loop(lambda i, y: i < 2, lambda i, y: (i + 1, tf.sin(y) + ta.read(where[i])), (0, x[0]))[1]
+
+    want = tf.function(program)(X, tf.constant([1, 2]))
+    with tfxla_cluster.config.patch(**CLUSTERS), tfxla_cluster.enable():
+        function = tf.function(program)
+        np.testing.assert_allclose(function(X, tf.constant([1, 2])), want, rtol=1e-5)
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            function(X, tf.constant([7, 9]))

@@ -121,6 +121,7 @@ NOT_ON_GPUS: dict[str, Decision] = _rule(
 
 LISTS_LEAVE = no("variant", "a list of tensors that it makes or takes cannot lie in one cluster whole")
 GROWING_LIST = no("growing_list", "a list of tensors grows, and compiled it keeps its size")
+UNSAFE_LIST = no("unsafe_list", "a list of tensors has no bound, or an index into it is data, which is not checked")
 
 MUST_COMPILE_TOO = frozenset({"control_flow", "stack"})
 """Rules of EXCLUDED that hold in a must-compile function as well; the others only for automatic clustering."""
@@ -288,11 +289,11 @@ class Checker:
         fdef = self.functions.get(name)
         if fdef is None:
             return no("missing_function", f"the library lacks {name}")
-        constants = {node.name: node for node in fdef.node_def if node.op == "Const"} if self.auto else {}
+        nodes = {node.name: node for node in fdef.node_def}
         for node in fdef.node_def:
             decision = self._by_name(node, called=True)
-            if decision and list_groups.is_unbounded(node, constants):
-                decision = GROWING_LIST
+            if self.auto and decision and list_groups.is_unsafe(node, nodes):
+                decision = UNSAFE_LIST
             if decision or decision.rule == "argument":
                 # Without a device of its own it runs where the call does.
                 placed = devices.decide(node.device) if node.device else YES

@@ -59,22 +59,46 @@ def of_function(function: function_pb2.FunctionDef, graph: graphs.Graph) -> list
 def not_held(nodes: Sequence[NodeDef], groups: Iterable[Group], stays: Callable[[NodeDef], bool]) -> set[str]:
     """Names of the nodes whose group cannot lie in one cluster, since not all of it `stays`."""
     by_name = {node.name: node for node in nodes}
-    constants = {node.name: node for node in nodes if node.op == "Const"}
 
     def kept(name: str) -> bool:
         node = by_name.get(name)
-        return node is not None and node.op != "Const" and stays(node) and not is_unbounded(node, constants)
+        return node is not None and node.op != "Const" and stays(node) and not is_unsafe(node, by_name)
 
     return {name for group in groups if not all(map(kept, group)) for name in group}
 
 
-def is_unbounded(node: NodeDef, constants: Mapping[str, NodeDef]) -> bool:
+def is_unsafe(node: NodeDef, nodes: Mapping[str, NodeDef]) -> bool:
     """Does the node make a list that may take any number of elements, as a loop without an end known beforehand does
-    for its gradient? Compiled, a list has a size. `constants`: Const nodes by name."""
-    if node.op != "EmptyTensorList":
-        return False
-    most = constants.get(node.input[1].partition(":")[0])
-    return most is not None and int(tensor_util.MakeNdarray(most.attr["value"].tensor)) < 0
+    for its gradient, or take an element by an index that is data? Compiled, a list has a size, and no index is
+    checked. `nodes`: those of the same graph or function by name."""
+    if node.op == "EmptyTensorList":
+        most = nodes.get(node.input[1].partition(":")[0])
+        return most is not None and most.op == "Const" and int(tensor_util.MakeNdarray(most.attr["value"].tensor)) < 0
+    return node.op in _INDEXED and _is_data(node.input[1], nodes)
+
+
+_INDEXED = frozenset({"TensorListGetItem", "TensorListSetItem", "TensorListGather"})
+_COUNTING = frozenset(
+    ("Identity", "AddV2", "Add", "Sub", "Mul", "Neg", "Minimum", "Maximum", "FloorMod", "FloorDiv", "Cast", "Range")
+)
+_COUNTS = frozenset({"Const", "Size", "Shape", "TensorListLength", "TensorListPopBack"})
+"""Ops whose result is no data of the user's: an index that the forward half of a loop pushed, for one."""
+
+
+def _is_data(text: str, nodes: Mapping[str, NodeDef]) -> bool:
+    """Is the value computed by more than counting, from constants and a function's arguments?"""
+    pending = [text]
+    seen: set[str] = set()
+    while pending:
+        name = pending.pop().partition(":")[0]
+        node = nodes.get(name)
+        if node is None or name in seen or name.startswith("^") or node.op in _COUNTS:
+            continue
+        if node.op not in _COUNTING:
+            return True
+        seen.add(name)
+        pending.extend(node.input)
+    return False
 
 
 def _producer(text: str, names: Collection[str]) -> str:
