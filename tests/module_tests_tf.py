@@ -61,6 +61,7 @@ TF: dict[str, str] = {
     "tfxla_cluster.tf.native_op.records": "tf/test_function_compiler.py tf/test_guard_code.py",
     "tfxla_cluster.tf.native_op.run_code": "ir/test_size_operators.py tf/test_clustering.py",
     "tfxla_cluster.tf.rewrites": "tf/test_effects.py tf/test_forwarding.py",
+    "tfxla_cluster.tf.rewrites.data_checks": "tf/test_data_checks.py",
     "tfxla_cluster.tf.rewrites.effects": "tf/test_effects.py device/test_decisions.py",
     "tfxla_cluster.tf.rewrites.forwarding": "tf/test_forwarding.py device/test_decisions.py",
     "tfxla_cluster.tf.rewrites.loop_reads": "tf/test_loop_reads.py",

@@ -16,6 +16,7 @@ BASICS = {
     "child_process",
     "code_version",
     "counters",
+    "data_checks",
     "decision",
     "errors",
     "flag_options",

@@ -108,6 +108,14 @@ class ConstraintError(LoweringError):
     """What the program says about its sizes (mark_dynamic, jit's `dynamic`) does not hold for it."""
 
 
+class DataError(TfxlaError):
+    """The program's data are not what an op takes, as an index out of range; `node`: the TensorFlow node of that op."""
+
+    def __init__(self, message: str, remedy: str = "", where: str = "", node: str = "") -> None:
+        self.node = node
+        super().__init__(message, remedy, where)
+
+
 class UninitializedError(TfxlaError):
     """A variable that a compiled function takes has no value yet."""
 

@@ -42,6 +42,11 @@ def is_dynamic() -> bool:
     return str(flags.get("tfxla_dynamic")) == "on"
 
 
+def are_data_checked(device: str) -> bool:
+    """Do programs on this device raise where TensorFlow's kernels raise for their data?"""
+    return bool(flags.get("tfxla_check_data")) and device.startswith("CPU")
+
+
 def is_trusted(proofs: int) -> bool:
     """May a module for many sizes, proven at so many besides those that it was made from, run at others unproven?"""
     verify = flags.get("tfxla_dynamic_verify")

@@ -180,6 +180,13 @@ FLAGS: dict[str, Flag] = {
         ),
         Flag("tfxla_pgo_read_only", "bool", False, "Never write them."),
         Flag(
+            "tfxla_check_data",
+            "bool",
+            True,
+            "Compiled code on the CPU raises where TensorFlow's kernels raise for their data: indices and labels "
+            "out of range, integer division by zero, asserts, check_numerics.",
+        ),
+        Flag(
             "tfxla_must_compile_fallback",
             "enum",
             "xla",

@@ -284,11 +284,11 @@ class Service:
         """As the port says."""
         return registry.usable(device_type)
 
-    def explain(self, status: int) -> str:
+    def explain(self, status: int) -> Exception:
         """As the port says."""
         from .runtime.gpu.executable import status_error  # not at the start of every process
 
-        return str(status_error(status, "a function or cluster"))
+        return status_error(status, "a function or cluster")
 
     def seed_random(self, seed: int | None) -> None:
         """As the port says."""

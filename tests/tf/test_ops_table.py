@@ -15,15 +15,14 @@ from tfxla_cluster import counters
 # What is not native and equal to eager: how its outcome begins, and why. A row that gets better must leave.
 _EAGER_WRONG = "differs"  # eager itself is wrong
 _NO_OP = "refused: InvalidArgumentError"  # TensorFlow's bridge has no compiled form of the op, stock raises too
-_CONTRACT = "no error"  # compiled code does not check indices and divisors, stock does not either
 KNOWN: dict[str, str] = {
     "erf-float64": _EAGER_WRONG,  # NaN for infinity
     **dict.fromkeys(("argmax-float32", "argmax-bfloat16", "argmin-float32", "argmin-bfloat16"), _EAGER_WRONG),
     # ^ along the first axis eager skips NaN, along the last it finds it, as NumPy and we do
     "ndtri-float32": "differs",  # the bridge's formula gives -inf from 1e-10 down, stock the same
     "float_to_int_out_of_range-float32": "differs",  # not defined; XLA's rule is to saturate
-    "integer_division_by_zero-int32": _CONTRACT,
-    "gather_out_of_range-float32": _CONTRACT,
+    "integer_division_by_zero-int32": "raises",  # as eager does
+    "gather_out_of_range-float32": "raises",  # as eager does
     **dict.fromkeys(
         (
             "reduce_euclidean_norm-float32",

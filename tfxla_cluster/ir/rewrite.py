@@ -54,8 +54,9 @@ def rebuild(
     emitter = _Emitter(comp, replace, called or {})
     live = live_instructions(comp, emitter.target) if drop_dead else None
     for instr in comp.instrs:
-        if instr in replace or (live is not None and instr not in live):
-            continue
+        made = emitter.target(instr)
+        if (made is not instr and not keeps(made)) or (live is not None and made not in live):
+            continue  # what is replaced comes where its users do; an effect has none
         emitter.emit(instr)
     root = emitter.emit(comp.root)
     if len(emitter.order) == len(comp.instrs) and all(a is b for a, b in zip(emitter.order, comp.instrs)):

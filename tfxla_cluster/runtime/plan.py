@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Union
 
+from .. import data_checks
 from ..ir.dim import Dim
 from ..ir.guard import Guard
 from ..ir.shape import Shape
@@ -190,8 +191,13 @@ class KernelCount:
 
 
 def count_kernels(plan: LaunchPlan) -> KernelCount:
-    """What `stats`, the demo and the report call kernels and native kernels."""
-    origins = [step.origin for step in walk(plan.steps) if isinstance(step, (KernelStep, LibraryStep, TfOpStep))]
+    """What `stats`, the demo and the report call kernels and native kernels; checks of data are none."""
+    origins = [
+        step.origin
+        for step in walk(plan.steps)
+        if isinstance(step, (KernelStep, TfOpStep))
+        or (isinstance(step, LibraryStep) and step.routine != data_checks.ROUTINE)
+    ]
     return KernelCount(len(origins), sum(ORIGINS[origin] for origin in origins))
 
 

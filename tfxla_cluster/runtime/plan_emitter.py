@@ -155,6 +155,8 @@ class Emitter:
 
     def _library(self, step: UnitLibrary, instr: Instr, lookup: Mapping[str, Buffers], written: set[int]) -> None:
         reads, writes = (tuple(lookup[r.kind][r.index] for r in refs) for refs in (step.inputs, step.outputs))
+        if step.data:
+            reads = (*reads, self.constant(np.frombuffer(step.data, np.uint8), instr.name))
         emitted = LibraryStep(
             step.routine,
             tuple(map(_virtual, reads)),

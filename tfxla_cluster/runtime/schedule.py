@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from ..ir import opcode
 from ..ir.dim import sample
 from ..ir.node import Computation, Instr
+from ..ir.rewrite import keeps
 from ..ir.shape import Shape
 from ..ir.size_makers import SizeMakers, size_makers
 
@@ -76,7 +77,7 @@ def order(comp: Computation, inplace: Callable[[Instr], Sequence[int]]) -> list[
 
 
 def _needed(comp: Computation, makers: SizeMakers | None) -> list[Instr]:
-    todo = [comp.root, *(i for i in comp.instrs if opcode.has_effect(i.opcode))]
+    todo = [comp.root, *filter(_has_effect, comp.instrs)]
     needed: set[Instr] = set()
     while todo:
         instr = todo.pop()
@@ -86,13 +87,18 @@ def _needed(comp: Computation, makers: SizeMakers | None) -> list[Instr]:
     return [i for i in comp.instrs if i in needed]
 
 
+def _has_effect(instr: Instr) -> bool:
+    """By itself, or by what it calls."""
+    return opcode.has_effect(instr.opcode) or keeps(instr)
+
+
 def _edges(instrs: Sequence[Instr], makers: SizeMakers | None) -> dict[Instr, set[Instr]]:
     """What must come before each: operands, control, what makes its sizes, and effects in the order they stand."""
     edges: dict[Instr, set[Instr]] = {}
     effect: Instr | None = None
     for instr in instrs:
         edges[instr] = {*instr.operands, *instr.control, *(makers(instr) if makers else ())}
-        if opcode.has_effect(instr.opcode):
+        if _has_effect(instr):
             if effect is not None:
                 edges[instr].add(effect)
             effect = instr

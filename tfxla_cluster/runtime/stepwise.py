@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from .. import data_checks
 from ..errors import UnsupportedError
 from ..ir.dim import Dim, evaluate
-from . import foreign, random_state
+from . import check_reports, foreign, random_state
 from .arrays import bind_sizes, empty_outputs, trimmed
 from .plan import (
     BranchStep,
@@ -103,7 +104,7 @@ class _Execution:
         if foreign.is_foreign(step.routine):
             foreign.call(step.routine, inputs, outputs, sizes, self.number(step.tasks))
         else:
-            _ROUTINES[step.routine](outputs, sizes)
+            _ROUTINES[step.routine](inputs, outputs, sizes)
 
     def _copy(self, step: CopyStep) -> None:
         count = self.number(step.bytes)
@@ -149,9 +150,18 @@ def _check_routine(routine: str) -> None:
         raise UnsupportedError(f"the library routine {routine} cannot run here")
 
 
-def _draw(outputs: Sequence[Bytes], sizes: Sequence[int]) -> None:
+def _draw(inputs: Sequence[Bytes], outputs: Sequence[Bytes], sizes: Sequence[int]) -> None:
     outputs[0][:16].view(np.uint64)[...] = random_state.draw(sizes[0])
 
 
-# Library routines by name, as plans call them: (outputs, sizes).
-_ROUTINES: Mapping[str, Callable[[Sequence[Bytes], Sequence[int]], None]] = {random_state.ROUTINE: _draw}
+def _check(inputs: Sequence[Bytes], outputs: Sequence[Bytes], sizes: Sequence[int]) -> None:
+    found = check_reports.find(inputs, sizes)
+    if found is not None:
+        raise found
+
+
+# Library routines by name, as plans call them: (inputs, outputs, sizes).
+_ROUTINES: Mapping[str, Callable[[Sequence[Bytes], Sequence[Bytes], Sequence[int]], None]] = {
+    random_state.ROUTINE: _draw,
+    data_checks.ROUTINE: _check,
+}

@@ -153,7 +153,7 @@ class Compiler(Protocol):
         """For `recall`. What cannot be kept is lost without harm. about: what it is, in words by name."""
         ...
 
-    def explain(self, status: int) -> str:
+    def explain(self, status: int) -> Exception:
         """What it means that an executable's entry returned `status`, which is not 0."""
         ...
 

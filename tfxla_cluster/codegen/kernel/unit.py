@@ -32,7 +32,8 @@ class UnitKernel:
 @dataclass(frozen=True, slots=True)
 class UnitLibrary:
     """One call of a library's `routine`, by the numbers `params` and `sizes`, in `tasks` of the `cost` that a kernel's
-    have; it writes all of `outputs`, but for those that an earlier step of the unit wrote."""
+    have; it writes all of `outputs`, but for those that an earlier step of the unit wrote. `data`: bytes that it gets
+    as an input behind the others."""
 
     routine: str
     inputs: tuple[UnitRef, ...]
@@ -41,6 +42,7 @@ class UnitLibrary:
     sizes: tuple[Dim, ...] = ()
     tasks: Dim = 1
     cost: Dim = 1
+    data: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

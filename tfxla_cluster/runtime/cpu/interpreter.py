@@ -16,7 +16,7 @@ from ...ir.size_operators import OPERATORS
 from ..launcher.record_layout import RECORD, STATUS_NO_MEMORY, STATUS_OK, STEPS
 from ..launcher.step_walk import StepWalk, emit_evaluate, emit_retire, enter, fill_values, write_sizes
 from ..launcher.words import Function, Local, Word, global_words
-from . import foreign_routine, random_routine
+from . import check_routine, foreign_routine, random_routine
 from .pool import FLUSH_DENORMALS, REGION, Pool, get_mxcsr, now_ns, set_mxcsr
 from .profiler import Profiler
 
@@ -42,6 +42,7 @@ def build(triple: str) -> ir.Module:
     emit_retire(module)
     random_routine.emit(module)
     foreign_routine.emit(module)
+    check_routine.emit(module)
     return module
 
 

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
-from ...codegen.kernel import abi, foreign_call
+from ... import data_checks
+from ...codegen.kernel import abi, foreign_call, library_check
 from ...errors import UnsupportedError
 from ...locks import ForkSafeLock
 from ...target import Target
-from .. import random_state
+from .. import check_reports, random_state
 from ..launcher.jit import load_object, object_code, retire_function
 from ..launcher.records import Retire
 from ..store import Store
@@ -111,15 +112,15 @@ def _object(target: Target, store: Store | None) -> bytes:
 
 def _sources() -> list[Path]:
     """The modules that the code is generated from, besides those of all launchers."""
-    return [*sorted(Path(__file__).parent.glob("*.py")), Path(abi.__file__), Path(foreign_call.__file__)]
+    read = (abi, foreign_call, library_check, check_reports)
+    return [*sorted(Path(__file__).parent.glob("*.py")), *(Path(str(module.__file__)) for module in read)]
 
 
 def _load(code: bytes, threads: int) -> Runtime:
     engine = load_object(code, _EXTERNALS)
     address = engine.get_function_address
-    pool, profiler, random = (
-        ctypes.CFUNCTYPE(ctypes.c_int64)(address(f))() for f in ("pool_address", "profiler_address", "random_words")
-    )
+    entries = ("pool_address", "profiler_address", "random_words", "check_reports")
+    pool, profiler, random, reports = (ctypes.CFUNCTYPE(ctypes.c_int64)(address(f))() for f in entries)
     loaded = Runtime(
         address("tfxla_execute"),
         address("pool_launch"),
@@ -128,9 +129,10 @@ def _load(code: bytes, threads: int) -> Runtime:
         pool,
         profiler,
         random,
-        {name: address(name) for name in (random_state.ROUTINE, foreign_routine.ROUTINE)},
+        {name: address(name) for name in (random_state.ROUTINE, foreign_routine.ROUTINE, data_checks.ROUTINE)},
     )
     random_state.attach(random)
+    check_reports.attach(reports)
     _hand_over(loaded)
     for name, value in DEFAULTS.items():
         loaded.setting(name).value = value

@@ -6,6 +6,7 @@ import weakref
 from typing import Generic, TypeVar
 
 from ...errors import InternalError, TfxlaError
+from .. import check_reports
 from ..plan import LaunchPlan
 from . import records
 from .record_layout import STATUS_CLOSED, STATUS_NO_MEMORY
@@ -44,4 +45,7 @@ def status_error(status: int, name: str) -> Exception:
         return InternalError(f"the executable of {name} was retired before this call")
     if status == STATUS_NO_MEMORY:
         return MemoryError(f"no memory for the temporaries of {name}")
+    bad = check_reports.error(status)
+    if bad is not None:
+        return bad
     return TfxlaError(f"a kernel of {name} stopped with status {status}")

@@ -16,6 +16,7 @@ from tensorflow.python.framework import config
 from ... import trace
 from ...counters import add as count
 from ...errors import LoweringError, UnsupportedError
+from ...flag_options import are_data_checked
 from ...ir import guard as guards
 from ...ir.dim import symbols
 from ...size_spec import stronger
@@ -84,6 +85,7 @@ def program(
         compile,
         on_refusal,
         tells_failures=tells_failures,
+        line_of=functools.partial(sources.line_of, interface.function),
         host=_constants(interface) if devices.has_accelerator() else (),
     )
     return made
@@ -289,19 +291,20 @@ def _lower(compiler: Compiler, function: str, args: Sequence[bridge.Arg], device
     """Now, or what it lowered to before."""
 
     def make(args: Sequence[bridge.Arg]) -> bridge.Lowered:
-        lowered = _lowered(function, args)
+        lowered = _lowered(function, args, device)
         count("lowerings")
         return lowered
 
     return kept_lowering.lower(compiler, function, args, device, make)
 
 
-def _lowered(function: str, args: Sequence[bridge.Arg]) -> bridge.Lowered:
+def _lowered(function: str, args: Sequence[bridge.Arg], device: str) -> bridge.Lowered:
     try:
         if not shape_check.was_traced_for(function, args):
             shape_check.check(bridge.function_def(function), args)
         list_checks.check(function, bridge.known_values(args), bridge.library)
-        return rewritten_functions.lowered(function, lambda name: bridge.lower(name, args))
+        checks = are_data_checked(device)
+        return rewritten_functions.lowered(function, lambda name: bridge.lower(name, args), checks)
     except LoweringError as error:
         trace.record(
             "error",

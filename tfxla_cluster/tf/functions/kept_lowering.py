@@ -17,6 +17,7 @@ import tensorflow as tf
 from ... import trace
 from ...code_version import code_version
 from ...decision import Decision
+from ...flag_options import are_data_checked
 from ...ir import guard
 from ...tf2xla import bridge, function_key, must_be_constant, sources
 from ...tf2xla.bridge import Arg, Lowered
@@ -53,6 +54,7 @@ class _Kept:
                 "function": function_key.digest(functions),
                 "args": " ".join(map(_text, args)),
                 "code": code_version(),
+                "checks": str(are_data_checked(device)),
                 **function_key.settings(),
             }
 

@@ -87,7 +87,7 @@ GPU_API: Mapping[str, tuple[ll.Type, tuple[ll.Type, ...]]] = {
     "tfxla_copy": (I64, (PTR, PTR, PTR, I64)),
 }
 # Python's own, not called once it shuts down.
-PYTHON_API: Mapping[str, tuple[ll.Type, tuple[ll.Type, ...]]] = {"failed": (VOID, (PTR, I64))}
+PYTHON_API: Mapping[str, tuple[ll.Type, tuple[ll.Type, ...]]] = {"failed": (VOID, (PTR, I64, I64))}
 INVALID_ARGUMENT, INTERNAL, CANCELLED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, UNAVAILABLE = 3, 13, 1, 8, 9, 14
 # Arguments of the miss callback: program, inputs, tensors, status, 1 when a refusal is an answer (ready op), device,
 # TensorFlow's context of the kernel.

@@ -16,7 +16,16 @@ import llvmlite.binding as llvm
 import numpy as np
 import tensorflow as tf
 
-from ...errors import InternalError, LoweringError, RankError, TuningError, UninitializedError, UnsupportedError
+from ...errors import (
+    DataError,
+    InternalError,
+    LoweringError,
+    RankError,
+    TfxlaError,
+    TuningError,
+    UninitializedError,
+    UnsupportedError,
+)
 from ..devices import HOST, device_of
 from . import dispatch_code
 from .builder import C_API, FAILED_PRECONDITION, GPU_API, INTERNAL, INVALID_ARGUMENT, UNAVAILABLE, program_word
@@ -97,6 +106,8 @@ class Runs(Protocol):
 
     def failed(self, error: BaseException) -> int: ...
 
+    def line_of(self, node: str) -> str: ...
+
     def clear(self) -> None: ...
 
 
@@ -151,9 +162,9 @@ class Library:
         self.serials = itertools.count(secrets.randbits(40))
         self.miss = _MISS(self._on_miss)
         self.api = {name: ctypes.cast(getattr(self.tf, name), ctypes.c_void_p).value or 0 for name in C_API}
-        self.failed = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(self._on_failure)
+        self.failed = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(self._on_failure)
         self.api["failed"] = ctypes.cast(self.failed, ctypes.c_void_p).value or 0
-        self.explain: Callable[[int], str] = "status {}".format
+        self.explain: Callable[[int], Exception] = lambda code: TfxlaError(f"status {code}")
         self.gpu: dict[str, Any] = {}  # functions of GPU_API
         self.engine = self.load(self.api)
         self.gpu_engine: Any = None
@@ -305,12 +316,18 @@ class Library:
                 self.tf.TF_SetPayload(status, FAILURE, str(number).encode())
             return code
 
-    def _on_failure(self, status: int, code: int) -> None:
-        """Machine code's call: an executable returned `code`."""
+    def _on_failure(self, status: int, code: int, token: int) -> None:
+        """Machine code's call: an executable of the program with that token returned `code`."""
         try:
             reason = self.explain(code)
+            if isinstance(reason, DataError):
+                program = self.programs.get(token % CAPACITY)
+                line = program.line_of(reason.node) if program is not None else ""
+                where = f" at {line}" if line else ""
+                self._fail(status, INVALID_ARGUMENT, f"{reason.message}\n\t [[{{{{node {reason.node}}}}}]]{where}")
+                return
         except Exception as error:  # noqa: BLE001 - nothing may propagate into machine code
-            reason = f"status {code}, {error}"
+            reason = InternalError(f"status {code}, {error}")
         self._fail(status, INTERNAL, f"compiled code of tfxla_cluster reported a failure: {reason}")
 
     def _view(self, tensor: int, number: int = 0, context: int = 0) -> InputView:

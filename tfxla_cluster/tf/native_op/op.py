@@ -83,11 +83,13 @@ class Program:
         later: Callable[[Program, list[InputView], int], bool] | None = None,
         tells_failures: bool = False,
         host: Iterable[int] = (),
+        line_of: Callable[[str], str] = lambda node: "",
     ) -> None:
         self.on_refusal = on_refusal
         self.name, self.compile, self.in_graph, self.closed = name, compile, False, False
         self.recyclable = False
         self.later, self.tells_failures = later, tells_failures
+        self.line_of = line_of
         self.input_types, self.output_types = tuple(input_types), tuple(output_types)
         self.lock = threading.RLock()
         self._publishing = threading.RLock()
@@ -306,7 +308,7 @@ def ensure_registered() -> None:
     Library.get()
 
 
-def explain_failures(explain: Callable[[int], str]) -> None:
+def explain_failures(explain: Callable[[int], Exception]) -> None:
     """`explain(code)`: what it means that an executable's entry returned `code`, for the user."""
     Library.get().explain = explain
 

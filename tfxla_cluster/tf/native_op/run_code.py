@@ -130,7 +130,7 @@ def _report(c: Code, code: ll.Value, stopped: int) -> None:
     with b.if_then(b.and_(has_memory, b.icmp_signed("!=", code, I32(0))), likely=False):
         c.api("TF_SetStatus", status, I32(INTERNAL), c.text("Compiled code of tfxla_cluster reported a failure"))
         with b.if_then(b.icmp_signed("==", b.load(I64(stopped).inttoptr(P64)), I64(0))):
-            c.api("failed", status, b.sext(code, I64))
+            c.api("failed", status, b.sext(code, I64), c.load(c.args[1], program_word("serial")))
 
 
 def _read_sizes(c: Code, dim: ll.Function, entry: ll.Value, tensors: ll.Value) -> ll.Value:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .... import user_kernels
+from .... import data_checks, user_kernels
 from ....errors import UnsupportedError, UserKernelError
 from ....ir.node import Instr
 from ....target import Target
@@ -20,6 +20,7 @@ from ..choice import DEFAULT, Candidates, Choice, Knobs
 from ..unit import Unit
 from . import (
     convolution,
+    data_check,
     dimension_size,
     dot,
     fft,
@@ -84,6 +85,8 @@ def _lower(instr: Instr, target: Target, knobs: Knobs) -> Unit:
             "Place the call on a GPU; --tfxla_gpu_target=sm_90 with --xla_dump_to writes its code where there is none",
             user_kernels.find(call).where,
         )
+    if instr.attrs.get("custom_call_target") == data_checks.TARGET:
+        return data_check.lower(instr, target)
     lowering = LOWERINGS.get(instr.opcode)
     if lowering is None:
         raise UnsupportedError(f"{instr.opcode} of {instr.shape} has no kernel ({instr.name})")
