@@ -57,6 +57,20 @@ def test_wrong_flags_name_the_mistake(text, message):
         flags.parse(text)
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("xla_dump_to", r"--xla_dump_to needs a value\. Give it text, or '': Directory of the dump"),
+        ("tfxla_gpu_target", r"needs a value\. Give '' or sm_80 or sm_90$"),
+        ("tfxla_threads", r"needs a value\. Write --tfxla_threads=0$"),
+        ("tf_xla_auto_jit", r"needs a value\. Write --tf_xla_auto_jit=2$"),
+    ],
+)
+def test_a_flag_without_a_value(name, said):
+    with pytest.raises(FlagError, match=said):
+        flags.set_values({name: None})
+
+
 def test_patch_restores_also_after_an_error():
     before = flags.get("tf_xla_min_cluster_size")
 

@@ -74,17 +74,23 @@ def convert(name: str, value: Any, source: str = "") -> Any:
     if flag is None:
         raise FlagError(f"{prefix}unknown flag --{name}", _about_unknown(name))
     if value is None and flag.kind != "bool":
-        raise FlagError(f"{prefix}--{name} needs a value", f"Write --{name}={_EXAMPLES.get(flag.kind, flag.default)}")
+        raise FlagError(f"{prefix}--{name} needs a value", _about_missing(flag))
     try:
         return _CONVERT[flag.kind](flag, True if value is None else value)
     except ValueError:
-        wanted = (
-            " or ".join(choice or "''" for choice in flag.choices)
-            or {"bool": "true or false", "int": _range(flag), "level": _LEVELS, "regex": "a regular expression"}[
-                flag.kind
-            ]
-        )
-        raise FlagError(f"{prefix}--{name} wants {wanted}, got '{value}'") from None
+        wanted = {"bool": "true or false", "int": _range(flag), "level": _LEVELS, "regex": "a regular expression"}
+        raise FlagError(f"{prefix}--{name} wants {_choices(flag) or wanted[flag.kind]}, got '{value}'") from None
+
+
+def _choices(flag: Flag) -> str:
+    return " or ".join(choice or "''" for choice in flag.choices)
+
+
+def _about_missing(flag: Flag) -> str:
+    if flag.choices:
+        return f"Give {_choices(flag)}"
+    example = _EXAMPLES.get(flag.kind, flag.default)
+    return f"Give it text, or '': {flag.help}" if example == "" else f"Write --{flag.name}={example}"
 
 
 def _about_unknown(name: str) -> str:
