@@ -94,7 +94,7 @@ def rows(url: str) -> list[Row]:
         where = _opened(url)
         names = where.names()
         if not names and not isinstance(where, Pack):
-            raise FileNotFoundError(f"{url} holds nothing")
+            raise FileNotFoundError(_why_nothing(where))
         found = []
         for name in names:
             try:
@@ -106,7 +106,17 @@ def rows(url: str) -> list[Row]:
                 continue
         return found
     except Exception as error:  # noqa: BLE001 - fsspec backends differ
-        raise InputFileError(f"{url}: no store of executables: {error}") from None
+        raise InputFileError(
+            f"{url}: no store of executables: {error}",
+            "Give the directory, URL or pack (.zip) of --tf_xla_persistent_cache_directory or --tfxla_store",
+        ) from None
+
+
+def _why_nothing(where: Folder) -> str:
+    """Why a place has no names."""
+    if where.is_file:
+        return "it is a file, and no pack"
+    return "it holds nothing" if where.is_directory else "there is no such directory"
 
 
 def _temporary(where: Folder | Pack, name: str) -> Row:
@@ -235,6 +245,8 @@ def _folder(url: str) -> Folder:
 
 def listed(url: str, found: Sequence[Row]) -> list[str]:
     """A line an entry, the newest first, and one for all."""
+    if not found:
+        return [f"{url}: none of its files is an entry of a store"]
     lines = [_line(row) for row in sorted(found, key=lambda row: (-row.made, row.name))]
     bad = sum(bool(row.damaged) for row in found), sum(bool(row.stale) for row in found)
     return [*lines, f"{url}: {len(found)} files ({_size(found)}), {bad[0]} damaged, {bad[1]} stale"]

@@ -237,6 +237,17 @@ def test_wrong_use(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert run(capsys, tmp_path / "file" / "store", "--unpack", pack)[0] == 6
 
 
+def test_what_is_no_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("text")
+    (tmp_path / "empty").mkdir()
+    whys = {"file": "it is a file, and no pack", "none": "there is no such directory", "empty": "it holds nothing"}
+    for name, why in whys.items():
+        code, out = run(capsys, tmp_path / name)
+        assert code == 3
+        assert f"{tmp_path / name}: no store of executables: {why}. Give the directory, URL or pack" in out
+    assert run(capsys, tmp_path) == (0, f"{tmp_path}: none of its files is an entry of a store\n")
+
+
 def test_a_store_at_a_url(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pack = tmp_path / "pack.zip"
     run(capsys, folder, "--pack", pack)

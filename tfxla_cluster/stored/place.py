@@ -52,6 +52,11 @@ class Folder:
         """It is there, and no file."""
         return bool(self._fs.isdir(self.root))
 
+    @property
+    def is_file(self) -> bool:
+        """It is one file."""
+        return bool(self._fs.isfile(self.root))
+
     def path(self, name: str) -> str:
         """The file's, as its file system has it."""
         return f"{self.root}/{name}"
