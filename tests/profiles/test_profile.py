@@ -100,6 +100,10 @@ def one(name: str, size: int) -> Profile:
 def test_a_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = ProfileStore(str(tmp_path / "new"), "train/resnet: a b")
     assert Path(store.file).name == "train_resnet__a_b.profile.json"
+    ProfileStore(str(tmp_path / "new"), "train/resnet: a b")
+    ProfileStore(str(tmp_path / "new"), "resnet-1.a_b")
+    said = capsys.readouterr().err
+    assert said.count(f"the profile of 'train/resnet: a b' (TFXLA_JOB_ID) is {store.file}: ") == said.count("\n") == 1
     assert store.load() == Profile()
     assert store.join(one("f", 3))
     assert store.join(one("f", 4))

@@ -66,6 +66,12 @@ class ProfileStore:
 
     def __init__(self, url: str, job: str, read_only: bool = False) -> None:
         self.file, self._read_only = path(url, job), read_only
+        if not self.file.endswith(f"/{job}{SUFFIX}"):
+            trace.once(
+                f"job:{job}",
+                f"the profile of '{job}' (TFXLA_JOB_ID) is {self.file}: its name has letters, digits, '.', '_' and '-' "
+                f"alone, {_LONGEST} at most",
+            )
 
     def load(self) -> Profile:
         """Empty, and said once, where the file cannot be read; empty where there is none."""
