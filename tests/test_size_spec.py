@@ -25,6 +25,11 @@ from tfxla_cluster.size_spec import ANY, How, Mark, Size, Source, parse, pattern
         ("a,b : 0,,y:0", "y", 0, True),
         ("(?=x).:0=n", "x", 0, True),
         ("x[=]y:0=n[2..]", "x=y", 0, True),
+        ("b : 0", "b", 0, True),
+        ("a[:]b", "a:b", 0, True),
+        (r"a\:b", "a:b", 0, True),
+        ("(?:a|b)c", "bc", 0, True),
+        ("(?i:A)c", "ac", 0, True),
     ],
 )
 def test_what_an_entry_is_about(written: str, name: str, axis: int, holds: bool) -> None:
@@ -73,6 +78,9 @@ def test_any_name_can_be_written(drawn: list[tuple[str, int | None, Size]]) -> N
     ("written", "said"),
     [
         ("b, a(:1", r"'a\(:1' is no regular expression"),
+        ("y,x:a", "'a' in 'x:a' is no number of an axis"),
+        ("x:-1", "'-1' in 'x:-1' is no number of an axis"),
+        ("x:=n", "'' in 'x:=n' is no number of an axis"),
         ("x:0=", "'x:0=' does not say what a size is behind '='"),
         ("x:0=2..5", "does not say what a size is behind '='"),
         ("x:0=n[5-2]", "does not say what a size is behind '='"),  # 5-2 is no range of letters either
@@ -102,7 +110,7 @@ def test_ends_that_are_none(ends: tuple[int, int]) -> None:
 def test_names_and_predicates_that_are_none() -> None:
     with pytest.raises(UsageError, match="'2x' is no name of a size"):
         Size("2x")
-    with pytest.raises(UsageError, match="specialize_on has what cannot be called"):
+    with pytest.raises(UsageError, match="specialize_on has 3, which is no predicate"):
         Size(specialize_on=(3,))  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="'n]' does not say what a size is"):
         size("n]")

@@ -56,7 +56,7 @@ def _special(shapes: Sequence[Shape], request: CompileRequest) -> Iterator[str]:
         try:
             yield from (f"{request.named[place[0]]}:{place[1]} #{number}" for number in mark.size.case(size))
         except UsageError as error:
-            raise ConstraintError(f"{_words(place, request)}: {error.message}") from error
+            raise ConstraintError(f"{_words(place, request)}: {error.message}", error.remedy, error.where) from error
 
 
 def keep_ties(shapes: Sequence[Shape], request: CompileRequest) -> None:

@@ -11,19 +11,30 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from .errors import UsageError
 
 _NAME = r"[A-Za-z_]\w*"
 _SIZE = rf"(?P<size>{_NAME})?(\[(?P<least>\d*)\.\.(?P<most>\d*)\])?"
-_ENTRY = re.compile(rf"(?P<name>.*?)(:(?P<axis>\d+))?(=(?P<says>{_SIZE}))?", re.DOTALL)
+_ENTRY = re.compile(rf"(?P<name>.*?)(\s*:\s*(?P<axis>\d+))?(=(?P<says>{_SIZE}))?", re.DOTALL)
 _UNREAD = re.compile(r"(?<![?<P[])=")  # an '=' that is no part of a regular expression
+_NO_AXIS = re.compile(r"(?<![?\[\\]):([^:\])]*)$")  # what is behind the last ':', if that is no part of one
 _FORM = "Write it as name:axis=size[least..most], all but the name as needed"
 
 Predicate = Callable[[int], bool]
+
+
+def _predicates(given: Any) -> tuple[Predicate, ...]:
+    found = tuple(given) if isinstance(given, Iterable) else (given,)
+    if not isinstance(given, Iterable) or not all(map(callable, found)):
+        wrong = next((one for one in found if not callable(one)), given)
+        raise UsageError(f"specialize_on has {wrong!r}, which is no predicate", "Give a list of functions of one size")
+    return found
 
 
 @dataclass(frozen=True)
@@ -32,7 +43,7 @@ class Size:
 
     name: sizes of one name are equal ('': of none). min, max: what an executable is for, both in it (None: any).
     specialize_on: sizes of which other ones of these are true have an executable of their own. UsageError for a name
-    that is none, and for a range without a size.
+    that is none, a range without a size, and predicates that cannot be called.
     """
 
     name: str = ""
@@ -41,16 +52,14 @@ class Size:
     specialize_on: tuple[Predicate, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.name and not re.fullmatch(_NAME, self.name):
-            raise UsageError(f"'{self.name}' is no name of a size", "Use letters, digits and _, a letter first")
+        if not isinstance(self.name, str) or (self.name and not re.fullmatch(_NAME, self.name)):
+            raise UsageError(f"{self.name!r} is no name of a size", "Use letters, digits and _, a letter first")
         for end in (self.min, self.max):
             if end is not None and (type(end) is not int or end < 0):
                 raise UsageError(f"{end!r} is no end of a range of sizes", "Give integers from 0 on")
         if self.min is not None and self.max is not None and self.min > self.max:
             raise UsageError(f"no size is from {self.min} to {self.max}", "Give the smaller end first")
-        object.__setattr__(self, "specialize_on", tuple(self.specialize_on))
-        if not all(map(callable, self.specialize_on)):
-            raise UsageError("specialize_on has what cannot be called", "Give functions of one size")
+        object.__setattr__(self, "specialize_on", _predicates(self.specialize_on))
 
     @property
     def is_one(self) -> bool:
@@ -129,7 +138,14 @@ def _true(predicate: Predicate, size: int) -> bool:
     try:
         return bool(predicate(size))
     except Exception as error:
-        raise UsageError(f"a predicate of specialize_on fails for {size}: {type(error).__name__}: {error}") from error
+        said = f"a predicate of specialize_on fails for {size}: {type(error).__name__}: {error}"
+        raise UsageError(said, "Give functions of one size", _line_in(error)) from error
+
+
+def _line_in(error: Exception) -> str:
+    """`file:line` of the predicate that raised it, '' where that is no Python function."""
+    frames = traceback.extract_tb(error.__traceback__)[1:2]
+    return f"{frames[0].filename}:{frames[0].lineno}" if frames else ""
 
 
 @functools.lru_cache(maxsize=256)
@@ -144,11 +160,31 @@ def _source(word: str) -> Source:
     name, axis = found["name"].rstrip(), found["axis"]
     if _UNREAD.search(name) or found["says"] == "":
         raise UsageError(f"'{word}' does not say what a size is behind '='", _FORM)
+    _check_pattern(name, word)
+    if axis is None and (unread := _NO_AXIS.search(name)):
+        raise UsageError(
+            f"'{unread[1]}' in '{word}' is no number of an axis", "Axes count from 0; a ':' of a name is written [:]"
+        )
+    return Source(name, None if axis is None else int(axis), _size(found))
+
+
+def _check_pattern(name: str, word: str) -> None:
     try:
         re.compile(name)
     except re.error as error:
         raise UsageError(f"'{word}' is no regular expression ({error})") from None
-    return Source(name, None if axis is None else int(axis), _size(found))
+
+
+def entry(name: Any, axis: Any, says: Any) -> Source:
+    """An entry of its parts, `says` a Size or what `size` reads; UsageError for what is none."""
+    if not isinstance(name, str):
+        raise UsageError(f"{name!r} is no name of an argument", "Name it as the function does: {'x': {0: 'batch'}}")
+    _check_pattern(name, name)
+    if type(axis) is not int or axis < 0:
+        raise UsageError(f"{axis!r} in '{name}' is no number of an axis", "Axes count from 0")
+    if not isinstance(says, str | Size):
+        raise UsageError(f"{says!r} does not say what size {axis} of '{name}' is", "Give its name, or a Size")
+    return Source(name, axis, size(says) if isinstance(says, str) else says)
 
 
 def size(text: str) -> Size:

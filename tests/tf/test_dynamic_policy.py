@@ -19,7 +19,7 @@ import tfxla_cluster
 from tests import fresh
 from tests.close import assert_near
 from tfxla_cluster import counters, flags
-from tfxla_cluster.errors import FlagError
+from tfxla_cluster.errors import FlagError, UsageError
 from tfxla_cluster.profiles import store
 
 ROOT = Path(__file__).parents[2]
@@ -61,7 +61,7 @@ def test_dynamic_true_of_a_trace_that_reads_its_size() -> None:
 
 
 def test_dynamic_of_another_kind() -> None:
-    with pytest.raises(ValueError, match=r"dynamic is 1.5, which has to be True, False, None"):
+    with pytest.raises(UsageError, match=r"dynamic is 1.5, which has to be True, False, None"):
         tfxla_cluster.jit(step, dynamic=1.5)
 
 

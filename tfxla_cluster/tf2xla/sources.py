@@ -18,6 +18,7 @@ from tensorflow.python.eager import context
 from tensorflow.python.util import tf_stack  # pylint: disable=no-name-in-module
 
 from .. import trace
+from ..errors import UsageError
 from . import function_calls
 from .function_def import library
 
@@ -54,6 +55,20 @@ def line_of_trace(frames: Any) -> str:
 def here() -> str:
     """`file:line` of the user's line that is being executed or traced, '' unknown."""
     return line_of_trace(tf_stack.extract_stack())
+
+
+def wrong(message: str, remedy: str = "") -> UsageError:
+    """An error with the line of the program: where a function is traced, the frames are those of code that AutoGraph
+    made."""
+    return UsageError(message, remedy, here())
+
+
+def check_function(value: Any) -> None:
+    """UsageError, with the line of the program, where what is to be compiled cannot be called."""
+    if not callable(value):
+        raise wrong(
+            f"what is to be compiled is of type {type(value).__name__}, no function", "Give a function of tensors"
+        )
 
 
 def frame(file: str, line: int, function: str) -> Frame:

@@ -18,7 +18,9 @@ def explain(fn: Callable[..., Any], *args: Any) -> str:
     """A line an op of the traced `fn(*args)`: `OP NODE (file:line): in CLUSTER`, or `left out (rule): reason`.
 
     Looks at the traced graph as it is; TensorFlow's own optimisers may still change it before clustering.
+    UsageError where `fn` is no function.
     """
+    sources.check_function(fn)
     function = fn if hasattr(fn, "get_concrete_function") else tf.function(fn)
     concrete = function.get_concrete_function(*args)
     graph_def = concrete.graph.as_graph_def(add_shapes=False)

@@ -58,12 +58,14 @@ def mark_dynamic(
     dim: from 0 on, or from the last by -1 down. min, max: the sizes that one executable is for, both in it; others, of
     tensors without this mark, have their own, as 0 and 1 always have. name: sizes of one name are equal. specialize_on:
     functions of a size; sizes for which others of them are true have an executable of their own. Raises UsageError for
-    what is no such tensor or dimension, and for one whose size is known and outside of min and max.
+    what is no such tensor, dimension, name, range or predicate, and for a known size outside of min and max.
     """
-    size = Size(name, min, max, tuple(specialize_on))
+    size = _size(name, min, max, specialize_on)
     for axis in _axes(tensor, dim):
         if tensor.shape[axis] is not None and tensor.shape[axis] not in size:
-            raise _wrong(f"dimension {axis} is {tensor.shape[axis]}, outside of {size}", "Give a range that has it")
+            raise sources.wrong(
+                f"dimension {axis} is {tensor.shape[axis]}, outside of {size}", "Give a range that has it"
+            )
     _mark(tensor, dim, Mark(How.DYNAMIC, size))
 
 
@@ -73,7 +75,7 @@ def maybe_mark_dynamic(
 ) -> None:
     """As `mark_dynamic`, where one executable for all sizes can be made; else each size has its own, and nothing is
     raised but UsageError for what is no tensor, dimension or range."""
-    _mark(tensor, dim, Mark(How.MAYBE, Size(name, min, max)))
+    _mark(tensor, dim, Mark(How.MAYBE, _size(name, min, max)))
 
 
 @_unconverted
@@ -81,6 +83,14 @@ def mark_static(tensor: Any, dim: int | Iterable[int] | None = None) -> None:
     """Say that each size of these dimensions of a tensor (None: of all) has an executable of its own. What
     `mark_dynamic` says outweighs it. Raises UsageError as that."""
     _mark(tensor, dim, Mark(How.STATIC))
+
+
+def _size(name: str, least: int | None, most: int | None, specialize_on: Any = ()) -> Size:
+    """What a mark says of a size; UsageError with the line of the program."""
+    try:
+        return Size(name, least, most, specialize_on)
+    except UsageError as error:
+        raise sources.wrong(error.message, error.remedy) from None
 
 
 def _mark(tensor: Any, dim: int | Iterable[int] | None, mark: Mark) -> None:
@@ -98,24 +108,19 @@ def _mark(tensor: Any, dim: int | Iterable[int] | None, mark: Mark) -> None:
 def _axes(tensor: Any, dim: int | Iterable[int] | None) -> list[int]:
     """The dimensions, from 0 on, that `dim` is; UsageError for what is no tensor or no dimension of it."""
     if not isinstance(tensor, tf.Tensor):
-        raise _wrong(
+        raise sources.wrong(
             f"a {type(tensor).__name__} cannot be marked",
             "Mark the tensor that is passed to the function (tf.convert_to_tensor makes one); sizes of variables: "
             "--tfxla_dynamic_variables",
         )
     rank = tensor.shape.rank
     if rank is None:
-        raise _wrong("a tensor of unknown rank cannot be marked")
-    wanted = range(rank) if dim is None else [dim] if isinstance(dim, int) else list(dim)
+        raise sources.wrong("a tensor of unknown rank cannot be marked")
+    wanted = range(rank) if dim is None else list(dim) if isinstance(dim, Iterable) else [dim]
     for axis in wanted:
         if type(axis) is not int or not -rank <= axis < rank:
-            raise _wrong(f"{axis!r} is no dimension of a tensor of shape {tensor.shape}")
+            raise sources.wrong(f"{axis!r} is no dimension of a tensor of shape {tensor.shape}")
     return [axis % rank for axis in wanted]
-
-
-def _wrong(message: str, remedy: str = "") -> UsageError:
-    """With the line of the program: where a function is traced, the frames are those of code that AutoGraph made."""
-    return UsageError(message, remedy, sources.here())
 
 
 def _mark_argument(tensor: Any, marks: Mapping[int, Mark]) -> None:
@@ -131,7 +136,7 @@ def _mark_argument(tensor: Any, marks: Mapping[int, Mark]) -> None:
         for name, value in _written(known).items():
             argument.op._set_attr(name, attr_value_pb2.AttrValue(s=value))
     elif any(mark.how is not How.MAYBE for mark in marks.values()):
-        raise _wrong(
+        raise sources.wrong(
             f"{argument.name} is computed in the function that is being traced, where sizes follow from arguments",
             "Mark an argument of the function",
         )

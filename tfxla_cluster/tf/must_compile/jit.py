@@ -14,7 +14,9 @@ from typing import Any, Union
 import tensorflow as tf
 
 from ... import flags, size_spec
+from ...errors import UsageError
 from ...size_spec import Size, Source
+from ...tf2xla import sources
 from ..functions import marks, origins, python_ints
 from ..functions.function_compiler import DYNAMIC_MARK, JIT_PREFIX, STATIC_MARK
 from .fast_path import FastPath, Function, Plans
@@ -75,10 +77,11 @@ def jit(
     second one, and traces each size; True compiles for all sizes from the first call on (where the trace reads a size
     from the second); False compiles each size for itself. A specification of sizes, as text
     ("x:0=batch[2..512],y:0=batch") or by argument and dimension ({"x": {0: Size("batch", 2, 512)}, "y": {0: "batch"}}),
-    marks these as `mark_dynamic` does. Raises ValueError for any other `dynamic`, UsageError for a specification that
-    does not parse, and at the first call UsageError for one that names no argument or dimension and
+    marks these as `mark_dynamic` does. Raises UsageError for what is no function, for any other `dynamic` and for a
+    specification that does not parse, and at the first call UsageError for one that names no argument or dimension and
     tf.errors.InvalidArgumentError when the function cannot be compiled.
     """
+    sources.check_function(fn)
     sizes = _specified(dynamic)
 
     def make(fn: Callable[..., Any]) -> Jitted:
@@ -89,19 +92,18 @@ def jit(
 
 
 def _specified(dynamic: Dynamic) -> tuple[Source, ...]:
-    """The entries of a specification of sizes; none of True, False and None."""
+    """The entries of a specification of sizes; none of True, False, None. UsageError with the user's line."""
     if dynamic is None or isinstance(dynamic, bool):
         return ()
-    if isinstance(dynamic, str):
-        return size_spec.parse(dynamic)
-    if not isinstance(dynamic, Mapping) or not all(isinstance(axes, Mapping) for axes in dynamic.values()):
-        raise ValueError(
-            f"jit: dynamic is {dynamic!r}, which has to be True, False, None, 'x:0=batch' or {{'x': {{0: 'batch'}}}}"
-        )
-    return tuple(
-        Source(name, axis, size_spec.size(size) if isinstance(size, str) else size)
-        for name, axes in dynamic.items()
-        for axis, size in axes.items()
+    try:
+        if isinstance(dynamic, str):
+            return size_spec.parse(dynamic)
+        if isinstance(dynamic, Mapping) and all(isinstance(axes, Mapping) for axes in dynamic.values()):
+            return tuple(size_spec.entry(name, *item) for name, axes in dynamic.items() for item in axes.items())
+    except UsageError as error:
+        raise sources.wrong(f"jit: dynamic: {error.message}", error.remedy) from None
+    raise sources.wrong(
+        f"jit: dynamic is {dynamic!r}, which has to be True, False, None, 'x:0=batch' or {{'x': {{0: 'batch'}}}}"
     )
 
 
