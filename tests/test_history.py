@@ -11,7 +11,7 @@ import pytest
 from tfxla_cluster import flags, size_spec
 from tfxla_cluster.dynamic import sources
 from tfxla_cluster.dynamic.families import Choice, Told
-from tfxla_cluster.dynamic.misfit import PARTED, Misfit
+from tfxla_cluster.dynamic.misfit import PARTED, SMALL_SIZES, Misfit
 from tfxla_cluster.history import EARLIER, History
 from tfxla_cluster.ir import guard
 from tfxla_cluster.ir.guard import Guard
@@ -183,6 +183,18 @@ def test_the_closest_is_the_latest_of_those_with_most_in_common() -> None:
     assert found["reason"] == (
         f"argument 'x': dim 0 was 8, is 9; for these alone: train.py:9: %add.4 (add): {PARTED}: a, b"
     )
+
+
+def test_a_size_is_not_held_against_a_small_one() -> None:
+    """Where there is another: these two are never one executable."""
+    history = History()
+    for number, size in enumerate((5, 9, 1)):
+        history.note(request(size), key(), ALONE, number)
+    assert history.note(request(33), key(hlo="b"), ALONE, 3)["closest"] == 1
+    small = dataclasses.replace(ALONE, misfit=SMALL_SIZES)
+    found = history.note(request(0), key(hlo="b"), small, 4)
+    assert found["reason"].endswith("; for these alone: sizes below 2 have modules of their own")
+    assert found["remedies"] == []
 
 
 def test_the_latest_compilations_are_remembered() -> None:

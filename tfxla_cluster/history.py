@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -91,11 +91,12 @@ class History:
         }
 
     def _closest(self, family: str, made: Compilation) -> Compilation | None:
-        """The earlier one that most of the guards, then most of the key, are the same of; the latest of several."""
+        """The earlier one that most of the guards, then most of the key, are the same of; of several one that it might
+        have been compiled with, then the latest."""
 
-        def same(one: Compilation) -> tuple[int, int]:
+        def same(one: Compilation) -> tuple[int, int, bool]:
             (guards, key), (other_guards, other_key) = one.sets, made.sets
-            return len(guards & other_guards), len(key & other_key)
+            return len(guards & other_guards), len(key & other_key), not _has_small(guards ^ other_guards)
 
         with self._lock:
             known = self._compiled.setdefault(family, deque(maxlen=EARLIER))
@@ -110,6 +111,11 @@ class History:
 def _are_one(one: Compilation, other: Compilation) -> bool:
     """Functions of one name are one unless they are known to be defined at different lines."""
     return not (one.defined and other.defined) or one.defined == other.defined
+
+
+def _has_small(guards: Iterable[guard.Guard]) -> bool:
+    """Is one a size that always has a module of its own?"""
+    return any(g.kind == "equal" and isinstance(g.wanted, int) and g.wanted < LEAST_GENERIC for g in guards)
 
 
 def _words(changed: Sequence[guard.Change], known: bool, choice: Choice, apart: dict[str, Any] | None) -> Iterator[str]:
@@ -201,9 +207,7 @@ def _marks(changed: Sequence[guard.Change]) -> list[str]:
 def _unlisted(request: CompileRequest, closest: Compilation, changed: Sequence[guard.Change]) -> list[str]:
     """Entries of --tfxla_dynamic_sources for the dimensions that changed; none where that was said already, or
     where a size is one that always has a module of its own."""
-    differing = set(closest.guards) ^ set(request.guards)
-    sizes = [g.wanted for g in differing if g.kind == "equal"]
-    if request.dynamic or request.marks or any(isinstance(size, int) and size < LEAST_GENERIC for size in sizes):
+    if request.dynamic or request.marks or _has_small(set(closest.guards) ^ set(request.guards)):
         return []
     named = [(name, change.axis) for change in changed if (name := _argument(change))]
     listed = dynamic_policy.lists().dynamic

@@ -5,9 +5,11 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pytest
 
 from tfxla_cluster.dynamic import families, rows
 from tfxla_cluster.dynamic.families import Choice, Families
+from tfxla_cluster.dynamic.misfit import SMALL_SIZES
 from tfxla_cluster.dynamic.rows import Rows
 from tfxla_cluster.ir.builder import Builder
 from tfxla_cluster.ir.dtype import F32
@@ -94,6 +96,18 @@ def test_what_parts_is_said() -> None:
     other = found.choose("f", read(6, "abs"))
     assert "%abs (abs): the programs part here" in str(other.misfit)
     assert found.choose("f", read(8, "abs")).generic is not None
+
+
+@pytest.mark.parametrize("small", [0, 1])
+def test_that_a_small_size_is_another_program_is_not_why(small: int) -> None:
+    """TensorFlow folds what is empty. Nor is the next one held against it."""
+    found = Families()
+    chosen(found, 4, 6)
+    assert found.choose("f", read(small, "abs")).misfit is SMALL_SIZES
+    assert "%cosine (cosine): the programs part here: %negate" in str(found.choose("f", read(8, "cosine")).misfit)
+    only = Families()
+    only.choose("f", read(small))
+    assert only.choose("f", read(8, "abs")).misfit is SMALL_SIZES
 
 
 def test_one_that_does_not_compile_is_made_once() -> None:

@@ -21,7 +21,7 @@ from ..ir.dim import LEAST_GENERIC, DimExpr
 from ..ir.node import Module
 from . import pattern, prove, rows, unify
 from .lowered import Lowered
-from .misfit import Misfit, difference
+from .misfit import SMALL_SIZES, Misfit, difference
 from .pattern import Pattern
 from .rows import Rows
 from .unifier import Generic
@@ -246,9 +246,15 @@ def _with_earlier(family: _Family, structure: str, module: Rows, limits: Limits)
     if structure in family.refused:
         return Misfit(None, family.refused[structure])
     if structure not in family.seen:
-        others = list(family.seen.values())
-        return difference([others[-1][-1], module]) if others else None
+        return _parted(family, module) if family.seen else None
     return _unified([m for m in family.seen[structure] if _may_vary(m, module)], module, limits)
+
+
+def _parted(family: _Family, module: Rows) -> Misfit:
+    """Where it parts from the latest one of another structure that may be compiled with it."""
+    latest = (one for some in reversed(family.seen.values()) for one in reversed(some) if _may_vary(one, module))
+    other = next(latest, None)
+    return SMALL_SIZES if other is None else difference([other, module])
 
 
 def _may_vary(earlier: Rows, module: Rows) -> bool:
@@ -260,7 +266,7 @@ def _may_vary(earlier: Rows, module: Rows) -> bool:
 
 def _unified(earlier: list[Rows], module: Rows, limits: Limits) -> Generic | Misfit:
     """With all earlier modules, or with the last of them alone: they may be of several kinds."""
-    found: Generic | Misfit = Misfit(None, f"sizes below {LEAST_GENERIC} have modules of their own")
+    found: Generic | Misfit = SMALL_SIZES
     for some in [earlier, earlier[-1:]][: len(earlier)]:
         found = unify.unify([*some, module], limits)
         if isinstance(found, Generic):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..ir.dim import LEAST_GENERIC
 from ..ir.node import Instr
 from .rows import Row, Rows, shape_form, structural_attributes
 
@@ -25,6 +26,10 @@ class Misfit:
     def __str__(self) -> str:
         at = f"%{self.instr.name} ({self.instr.opcode}): " if self.instr is not None else ""
         return f"{at}{self.what}{': ' if self.values else ''}{', '.join(self.values)}"
+
+
+SMALL_SIZES = Misfit(None, f"sizes below {LEAST_GENERIC} have modules of their own")
+"""Of modules that differ in such a size: where their programs part besides is not the reason."""
 
 
 def short(value: Any) -> str:

@@ -18,7 +18,7 @@ from ..ir import verifier
 from ..ir.dim import LEAST_GENERIC, Dim
 from ..size_spec import ANY, Size
 from .fit import Assumed, Sizes, Vector, assumptions, weaker_assumptions
-from .misfit import Misfit, difference
+from .misfit import SMALL_SIZES, Misfit, difference
 from .rows import Rows, structure
 from .unifier import Generic, Parted, Unifier
 
@@ -56,7 +56,7 @@ def unify(modules: Sequence[Rows], limits: Limits = NONE) -> Generic | Misfit:
     if not varying:
         return Misfit(None, "no size of an argument differs")
     if any(min(vector) < LEAST_GENERIC for vector in varying):
-        return Misfit(None, f"sizes below {LEAST_GENERIC} have modules of their own")
+        return SMALL_SIZES
     said = _said(modules, limits)
     refusal: Misfit | None = None
     for free in _fewer_and_fewer(varying):
