@@ -10,14 +10,13 @@ import functools
 import linecache
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.util import tf_stack  # pylint: disable=no-name-in-module
 
-from .. import trace
 from ..errors import UsageError
 from . import function_calls
 from .function_def import library
@@ -130,9 +129,25 @@ def first_line(function: str) -> str | None:
     return _first_line(function) if context.context().has_function(function.encode()) else None
 
 
-def are_told() -> bool:
-    """Do lines go anywhere?"""
-    return trace.wants("compile") or trace.wants("dynamic")
+class LazyLines(Mapping[str, str]):
+    """Node name -> `file:line`, read when the first is asked for: few compilations say a line, and tracebacks of a
+    large function take long."""
+
+    def __init__(self, read: Callable[[], Mapping[str, str]]) -> None:
+        self._read = read
+
+    @functools.cached_property
+    def _lines(self) -> Mapping[str, str]:
+        return self._read()
+
+    def __getitem__(self, node: str) -> str:
+        return self._lines[node]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._lines)
+
+    def __len__(self) -> int:
+        return len(self._lines)
 
 
 def reachable(function: str) -> Iterator[Any]:

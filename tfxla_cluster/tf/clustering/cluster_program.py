@@ -56,7 +56,7 @@ class ClusterPrograms:
         family = f"{function_compiler.family_of(caller)}/{_digest(function.nodes)}"
 
         def lines() -> dict[str, str]:
-            known = sources.caller_lines(caller) if sources.are_told() else {}
+            known = sources.caller_lines(caller)
             return {node: line for node in function.nodes if (line := sources.place(known, node))}
 
         def handed_on() -> marks.Marks:
@@ -73,7 +73,7 @@ class ClusterPrograms:
                         "cluster",
                         function.name,
                         family,
-                        lines(),
+                        sources.LazyLines(lines),
                         device,
                         origin=caller,
                         noted={p: mark for p, mark in handed_on().items() if p[1] < len(inputs[p[0]].dims)},

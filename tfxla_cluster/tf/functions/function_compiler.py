@@ -172,7 +172,8 @@ def compile_function(
         lowered = _lower(compiler, interface.function, args, device)
     marked = _marked(interface, lowered, noted)
     if lines is None:
-        lines = sources.all_lines(interface.function) if sources.are_told() or marked else {}
+        lines = sources.LazyLines(lambda: sources.all_lines(interface.function))
+        lines = dict(lines) if marked else lines  # which are kept longer than the function
     known = origins.of(origin)
     tracing = origins.spent(origin)
     constants = known.constants if origin == interface.function else frozenset()
