@@ -6,8 +6,8 @@ from __future__ import annotations
 import functools
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from . import compile_records, dynamic_policy, dynamic_records, flag_options, size_spec
@@ -15,7 +15,7 @@ from .dynamic import sources
 from .dynamic.families import Choice
 from .dynamic.misfit import PARTED, Misfit
 from .ir import guard
-from .ir.dim import LEAST_GENERIC
+from .ir.dim import LEAST_GENERIC, DimExpr
 from .locks import ForkSafeLock
 
 if TYPE_CHECKING:  # not at run time: `enable` may run within the import of tensorflow
@@ -40,13 +40,14 @@ _RELEASED = {
 @dataclass(frozen=True)
 class Compilation:
     """id: the number of its module's files. defined: `file:line` of its Python function, '' unknown. key: of the cache,
-    before tuning."""
+    before tuning. sizes: of one for many, by (input in words, axis)."""
 
     id: int | None
     defined: str
     guards: tuple[guard.Guard, ...]
     key: tuple[guard.Guard, ...]
     generic: bool
+    sizes: Mapping[tuple[str, int], DimExpr] = field(default_factory=dict)
 
     @functools.cached_property
     def sets(self) -> tuple[frozenset[guard.Guard], frozenset[guard.Guard]]:
@@ -70,7 +71,8 @@ class History:
         A function is what has one name and is defined at one line."""
         family = request.family or request.name
         python = tuple(guard.Guard("python", name, value) for name, value in request.python.items())
-        made = Compilation(number, request.defined, (*request.guards, *python), key, choice.generic is not None)
+        generic, sizes = choice.generic is not None, _sizes(request, choice)
+        made = Compilation(number, request.defined, (*request.guards, *python), key, generic, sizes)
         closest = self._closest(family, made)
         if closest is None:
             return {
@@ -83,7 +85,7 @@ class History:
         known = not changed and closest.key == key
         apart = None if choice.misfit is None else _apart(choice.misfit, request)
         return {
-            "reason": "; ".join(_words(changed, known, choice, apart)),
+            "reason": "; ".join(_words(changed, known, choice, closest, apart)),
             "closest": closest.id,
             "changed": [asdict(c) for c in changed],
             "apart": apart,
@@ -118,13 +120,31 @@ def _has_small(guards: Iterable[guard.Guard]) -> bool:
     return any(g.kind == "equal" and isinstance(g.wanted, int) and g.wanted < LEAST_GENERIC for g in guards)
 
 
-def _words(changed: Sequence[guard.Change], known: bool, choice: Choice, apart: dict[str, Any] | None) -> Iterator[str]:
+def _sizes(request: CompileRequest, choice: Choice) -> dict[tuple[str, int], DimExpr]:
+    """(input in words, axis) -> the size that it is of a module for many sizes."""
+    params = () if choice.generic is None else choice.generic.module.entry.params
+    dims = ((words, axis, dim) for words, p in zip(request.inputs, params) for axis, dim in enumerate(p.shape.dims))
+    return {(words, axis): dim for words, axis, dim in dims if isinstance(dim, DimExpr) and dim.is_size}
+
+
+def _beyond(closest: Compilation, changed: Iterable[guard.Change]) -> Iterator[tuple[guard.Change, int]]:
+    """Sizes that are larger than the range that the closest is for, and its end."""
+    for change in changed:
+        size = closest.sizes.get((change.of, change.axis))
+        if size is not None and size.high is not None and change.now.isdigit() and int(change.now) > size.high:
+            yield change, size.high
+
+
+def _words(
+    changed: Sequence[guard.Change], known: bool, choice: Choice, closest: Compilation, apart: dict[str, Any] | None
+) -> Iterator[str]:
     """The reason, in parts of a sentence."""
     if known:
         yield "compiled before, but no longer in memory, or its kernels were not tuned to the end"
     elif not changed:
         yield "the function changed"
     yield from map(str, changed)
+    yield from (f"the earlier executable is for at most {high} there" for _, high in _beyond(closest, changed))
     yield from for_all(choice)
     if any(change.kind == "value" for change in changed):
         yield "each value is compiled in"
@@ -185,6 +205,7 @@ def _for_sizes(
             yield (
                 f"{' or '.join(ways)}: the first executable is for all sizes, unless its trace holds for its own alone"
             )
+        yield from _wider(request, [change for change, _ in _beyond(closest, changed)])
     elif choice.misfit is None:
         if not flag_options.is_dynamic():
             yield "--tfxla_dynamic=on: one executable for many sizes"
@@ -193,6 +214,15 @@ def _for_sizes(
         where = dynamic_records.place(choice.misfit, request)
         if where and choice.misfit.what == PARTED:
             yield f"make {where} the same program at each size (tf.shape(x) in place of x.shape)"
+
+
+def _wider(request: CompileRequest, beyond: Sequence[guard.Change]) -> Iterator[str]:
+    """For executables that are for larger sizes from the first on."""
+    for change in beyond:
+        if name := _argument(change):
+            listed = f"--tfxla_dynamic_sources={size_spec.pattern(name)}:{change.axis}=[..N]"
+            marked = f"mark_dynamic({name}, {change.axis}, max=N) before each call or " * (request.kind == "must")
+            yield f"{marked}{listed}, N the largest size that comes: the first executable is for sizes to there"
 
 
 def _marks(changed: Sequence[guard.Change]) -> list[str]:
