@@ -8,17 +8,23 @@ from typing import Any
 
 import pytest
 
-from tfxla_cluster import flags, size_spec
-from tfxla_cluster.dynamic import sources
-from tfxla_cluster.dynamic.families import Choice, Told
+from tfxla_cluster import compile_records, flags, size_spec
+from tfxla_cluster.dynamic import fit, rows, sources
+from tfxla_cluster.dynamic.families import Choice, Families, Told
 from tfxla_cluster.dynamic.misfit import PARTED, SMALL_SIZES, Misfit
+from tfxla_cluster.dynamic.rows import Rows
+from tfxla_cluster.dynamic.unify import Limits
 from tfxla_cluster.history import EARLIER, History
 from tfxla_cluster.ir import guard
+from tfxla_cluster.ir.builder import Builder
+from tfxla_cluster.ir.dtype import F32
 from tfxla_cluster.ir.guard import Guard
+from tfxla_cluster.ir.shape import array
 from tfxla_cluster.tf.compiler_port import CompileRequest
 
 MODULE: Any = None  # no part of the program is read
-ALONE, GENERIC = Choice(MODULE), Choice(MODULE, generic=SimpleNamespace())  # type: ignore[arg-type]
+EMPTY: Any = SimpleNamespace(module=SimpleNamespace(entry=SimpleNamespace(params=())))
+ALONE, GENERIC = Choice(MODULE), Choice(MODULE, generic=EMPTY)
 ADD: Any = SimpleNamespace(name="add.4", opcode="add", sources=frozenset({"step/add"}))
 
 
@@ -195,6 +201,44 @@ def test_a_size_is_not_held_against_a_small_one() -> None:
     found = history.note(request(0), key(hlo="b"), small, 4)
     assert found["reason"].endswith("; for these alone: sizes below 2 have modules of their own")
     assert found["remedies"] == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "mark"), [("must", "mark_dynamic(x, 0, max=N) before each call or "), ("cluster", "")]
+)
+def test_the_end_of_a_range(kind: str, mark: str) -> None:
+    """Of sizes that were small so far; with the remedy it is no end."""
+
+    def module(size: int) -> Rows:
+        b = Builder("m")
+        return rows.of_module(b.module(b.add_op("negate", b.parameter(array(F32, (size,))))))
+
+    found, history, beyond = Families(), History(), fit.SMALL + 1
+    for number, size in enumerate((5, 9, beyond)):
+        asked = dataclasses.replace(request(size), kind=kind)
+        noted = history.note(asked, key(hlo=str(number)), found.choose("f", module(size)), number)
+    assert noted["reason"] == (
+        f"argument 'x': dim 0 was 9, is {beyond}; the earlier executable is for at most {fit.SMALL} there; "
+        "compiled for all such sizes"
+    )
+    assert noted["remedies"] == [
+        f"{mark}--tfxla_dynamic_sources=x:0=[..N], N the largest size that comes: the first executable is for sizes to "
+        "there"
+    ]
+    ((entry,), limits) = size_spec.parse(f"x:0=[..{beyond}]"), Limits(sizes={(0, 0): size_spec.Size(max=beyond)})
+    assert entry.size == limits.sizes[0, 0]
+    first, second, third = [found.choose("g", module(size), limits) for size in (5, 9, beyond)]
+    assert first.generic is None
+    assert second.generic is third.generic is not None
+
+
+def test_a_line_an_input() -> None:
+    """Of what the executable holds for, not of the call's own sizes."""
+    asked = request(34, 4, value=b"\1")
+    own = [Guard("rank", 0, 2), Guard("range", (0, 0), (2, 99)), Guard("equal", (0, 1), 4)]
+    assert compile_records.by_input(asked, own) == ["argument 'x': float32[None,4] = [1]"]
+    assert compile_records.by_input(asked, asked.guards) == ["argument 'x': float32[34,4] = [1]"]
+    assert compile_records.by_input(dataclasses.replace(asked, names=None), own) == []
 
 
 def test_the_latest_compilations_are_remembered() -> None:

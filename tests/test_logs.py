@@ -82,10 +82,12 @@ def test_a_compilation_is_told_in_short(
 ) -> None:
     for logs, has_key in (("recompiles", False), ("guards", False), ("guards,+recompiles", True)):
         monkeypatch.setenv(trace.LOGS_ENV, logs)
-        trace.record("compile", cluster="f", reason="why", key="long")
+        trace.record("compile", cluster="f", id=None, hit="", remedies=[], reason="why", native=0, key="long")
         line = capsys.readouterr().err
-        assert line.startswith("[tfxla compile] cluster=f reason=why")
-        assert ("key=long" in line) == has_key
+        if has_key:
+            assert "id=null hit= remedies=[] reason=why native=0 key=long" in line
+            continue
+        assert line == "[tfxla compile] cluster=f reason=why native=0\n"
     assert trace._BRIEF["compile"] <= schema.RECORD_KINDS["compile"].fields.keys()
 
 

@@ -29,6 +29,15 @@ def serves(request: CompileRequest, own: Sequence[Guard], key: Iterable[Guard]) 
     }
 
 
+def by_input(request: CompileRequest, own: Sequence[Guard]) -> list[str]:
+    """The inputs of `serves`, a line each: `argument 'x': float32[32,None] = value`."""
+    return [
+        f"{entry['of']}: {entry['dtype']}[{','.join(map(str, entry['dims']))}]"
+        f"{' = ' if 'value' in entry else ''}{entry.get('value', '')}"
+        for entry in _inputs(request, own)
+    ]
+
+
 def _inputs(request: CompileRequest, own: Sequence[Guard]) -> list[dict[str, Any]]:
     names = request.names
     if names is None:

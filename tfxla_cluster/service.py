@@ -110,7 +110,7 @@ class Service:
         if key is not None and found is not None:
             counters.add("cache_hits", reason="memory")
             _lookup("memory", True, key)
-            self._record(request, key, choice, {"hit": "memory", **asdict(found.count)})
+            self._record(request, key, choice, found, {"hit": "memory"})
             return found, False
         with trace.phase("executable", cluster=request.name) as timed:
             stored = None if key is None else self._from_disk(key, request, choice, backend, options)
@@ -164,9 +164,8 @@ class Service:
                 "costs": compile_records.costs(request, spent),
                 "phases": made.phases,
                 "ms": round(spent, 3),
-                **asdict(loaded.count),
             }
-            self._record(request, key, choice, fields)
+            self._record(request, key, choice, loaded, fields)
         if store is not None or turn.is_wanted:
             sections = persist.to_sections(made.plan, made.code.objects)
             turn.give(sections)
@@ -250,10 +249,12 @@ class Service:
         _lookup(cache_name, True, key)
         loaded.count_kernels()
         why = {"reason": "; ".join(["another worker compiled it", *for_all(choice)])} if cache_name == "rank" else {}
-        self._record(request, key, choice, {"hit": cache_name, **why, **asdict(loaded.count)})
+        self._record(request, key, choice, loaded, {"hit": cache_name, **why})
         return loaded
 
-    def _record(self, request: CompileRequest, key: cache.Key, choice: Choice, fields: dict[str, Any]) -> None:
+    def _record(
+        self, request: CompileRequest, key: cache.Key, choice: Choice, loaded: Loaded, fields: dict[str, Any]
+    ) -> None:
         if not trace.wants("compile"):
             return
         trace.record(
@@ -262,14 +263,14 @@ class Service:
             cluster=request.name,
             what=request.kind,
             device=request.device,
-            guards=[] if request.names is None else guard.by_input(request.guards, request.names),
+            guards=compile_records.by_input(request, loaded.guards),
             inputs=list(request.inputs),
             key=cache_key_text(key),
             generic=choice.generic is not None,
             told=list(map(asdict, choice.told)),
             family=request.family or request.name,
             where=request.place() or "",
-            **{"costs": compile_records.costs(request), **fields},
+            **{"costs": compile_records.costs(request), **fields, **asdict(loaded.count)},
         )
 
     def recall(self, key: cache.Key, device: str) -> Mapping[str, bytes] | None:

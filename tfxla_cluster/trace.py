@@ -37,7 +37,7 @@ TOPICS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "autotune": (("autotune",), ()),
     "ranks": (("ranks",), ()),
 }
-# Kind -> the fields that a line has without a '+': the rest is long, and for programs.
+# Kind -> the fields that a line has without a '+', where they say something: the rest is long, and for programs.
 _BRIEF = {
     "autotune": frozenset(("event", "instr", "choice", "ms", "default_ms", "space", "seconds", "reason")),
     "compile": frozenset(
@@ -189,7 +189,7 @@ def record(kind: str, **fields: Any) -> None:
     logged = logged_kinds()
     if kind in logged and (logged[kind] or fields.get(_DONE.get(kind, ""), True)):
         brief = None if logged[kind] else _BRIEF.get(kind)
-        shown = " ".join(f"{k}={_short(v)}" for k, v in fields.items() if brief is None or k in brief)
+        shown = " ".join(f"{k}={_short(v)}" for k, v in fields.items() if brief is None or _says(brief, k, v))
         with contextlib.suppress(OSError):  # nobody reads it any more: what is compiled goes on
             print(f"[tfxla {kind}] {shown}", file=sys.stderr, flush=True)  # noqa: T201
 
@@ -202,6 +202,11 @@ def muted() -> Iterator[None]:
         yield
     finally:
         _stack.muted = before
+
+
+def _says(brief: frozenset[str], field: str, value: Any) -> bool:
+    """Is a field told in short, and is there something in it?"""
+    return field in brief and value not in (None, "", [])
 
 
 def _plain(value: Any) -> Any:

@@ -140,15 +140,6 @@ def test_differences_in_words() -> None:
     assert guards.differences(*facts) == ["fast: was absent, is True"]
 
 
-def test_a_line_an_input() -> None:
-    found = [Guard("dtype", 0, 1), Guard("dtype", 1, 2), *guards.of_shape(1, ()), Guard("value", 1, b"\1")]
-    found += [Guard("rank", 0, 3), Guard("equal", (0, 0), 4), in_range((0, 1), 1, 9), divisible((0, 1), 3)]
-    assert guards.by_input(found, Names()) == [
-        "argument 'x': float32[4,1 to 9 and a multiple of 3,*]",
-        "argument 'y': float64[] = [1]",
-    ]
-
-
 def test_json_round_trip() -> None:
     every = [row[0] for row in ROWS] + [*guards.facts({"target": "x"})]
     every += [Guard(kind, "fast", "True") for kind in ("flag", "python", "constexpr")]

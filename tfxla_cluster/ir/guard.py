@@ -324,19 +324,6 @@ def _wanted(guard: Guard, names: Names | None) -> str:
     return KINDS[guard.kind].text(guard.wanted)
 
 
-def by_input(guards: Sequence[Guard], names: Names) -> list[str]:
-    """A line an input: `argument 'x': float32[32, 1 to 100] = value`; `*` for a dim of any size."""
-    ranks = {g.place[0]: cast("int", g.wanted) for g in guards if g.kind == "rank"}
-    lines = []
-    for number, rank in sorted(ranks.items()):
-        own = [g for g in guards if g.place[0] == number]
-        dtype = "".join(_wanted(g, names) for g in own if g.kind == "dtype")
-        dims = [" and ".join(_wanted(g, names) for g in own if g.place[1] == axis) or "*" for axis in range(rank)]
-        value = "".join(f" = {_wanted(g, names)}" for g in own if g.kind == "value")
-        lines.append(f"{names.input(number)}: {dtype}[{','.join(dims)}]{value}")
-    return lines
-
-
 def to_data(guards: Iterable[Guard]) -> list[list[Any]]:
     """JSON values: [kind, subject, wanted] each; bytes in base64."""
 
