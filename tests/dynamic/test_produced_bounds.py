@@ -10,11 +10,17 @@ import tensorflow as tf
 
 from tests import fresh
 from tests.close import assert_near
+from tests.dynamic.test_unify import check_at, floats, lowered, unified
 from tfxla_cluster import compiler, counters
 from tfxla_cluster.backends import cpu, interpreter
+from tfxla_cluster.dynamic import prove
 from tfxla_cluster.ir import text
+from tfxla_cluster.ir.builder import Builder
 from tfxla_cluster.ir.dim import bounded, bounded_only, capacity, instantiate, make, sym
+from tfxla_cluster.ir.dtype import F32
+from tfxla_cluster.ir.node import Instr
 from tfxla_cluster.ir.polynomial import bounds, polynomial
+from tfxla_cluster.ir.shape import array
 from tfxla_cluster.ir.size_proofs import at_most
 from tfxla_cluster.runtime import plan_json
 
@@ -93,6 +99,35 @@ def test_a_size_ends_at_its_bound(backend: Any, asked: int) -> None:
         assert kept.tolist() == [*x, *x][:number]
         assert count == number
     assert plan_json.loads(plan_json.dumps(made.plan)) == made.plan
+
+
+def test_sizes_that_are_equal_at_the_first_call() -> None:
+    """As many of the largest as half of another size, which in the second call is the first size too."""
+    largest = lambda x: tf.math.top_k(x, tf.shape(x)[1] // 2)  # noqa: E731
+    compiled = tf.function(largest, jit_compile=True, input_signature=[tf.TensorSpec([None, None])])
+    before = counters.snapshot()["internal_errors"]
+    for size in ((5, 5), (3, 7), (7, 3), (2, 2), (11, 4), (8, 12)):
+        x = tf.constant(np.random.default_rng(size).integers(-3, 4, size).astype(np.float32))
+        for got, want in zip(compiled(x), largest(x), strict=True):
+            np.testing.assert_array_equal(got, want, f"{size}")
+    assert counters.snapshot()["internal_errors"] == before
+
+
+def test_a_size_that_is_set_is_that_of_the_part() -> None:
+    """At both sizes m // 2 is n too, which the literal then follows: the shape is the part's all the same."""
+
+    def top(b: Builder, n: int, m: int) -> list[Instr]:
+        part = b.slice(floats(b, n, m), [(0, n, 1), (0, m // 2, 1)])
+        count = b.constant(m // 2)
+        kept = b.add_op("set-dimension-size", part, count, shape=array(F32, (n, m // 2)), dimensions=(1,))
+        pair = b.tuple(kept, b.negate(kept))
+        return [b.get_tuple_element(pair, 1)]
+
+    generic = unified(top, (3, 7), (19, 39))
+    check_at(top, generic, 19, 39)
+    check_at(top, generic, 5, 11)
+    assert not prove.prove(generic, lowered(top, 11, 4))
+    check_at(top, unified(top, (3, 7), (19, 39), (11, 4)), 6, 9)
 
 
 def test_bounds_that_follow_a_size() -> None:

@@ -155,3 +155,26 @@ def test_rule(rule: str) -> None:
         verifier.verify(BROKEN[rule]())
     assert caught.value.rule == rule
     assert RULES[rule] in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("operand", "result"),
+    [
+        ("f32[4]", "f32[3]"),  # no size that the run makes, and not the bound
+        ("f32[4]", "f32[<=3]"),
+        ("f32[4,2]", "f32[<=4,3]"),
+        ("f32[4/*n*/,2]", "f32[4/*m*/,2]"),  # two sizes that are equal here
+    ],
+)
+def test_a_size_that_is_set_ends_at_the_dimension(operand: str, result: str) -> None:
+    def module(shape: str) -> Module:
+        return text.parse(
+            'HloModule m, frontend_attributes={tfxla_sizes="n=4>=2, m=4>=2"}\n'
+            f"ENTRY e {{\n x = {operand} parameter(0)\n k = s32[] parameter(1)\n y = f32[4/*m*/] parameter(2)\n"
+            f" ROOT r = {shape} set-dimension-size(x, k), dimensions={{0}}\n}}"
+        )
+
+    verifier.verify(module(operand))
+    with pytest.raises(VerifierError) as caught:
+        verifier.verify(module(result))
+    assert caught.value.rule == "A3"

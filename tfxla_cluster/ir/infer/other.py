@@ -113,13 +113,21 @@ def _get_dimension_size(case: Case) -> Shape:
 
 
 def _set_dimension_size(case: Case) -> Shape:
+    """The operand's shape; along the dimension a size that the run makes where the instruction says so, else the bound
+    (XLA's InferSetDimensionSizeShape)."""
     x = case.array(0)
     check(
         len(case.attrs["dimensions"]) == 1 and distinct(case.attrs["dimensions"], x.rank),
         "O4",
         f"set-dimension-size of {x}",
     )
-    return case.claimed() if case.result is not None else array(case.dtype(0), x.dims)
+    dims, (axis,) = list(x.dims), case.attrs["dimensions"]
+    dims[axis] = bound = dims_.capacity(dims[axis])
+    claimed = case.claimed().dims if case.result is not None else ()
+    if len(claimed) == x.rank and dims_.has_produced(claimed[axis]):
+        known = same(dims_.capacity(claimed[axis]), bound)
+        dims[axis] = claimed[axis] if known else dims_.bounded_only(bound)
+    return array(case.dtype(0), tuple(dims))
 
 
 def _rng_bit_generator(case: Case) -> Shape:
