@@ -89,16 +89,14 @@ def test_a_worker_answers(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
             assert first["first_step_s"] > first["trace_s"] > 0
             assert served.answer("turn 2")["ms"] > 0
             if mode in FLAGS:
-                monkeypatch.setattr(tfxla_cluster, "stats", lambda: {**STATS, "native_kernels": 2})
+                counts = worker._counts()
+                monkeypatch.setattr(worker, "_counts", lambda: {**counts, "kernels": counts["kernels"] + 1})
                 assert "not native" in served.answer("end")["failed"]
-                monkeypatch.setattr(tfxla_cluster, "stats", lambda: STATS)
+                monkeypatch.setattr(worker, "_counts", lambda: counts)
             assert 0 <= served.answer("end")["peak_gib"] < 8
         finally:
             tfxla_cluster.disable()
     json.dumps(first)
-
-
-STATS = {"kernels": 3, "native_kernels": 3, "fallbacks": 0, "fallback_reasons": {}}
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_what_runs_starts_poisoned() -> None:
     step = KernelStep("half", (Ref("input", 0),), (Ref("output", 0),), (), 1, params=(("object", 0), ("num_warps", 1)))
     plan = LaunchPlan("p", (vector(4),), (vector(4),), (), (step,), (), 0)
     bundle = {"cubins": [image("half")]}
-    case = {"plan": plan_json.dumps(plan), "cubins": [0], "inputs": [x]}
+    case = {"name": "half", "plan": plan_json.dumps(plan), "cubins": [0], "inputs": [x]}
     (found,) = run(bundle, case, driver)
     np.testing.assert_array_equal(found[:2], 2 * x[:2])
     assert (found[2:].view(np.uint8) == POISON).all()

@@ -15,6 +15,7 @@ from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager import context
 
 from tfxla_cluster.errors import UnsupportedError
+from tfxla_cluster.held import Held
 from tfxla_cluster.ir import dim as dims
 from tfxla_cluster.ir.dim import Dim, make, sym
 from tfxla_cluster.ir.guard import Guard, ordered
@@ -300,6 +301,10 @@ def _sums(record: int, inputs: Any, outputs: Any, sizes: Any) -> int:
     return int(bool(inputs[1]))
 
 
+def held(array: np.ndarray) -> Held:
+    return Held(array.ctypes.data, array)
+
+
 def test_parameters_that_are_handed_over() -> None:
     """Each entry has its own; what has left the list is made again, and not kept for its sizes."""
     address, made = ctypes.cast(_sums, ctypes.c_void_p).value or 0, []
@@ -307,7 +312,7 @@ def test_parameters_that_are_handed_over() -> None:
     def compile(views: list[InputView], device: str) -> Entry:
         n = views[0].dims[0]
         made.append(n)
-        outputs, handed = (Output(F32, 4, (sym("n", n),), 0),), (np.full(n, n, np.float32),)
+        outputs, handed = (Output(F32, 4, (sym("n", n),), 0),), (held(np.full(n, n, np.float32)),)
         return Entry(
             native_op.exact(views), 1, address, (0, UNREAD), outputs, 1, (("n", 0, 0),), handed=handed, keep=_sums
         )

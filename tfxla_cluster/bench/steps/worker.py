@@ -24,6 +24,7 @@ class Served:
         self._task, self._mode, self._batch = task, mode, batch
         self._step: Step | None = None
         self._inputs: Sequence[Any] = ()
+        self._before = _counts() if mode in NATIVE else {}
 
     def answer(self, question: str) -> Mapping[str, Any]:
         """What the method that the question names gives; {"failed": why} where it raises."""
@@ -67,7 +68,7 @@ class Served:
         import tensorflow as tf
 
         if self._mode in NATIVE:
-            _only_native()
+            _only_native(self._before)
         if not tf.config.list_physical_devices("GPU"):
             assert self._step is not None
             return {"peak_gib": (memory.peak(lambda: self.turn(1), "CPU:0") or 0) / 2**30}
@@ -79,13 +80,19 @@ def _number(result: Any) -> float:
     return float(np.sum(np.asarray(result)))
 
 
-def _only_native() -> None:
+def _counts() -> dict[str, int]:
     import tfxla_cluster
 
     counts = tfxla_cluster.stats()
-    if counts["fallbacks"] or not counts["kernels"] or counts["kernels"] != counts["native_kernels"]:
-        said = {name: counts[name] for name in ("kernels", "native_kernels", "fallback_reasons")}
-        raise RuntimeError(f"not native: {said}")
+    return {name: counts[name] for name in ("fallbacks", "kernels", "native_kernels")}
+
+
+def _only_native(before: Mapping[str, int]) -> None:
+    import tfxla_cluster
+
+    grown = {name: count - before[name] for name, count in _counts().items()}
+    if grown["fallbacks"] or not grown["kernels"] or grown["kernels"] != grown["native_kernels"]:
+        raise RuntimeError(f"not native: {grown}, {tfxla_cluster.stats()['fallback_reasons']}")
 
 
 def main() -> None:
