@@ -146,7 +146,7 @@ BROKEN: dict[str, Callable[[], Module]] = {
     "O5": _module("s = u64[5] parameter(0)\n ROOT r = (u64[5], u32[2]) rng-bit-generator(s), algorithm=rng_philox"),
     "O7": _module("x = f32[2,3] parameter(0)\n ROOT r = (f32[2,4], s32[2,4]) topk(x), k=4, largest=true"),
     "O8": _module(
-        'x = f32[2,3] parameter(0)\n ROOT r = f32[2,3] custom-call(x), custom_call_target="lapack_sgetrf_ffi"'
+        'x = f32[3] parameter(0)\n ROOT r = (f32[3], f32[3]) custom-call(x), custom_call_target="lapack_sgeqrf_ffi"'
     ),
     "O6": _edited(lambda b, x, n: (lambda c: ([x, c], c))(b.constant([1.0, 2.0], "f32").replace(shape=tuple_of()))),
 }
