@@ -24,7 +24,6 @@ _SIZE = rf"(?P<size>{_NAME})?(\[(?P<least>\d*)\.\.(?P<most>\d*)\])?"
 _ENTRY = re.compile(rf"(?P<name>.*?)(\s*:\s*(?P<axis>\d+))?(=(?P<says>{_SIZE}))?", re.DOTALL)
 _UNREAD = re.compile(r"(?<![?<P[])=")  # an '=' that is no part of a regular expression
 _NO_AXIS = re.compile(r"(?<![?\[\\]):([^:\])]*)$")  # what is behind the last ':', if that is no part of one
-_MOST_AXIS = 253  # TensorFlow's shapes have at most 254 dimensions
 _FORM = "Write it as name:axis=size[least..most], all but the name as needed"
 
 Predicate = Callable[[int], bool]
@@ -161,11 +160,7 @@ def _source(word: str) -> Source:
     name, axis = found["name"].rstrip(), found["axis"]
     if _UNREAD.search(name) or found["says"] == "":
         raise UsageError(f"'{word}' does not say what a size is behind '='", _FORM)
-    if not name:
-        raise UsageError(f"'{word}' does not name an input", _FORM)
     _check_pattern(name, word)
-    if axis is not None and int(axis) > _MOST_AXIS:
-        raise UsageError(f"'{word}' has an axis that no input has", f"Axes are from 0 to {_MOST_AXIS}")
     if axis is None and (unread := _NO_AXIS.search(name)):
         raise UsageError(
             f"'{unread[1]}' in '{word}' is no number of an axis", "Axes count from 0; a ':' of a name is written [:]"
