@@ -83,7 +83,7 @@ KEPT: list[Any] = []  # a function lives as long as what was traced
 
 def lowered(name: str, args: list[bridge.Arg], once: bool) -> bridge.Lowered:
     if once:
-        return rewritten_functions.lowered(name, lambda copy: bridge.lower(copy, args))
+        return rewritten_functions.lowered(name, lambda copy: bridge.lower(copy, args), checks=False)
     with rewritten_functions.expanded(name) as copy:
         return bridge.lower(copy, args)
 
