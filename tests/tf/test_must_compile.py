@@ -15,6 +15,13 @@ from tests.tf.programs import PROGRAMS
 from tfxla_cluster import counters, flags
 
 
+@pytest.fixture(autouse=True)
+def unchecked() -> Iterator[None]:
+    """Stock XLA, which runs what the double compiles, knows no check of data."""
+    with flags.patch(tfxla_check_data=False):
+        yield
+
+
 @pytest.fixture
 def ours() -> Iterator[double.Ours]:
     made = double.Ours()
