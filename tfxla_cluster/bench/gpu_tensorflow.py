@@ -4,10 +4,8 @@ XLA through JAX in another (gpu_beside), which take turns with them on the same 
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +16,9 @@ from .gpu_bundle import lowered, tf_dtype
 from .gpu_rows import Draw, GpuRow, switched
 from .gpu_suite import COPY, GRAPH, OURS, STOCK, Result
 from .gpu_timing import MARK, WARM_ROUNDS, Samples, burst, spans, sustained, turn
+
+if TYPE_CHECKING:  # it imports tensorflow
+    from .xprof import Event, Recording
 
 Call = Callable[[], Any]
 
@@ -153,14 +154,16 @@ class TensorFlowSide:
 
     def __init__(self, contenders: Mapping[str, Call]) -> None:
         self._contenders = contenders
-        self._directory: tempfile.TemporaryDirectory[str] | None = None
+        self._recording: Recording | None = None
 
     def start(self) -> None:
+        from . import xprof
+
         for _ in range(WARM_ROUNDS):
             for call in self._contenders.values():
                 call()
         _wait()
-        self._directory = _recording()
+        self._recording = xprof.Recording()
 
     def round(self) -> None:
         import tensorflow as tf
@@ -171,8 +174,8 @@ class TensorFlowSide:
                 _wait()
 
     def stop(self) -> Samples:
-        assert self._directory is not None
-        marks, work = _recorded(self._directory)
+        assert self._recording is not None
+        marks, work = _marks_and_work(self._recording.stop())
         return spans(marks, [(start, end) for _, start, end in work])
 
     def turn(self, calls: int) -> Mapping[str, float]:
@@ -189,54 +192,19 @@ Span = tuple[str, float, float]
 
 
 def profiled(call: Callable[[], object]) -> tuple[list[Span], list[Span]]:
-    """What `of_profile` finds in TensorFlow's profile of `call`, which waits for what it starts."""
-    directory = _recording()
-    try:
-        call()
-    finally:
-        found = _recorded(directory)
-    return found
+    """Marks and work in TensorFlow's profile of `call`, which waits for what it starts."""
+    from . import xprof
 
-
-def _recording() -> tempfile.TemporaryDirectory[str]:
-    """Starts TensorFlow's profiler, which `_recorded` ends."""
-    import tensorflow as tf
-
-    directory = tempfile.TemporaryDirectory()
-    options = tf.profiler.experimental.ProfilerOptions(
-        host_tracer_level=2, python_tracer_level=0, device_tracer_level=1
-    )
-    tf.profiler.experimental.start(directory.name, options)
-    return directory
-
-
-def _recorded(directory: tempfile.TemporaryDirectory[str]) -> tuple[list[Span], list[Span]]:
-    import tensorflow as tf
-
-    with directory as name:
-        tf.profiler.experimental.stop()
-        (path,) = Path(name).rglob("*.xplane.pb")
-        return of_profile(path.read_bytes())
+    return _marks_and_work(xprof.profile(call))
 
 
 def of_profile(data: bytes) -> tuple[list[Span], list[Span]]:
-    """The marks and the work of a GPU in an XSpace: (name, start, end) in microseconds. Lines of a GPU that only
-    repeat names of what runs on its streams are no work."""
-    from tensorflow.tsl.profiler.protobuf import xplane_pb2
+    """The marks and the work of a GPU in an XSpace: (name, start, end) in microseconds."""
+    from . import xprof
 
-    space = xplane_pb2.XSpace()
-    space.ParseFromString(data)
-    marks, work = [], []
-    for plane in space.planes:
-        on_device = plane.name.startswith("/device:GPU")
-        for line in plane.lines:
-            if on_device and not line.name.startswith("Stream"):
-                continue
-            for event in line.events:
-                start = line.timestamp_ns / 1e3 + event.offset_ps / 1e6
-                name = plane.event_metadata[event.metadata_id].name
-                if on_device:
-                    work.append((name, start, start + event.duration_ps / 1e6))
-                elif name.startswith(MARK):
-                    marks.append((name.removeprefix(MARK), start, start + event.duration_ps / 1e6))
-    return marks, work
+    return _marks_and_work(xprof.events(data))
+
+
+def _marks_and_work(events: Sequence[Event]) -> tuple[list[Span], list[Span]]:
+    marks = [(e.name.removeprefix(MARK), e.start, e.end) for e in events if e.name.startswith(MARK) and not e.on_device]
+    return marks, [(e.name, e.start, e.end) for e in events if e.on_device]

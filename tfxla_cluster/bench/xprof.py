@@ -10,9 +10,11 @@ from pathlib import Path
 
 import tensorflow as tf
 
-_OF_LINES = re.compile(r"Stream")  # of a GPU: its other lines repeat names of what runs on its streams
+from .gpu_timing import MARK
+
+_STREAM = "Stream"  # how names of lines of a GPU begin on which something runs: others repeat what runs on these
 # What the profiler, its thread pools and marks of steps write down themselves.
-_NO_WORK = re.compile(r"ThreadpoolListener::|^python|^tfxla-sample:|^EagerLocalExecute|^EagerExecute|^\$")
+_NO_WORK = re.compile(rf"ThreadpoolListener::|^python|^{MARK}|^EagerLocalExecute|^EagerExecute|^\$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,20 +27,36 @@ class Event:
     on_device: bool
 
 
+class Recording:
+    """TensorFlow's profiler at work, from here to `stop`."""
+
+    def __init__(self) -> None:
+        self._directory = tempfile.TemporaryDirectory()
+        options = tf.profiler.experimental.ProfilerOptions(
+            host_tracer_level=2, python_tracer_level=0, device_tracer_level=1
+        )
+        tf.profiler.experimental.start(self._directory.name, options)
+
+    def stop(self) -> list[Event]:
+        """What it saw."""
+        with self._directory as name:
+            tf.profiler.experimental.stop()
+            (path,) = Path(name).rglob("*.xplane.pb")
+            return events(path.read_bytes())
+
+
 def profile(call: Callable[[], object]) -> list[Event]:
     """What TensorFlow's profiler saw of `call`, which waits for what it starts."""
-    options = tf.profiler.experimental.ProfilerOptions(
-        host_tracer_level=2, python_tracer_level=0, device_tracer_level=1
-    )
-    with tempfile.TemporaryDirectory() as directory:
-        with tf.profiler.experimental.Profile(directory, options):
-            call()
-        (path,) = Path(directory).rglob("*.xplane.pb")
-        return events(path.read_bytes())
+    recording = Recording()
+    try:
+        call()
+    finally:
+        found = recording.stop()
+    return found
 
 
 def events(space: bytes) -> list[Event]:
-    """Those of a serialised XSpace."""
+    """Those of a serialised XSpace; of a GPU what runs on its streams."""
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
     found = []
@@ -47,7 +65,7 @@ def events(space: bytes) -> list[Event]:
     for plane in parsed.planes:
         on_device = plane.name.startswith("/device:GPU")
         for line in plane.lines:
-            if on_device and not _OF_LINES.match(line.name):
+            if on_device and not line.name.startswith(_STREAM):
                 continue
             for event in line.events:
                 start = line.timestamp_ns / 1e3 + event.offset_ps / 1e6
