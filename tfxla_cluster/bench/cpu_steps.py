@@ -12,7 +12,6 @@ from .steps import table, turns
 Row = dict[str, Any]
 Run = Callable[..., Result]
 STEPS, CALLS, COMPILE = "steps", "call overhead", "compile time"
-FAMILIES = (STEPS, COMPILE, CALLS)
 
 
 def chosen(pattern: str) -> list[str]:
