@@ -92,8 +92,7 @@ class _Body:
         self.code, self.encoded, self.timed = code, encoded, encoded.timed
         self.constants = [_constant(data) for data in plan.constants]
         self.constant_table = np.array([c.ctypes.data for c in self.constants] or [0], np.int64)
-        self._texts = [name.encode() + b"\0" for name in self.timed]
-        self.names = np.array([(_address_of(text), len(text) - 1) for text in self._texts] or [(0, 0)], np.int64)
+        self._text, self.names = _names(self.timed)
         self.timings = np.zeros((max(1, len(self.timed)), 2), np.int64) if timings else None
         self.plan = plan
 
@@ -111,9 +110,13 @@ class _Body:
         return {RECORD[name]: value for name, value in fields.items()}
 
 
-def _address_of(text: bytes) -> int:
-    """Where the bytes lie, as long as the object does."""
-    return ctypes.cast(ctypes.c_char_p(text), ctypes.c_void_p).value or 0
+def _names(names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Names in memory, each ended by a null, and s64[n, 2]: the address and bytes of each."""
+    encoded = [name.encode() for name in names]
+    text = np.frombuffer(b"\0".join([*encoded, b""]), np.uint8)
+    sizes = np.array([len(name) for name in encoded], np.int64)
+    starts = text.ctypes.data + np.cumsum(sizes + 1) - sizes - 1
+    return text, np.stack([starts, sizes], 1)
 
 
 def may_share(plan: LaunchPlan) -> bool:
