@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.kernel.foreign_call import ARGUMENTS, KINDS
+from ..codegen.kernel.foreign_call import ARGUMENTS, KINDS, LAPACK, POCKETFFT
 from ..errors import UnsupportedError
 
-LAPACK, POCKETFFT = "lapack.", "pocketfft."  # what the names of routines begin with
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 _SET_THREADS = "scipy_openblas_set_num_threads"
 _NAMES = {number: name for name, number in KINDS.items()}

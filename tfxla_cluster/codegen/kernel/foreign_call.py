@@ -24,6 +24,7 @@ FRAME = 48  # words at most
 ARGUMENTS = 18  # of a function at most
 HEADER = 2  # words in front: the address of the function, that of its data
 MAX_TASKS = 16
+LAPACK, POCKETFFT = "lapack.", "pocketfft."  # what the names of routines begin with
 
 
 @dataclass(frozen=True, slots=True)

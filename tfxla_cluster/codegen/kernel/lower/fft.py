@@ -15,10 +15,9 @@ from ....errors import UnsupportedError
 from ....ir.dim import Dim, ceil_div, make, product
 from ....ir.node import Instr
 from ....target import Target
-from ..foreign_call import MAX_TASKS, At, Count, Data, Input, Number, Output, at, encode, real, tasks_of
+from ..foreign_call import MAX_TASKS, POCKETFFT, At, Count, Data, Input, Number, Output, at, encode, real, tasks_of
 from ..unit import Unit, UnitLibrary, UnitRef
 
-ROUTINE = "pocketfft."
 LINES = 16  # of a call where there are as many: what a transform needs of its length is made anew in each call
 _FEW = 4  # of outer lines, that are taken apart so that there are tasks to share
 
@@ -143,4 +142,4 @@ class _Call:
         part, whole = ("f", "F") if self.bits == 32 else ("d", "D")
         name = self.each.function
         first, last = part if name.startswith("rfft") else whole, part if name == "irfft" else whole
-        return f"{ROUTINE}{name}.{first}{part}->{last}"
+        return f"{POCKETFFT}{name}.{first}{part}->{last}"

@@ -19,12 +19,11 @@ from ....ir.shape import Shape, array
 from ....target import Target
 from ..builder import KernelBuilder
 from ..choice import DEFAULT, Knobs
-from ..foreign_call import Argument, Input, Output, Work, encode, integer, letter, tasks_of
+from ..foreign_call import LAPACK, Argument, Input, Output, Work, encode, integer, letter, tasks_of
 from ..ir import Kernel
 from ..unit import Unit, UnitCopy, UnitKernel, UnitLibrary, UnitRef
 from . import fused
 
-PREFIX = "lapack."
 _INT = 4  # bytes of LAPACK's integers
 _MOST = 2**31 - 1  # that they hold
 
@@ -191,7 +190,7 @@ class Call:
         each = dims_.make("mul", dims_.ceil_div(self.count, self.tasks), dims_.make("max", cost, 1))
         sizes = encode(self._arguments, self.count)
         call = UnitLibrary(
-            f"{PREFIX}{self.call.name}", tuple(self._inputs), tuple(self._outputs), (), sizes, self.tasks, each
+            f"{LAPACK}{self.call.name}", tuple(self._inputs), tuple(self._outputs), (), sizes, self.tasks, each
         )
         return Unit((*self._before, call, *self._after), tuple(self._temps))
 
