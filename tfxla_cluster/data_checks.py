@@ -149,7 +149,7 @@ SEGMENTS = tuple(f"UnsortedSegment{way}" for way in ("Sum", "Prod", "Max", "Min"
 DIVISIONS = ("Div", "FloorDiv", "FloorMod", "Mod", "TruncateDiv", "TruncateMod")
 RESOURCE_SCATTERS = tuple(f"ResourceScatter{way}" for way in ("Update", "Add", "Sub", "Mul", "Div", "Min", "Max"))
 _WORDS: Mapping[str, Callable[[Check, Found], str]] = {
-    **dict.fromkeys(("Gather", "GatherV2", "ResourceGather", *RESOURCE_SCATTERS), _index),
+    **dict.fromkeys(("GatherV2", "ResourceGather", *RESOURCE_SCATTERS), _index),
     "GatherNd": _row("param shape", ", node name: {}"),
     **dict.fromkeys(("ScatterNd", *TENSOR_SCATTERS), _row("shape")),
     **dict.fromkeys(SEGMENTS, _segment),
@@ -158,8 +158,6 @@ _WORDS: Mapping[str, Callable[[Check, Found], str]] = {
     **dict.fromkeys(DIVISIONS, _says("Integer division by zero")),
     **dict.fromkeys(("Bincount", "DenseBincount"), _says("Input arr must be non-negative!")),
     "Pow": _says("Integers to negative integer powers are not allowed"),
-    "MatrixInverse": _says("Input is not invertible."),
-    "MatrixSolve": _says("Input matrix is not invertible."),
     "CheckNumerics": _numerics,
     "Assert": _own,
 }
