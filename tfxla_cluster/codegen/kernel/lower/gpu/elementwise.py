@@ -114,11 +114,11 @@ def _flat(
 def _taken_apart(b: KernelBuilder, near: Var, inner: Dim, block: int) -> tuple[Var, Var]:
     """The row and column of element `near`, counted from the first row of a block."""
     if isinstance(inner, int):
-        parts = (b.op(op, near, b.const(inner, U32), index=True) for op in ("divide", "remainder"))
+        parts = [b.op(op, near, b.const(inner, U32), index=True) for op in ("divide", "remainder")]
     else:  # of two rows
         short = b.op("convert", b.size(inner), dtype=U32)
         is_next = b.op("convert", b.compare(near, short, "GE"), dtype=U32)
-        parts = (part for part in (is_next, b.op("subtract", near, b.op("multiply", is_next, short))))
+        parts = [is_next, b.op("subtract", near, b.op("multiply", is_next, short))]
     row, column = (b.op("convert", part, dtype=S64) for part in parts)
     return row, column
 

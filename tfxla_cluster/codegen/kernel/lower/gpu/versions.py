@@ -105,12 +105,13 @@ def _put(found: dict[object, tuple[Dim, Unit]], unit: Unit, active: Dim) -> None
 
 def _signature(unit: Unit) -> object:
     """Equal for units that do the same."""
-    steps = [(key(s.kernel), s.kernel.sizes, s.kernel.tasks, s) if isinstance(s, UnitKernel) else s for s in unit.steps]
-    plain = [
-        (*row[:3], row[3].inputs, row[3].outputs, row[3].kernel.warps) if isinstance(row, tuple) else row
-        for row in steps
-    ]
-    return tuple(plain), unit.temps, unit.inplace, unit.guards
+    steps = tuple(_of_kernel(step) if isinstance(step, UnitKernel) else step for step in unit.steps)
+    return steps, unit.temps, unit.inplace, unit.guards
+
+
+def _of_kernel(step: UnitKernel) -> object:
+    kernel = step.kernel
+    return key(kernel), kernel.sizes, kernel.tasks, kernel.warps, step.inputs, step.outputs
 
 
 def _joined(versions: Sequence[tuple[Dim, Unit]]) -> Unit | None:
