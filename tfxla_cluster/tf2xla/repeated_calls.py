@@ -14,10 +14,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ..ir.proto.reader import LOCAL
 from ..ir.proto.schema import MESSAGES
 from .repeated_ops import LABEL, MARK
 
-_LOCAL = 0xFFFFFFFF  # newer ids are computation << 32 | local, and may be named by the local half alone
 _RETURNED = "XLA_Retvals"  # what the bridge adds at the end of a function
 
 
@@ -71,17 +71,17 @@ class _Writer:
         return self._bodies.get(instr.called_computation_ids[0]) if instr.opcode == "call" else None
 
     def _now(self, number: int) -> int:
-        return self._stands_for.get(number & _LOCAL, number)
+        return self._stands_for.get(number & LOCAL, number)
 
     def _instruction(self, instr: Any) -> None:
-        own, body = instr.id & _LOCAL, self._body(instr)
+        own, body = instr.id & LOCAL, self._body(instr)
         if instr.opcode == "custom-call" and instr.custom_call_target == MARK:
             self._labels[own] = instr.metadata.op_name.removesuffix(LABEL)
         elif body is not None:
             operands = [self._now(number) for number in instr.operand_ids]
-            self._results[own] = self._copied(body, operands, self._labels[operands[-1] & _LOCAL])
-        elif instr.opcode == "get-tuple-element" and instr.operand_ids[0] & _LOCAL in self._results:
-            self._stands_for[own] = self._results[instr.operand_ids[0] & _LOCAL][instr.tuple_index]
+            self._results[own] = self._copied(body, operands, self._labels[operands[-1] & LOCAL])
+        elif instr.opcode == "get-tuple-element" and instr.operand_ids[0] & LOCAL in self._results:
+            self._stands_for[own] = self._results[instr.operand_ids[0] & LOCAL][instr.tuple_index]
         else:
             for ids in (instr.operand_ids, instr.control_predecessor_ids):
                 ids[:] = [self._now(number) for number in ids]
@@ -92,7 +92,7 @@ class _Writer:
         ids: dict[int, int] = {}
         shapes: dict[int, Any] = {}
         for instr in body.instructions:
-            own, read = instr.id & _LOCAL, [number & _LOCAL for number in instr.operand_ids]
+            own, read = instr.id & LOCAL, [number & LOCAL for number in instr.operand_ids]
             if instr.opcode == "parameter":
                 ids[own] = operands[instr.parameter_number]
             elif instr.id == body.root_id and instr.opcode == "tuple":

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..ir import proto
+from ..ir.proto.reader import LOCAL
 
 _WINDOWS = ("reduce-window", "select-and-scatter")
 _MARKS = tuple(opcode.encode() for opcode in _WINDOWS)
@@ -29,7 +30,7 @@ def in_single_steps(module: bytes) -> bytes:
 
 def _in_computation(comp: Any) -> bool:
     """Was something changed?"""
-    shapes = {instr.id: instr.shape.dimensions for instr in comp.instructions}
+    shapes = {instr.id & LOCAL: instr.shape.dimensions for instr in comp.instructions}
     changed = [_in_instruction(instr, shapes) for instr in comp.instructions]
     return any(changed)
 
@@ -37,7 +38,7 @@ def _in_computation(comp: Any) -> bool:
 def _in_instruction(instr: Any, shapes: Mapping[int, Iterable[int]]) -> bool:
     if instr.opcode not in (*_WINDOWS, "pad"):
         return False
-    dims = shapes[instr.operand_ids[0]]
+    dims = shapes[instr.operand_ids[0] & LOCAL]
     if instr.opcode == "pad":
         between = [p for p, dim in zip(instr.padding_config.dimensions, dims) if dim <= 1 and p.interior_padding]
         for padding in between:

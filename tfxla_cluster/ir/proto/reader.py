@@ -21,6 +21,8 @@ from .schema import MESSAGES
 from .shapes import read_literal, read_shape
 
 _MUST_ALIAS = 2
+LOCAL = 0xFFFFFFFF
+"""Of an instruction's id: newer ones are computation << 32 | local, and may be named by the local half alone."""
 
 
 def read(data: bytes) -> Module:
@@ -91,11 +93,11 @@ class _Reader:
 
     def _computation(self, comp: Any) -> Computation:
         instrs: dict[int, Instr] = {}
-        local = {i.id & 0xFFFFFFFF: i.id for i in comp.instructions}
+        local = {i.id & LOCAL: i.id for i in comp.instructions}
         for instr in self._ordered(comp):
             number = instr.id  # which is cleared while it is read
             instrs[number] = self._instruction(instr, instrs, local)
-        root = instrs.get(comp.root_id) or instrs.get(local.get(comp.root_id & 0xFFFFFFFF, -1))
+        root = instrs.get(comp.root_id) or instrs.get(local.get(comp.root_id & LOCAL, -1))
         if root is None:
             raise ParseError(f"computation '{comp.name}' has no root")
         return Computation(comp.name, tuple(instrs.values()), root)
@@ -105,19 +107,17 @@ class _Reader:
         sequence = self.sequences.get(comp.id)
         if sequence is None:
             return list(comp.instructions)
-        by_id = {i.id & 0xFFFFFFFF: i for i in comp.instructions}
-        return [by_id[i & 0xFFFFFFFF] for i in sequence]
+        by_id = {i.id & LOCAL: i for i in comp.instructions}
+        return [by_id[i & LOCAL] for i in sequence]
 
     def _instruction(self, p: Any, instrs: dict[int, Instr], local: dict[int, int]) -> Instr:
-        """Newer ids are computation_id << 32 | local, and operands may name only the local half."""
+        """`local`: id by its local half."""
         opcode = p.opcode
         if opcode not in OPCODES:
             raise ParseError(f"instruction '{p.name}' has the unknown opcode '{opcode}'")
         try:
-            operands = tuple([instrs[i] if i in instrs else instrs[local[i & 0xFFFFFFFF]] for i in p.operand_ids])
-            control = tuple(
-                [instrs[i] if i in instrs else instrs[local[i & 0xFFFFFFFF]] for i in p.control_predecessor_ids]
-            )
+            operands = tuple([instrs[i] if i in instrs else instrs[local[i & LOCAL]] for i in p.operand_ids])
+            control = tuple([instrs[i] if i in instrs else instrs[local[i & LOCAL]] for i in p.control_predecessor_ids])
             called = [self.computations[i] for i in p.called_computation_ids]
         except KeyError as missing:
             raise ParseError(f"instruction '{p.name}' uses {missing}, which is not defined before it") from None
