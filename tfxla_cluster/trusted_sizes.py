@@ -44,7 +44,7 @@ class _Trusted:
 
 
 class TrustedSizes:
-    """Thread safe."""
+    """Thread safe; of two threads that ask for one trace at once each may prove a box of its own."""
 
     def __init__(self) -> None:
         self._traces: OrderedDict[_Trace, _Trusted] = OrderedDict()
