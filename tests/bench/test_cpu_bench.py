@@ -66,7 +66,6 @@ def test_rows_are_chosen_by_name_and_family() -> None:
 
 
 def test_the_command_writes_all_families(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("jax")
     monkeypatch.setattr(cpu_steps, "rows", lambda name, rounds: cpu_steps_rows(name, rounds, result))
     out = tmp_path / "rows.json"
     words = ["cpu", "--filter", "m", "--rounds", "1", "--json", str(out)]

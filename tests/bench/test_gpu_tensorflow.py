@@ -94,7 +94,8 @@ class InThisProcess:
 
 
 def peers(directory: Path) -> gpu_beside.Peers:
-    return gpu_beside.Peers(InThisProcess(directory), directory)  # type: ignore[arg-type]
+    child: Any = InThisProcess(directory)
+    return gpu_beside.Peers(child, directory)
 
 
 def test_contenders_of_both_processes_take_turns(counted: list[str], tmp_path: Path) -> None:

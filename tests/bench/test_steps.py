@@ -37,7 +37,11 @@ asked: list[str] = []
 def run(**answers: dict[str, Any]) -> Any:
     """`answers`: mode -> question -> what it says."""
     asked.clear()
-    return turns.run("BERT-base", 16, 2, lambda name, mode, batch: Contender(mode, answers.get(mode, {})))  # type: ignore[arg-type, return-value]
+
+    def start(name: str, mode: str, batch: int) -> Any:
+        return Contender(mode, answers.get(mode, {}))
+
+    return turns.run("BERT-base", 16, 2, start)
 
 
 def test_contenders_take_turns_after_their_first_steps() -> None:

@@ -147,7 +147,7 @@ def test_literals_are_handed_over_in_their_order_while_there_is_room() -> None:
     assert [p.shape.rank for p in generic.module.entry.params] == [2, 1, 1, 0]
     for sizes in OTHERS:
         check_at(body, generic, *sizes)
-    large = lambda n, m: np.random.default_rng(n).standard_normal((n, literals.MOST_HANDED // 32))  # noqa: E731
+    large = lambda n, m: np.random.default_rng(n).standard_normal((n, literals.MOST_HANDED // 32))
     assert "a literal varies" in misfit(_body(large), *SIZES, limits=Limits(hands=True))
 
 

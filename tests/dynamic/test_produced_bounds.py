@@ -103,7 +103,7 @@ def test_a_size_ends_at_its_bound(backend: Any, asked: int) -> None:
 
 def test_sizes_that_are_equal_at_the_first_call() -> None:
     """As many of the largest as half of another size, which in the second call is the first size too."""
-    largest = lambda x: tf.math.top_k(x, tf.shape(x)[1] // 2)  # noqa: E731
+    largest = lambda x: tf.math.top_k(x, tf.shape(x)[1] // 2)
     compiled = tf.function(largest, jit_compile=True, input_signature=[tf.TensorSpec([None, None])])
     before = counters.snapshot()["internal_errors"]
     for size in ((5, 5), (3, 7), (7, 3), (2, 2), (11, 4), (8, 12)):

@@ -236,12 +236,12 @@ def _gradient(x: Any, case: Case, inner: Apply) -> Any:
 
 
 def _branch(x: Any, case: Case, inner: Apply) -> Any:
-    yes = lambda: tf.reduce_sum(tf.tanh(inner(x)))  # noqa: E731
+    yes = lambda: tf.reduce_sum(tf.tanh(inner(x)))
     return x + tf.cond(tf.reduce_sum(case.z) % 2 == 0, yes, lambda: float(x.shape[0]) + tf.reduce_sum(x))
 
 
 def _repeated(x: Any, case: Case, inner: Apply) -> Any:
-    body = lambda i, v: (i + 1, v * 0.5 + _fitted(tf.tanh(inner(v)), x))  # noqa: E731
+    body = lambda i, v: (i + 1, v * 0.5 + _fitted(tf.tanh(inner(v)), x))
     return tf.while_loop(lambda i, v: i < x.shape[1] % 3 + 1, body, [0, x])[1]
 
 

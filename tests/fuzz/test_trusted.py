@@ -50,7 +50,7 @@ def _asking(rng: random.Random) -> Step:
     left, compare = _size(rng), rng.choice(COMPARED)
     other, number = _size(rng), rng.choice(SIZES)
     right = other if rng.random() < 0.3 else lambda x, y: number
-    asks = lambda x, y: compare(left(x, y), right(x, y))  # noqa: E731
+    asks = lambda x, y: compare(left(x, y), right(x, y))
     return rng.choice(
         [
             lambda x, y: tf.cond(asks(x, y), lambda: x * 0.5, lambda: x + 1.0),

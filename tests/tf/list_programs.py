@@ -24,7 +24,7 @@ def _differing(x: Any) -> Any:
 
 def _written_in_loop(write: Callable[[Any, Any, Any], Any], count: int = 3, **options: Any) -> Program:
     def run(x: Any) -> Any:
-        body = lambda i, ta: (i + 1, write(ta, i, x))  # noqa: E731
+        body = lambda i, ta: (i + 1, write(ta, i, x))
         return tf.while_loop(lambda i, ta: i < count, body, (0, _array(count, **options)))[1].concat()
 
     return run
@@ -54,7 +54,7 @@ def _write_twice(x: Any) -> Any:
 def _nested_loops(x: Any) -> Any:
     def body(i: Any, out: Any) -> Any:
         inner = _array(4, element_shape=[])
-        step = lambda j, ta: (j + 1, ta.write(j, x[i, j] * tf.cast(j, F32)))  # noqa: E731
+        step = lambda j, ta: (j + 1, ta.write(j, x[i, j] * tf.cast(j, F32)))
         return i + 1, out.write(
             i, tf.while_loop(lambda j, ta: j < 4, step, (0, inner), maximum_iterations=4)[1].stack()
         )
@@ -66,7 +66,7 @@ def _flattened(x: Any) -> Any:
     """A list handed through two loops."""
 
     def body(i: Any, ta: Any) -> Any:
-        step = lambda j, ta: (j + 1, ta.write(i * 4 + j, x[i, j]))  # noqa: E731
+        step = lambda j, ta: (j + 1, ta.write(i * 4 + j, x[i, j]))
         return i + 1, tf.while_loop(lambda j, ta: j < 4, step, (0, ta), maximum_iterations=4)[1]
 
     return tf.while_loop(lambda i, ta: i < 3, body, (0, _array(12, element_shape=[])), maximum_iterations=3)[1].stack()
@@ -87,7 +87,7 @@ def _branch(otherwise: Callable[[Any, Any, Any], Any]) -> Program:
 
 
 def _made_in_branch(x: Any) -> Any:
-    make = lambda part: lambda: _array(2, element_shape=[4]).unstack(part)  # noqa: E731
+    make = lambda part: lambda: _array(2, element_shape=[4]).unstack(part)
     return tf.cond(x[0, 0] < 0.0, make(x[:2]), make(x[2:])).stack()
 
 
@@ -104,7 +104,7 @@ def _grown_in_loop(x: Any) -> Any:
 
 
 def _grown_by_data(x: Any) -> Any:
-    body = lambda i, s, ta: (i + 1, s * 1.7 + 1.0, ta.write(i, s))  # noqa: E731
+    body = lambda i, s, ta: (i + 1, s * 1.7 + 1.0, ta.write(i, s))
     ta = _array(0, dynamic_size=True, element_shape=[])
     ta = tf.while_loop(lambda i, s, ta: s < 100.0, body, (0, tf.reduce_sum(x[0]), ta))[2]
     return ta.stack(), ta.size()

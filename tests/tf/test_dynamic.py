@@ -245,7 +245,7 @@ def test_a_signature_without_sizes() -> None:
     lowered any more."""
     for verify, lowerings in (("always", 6), ("first", 5), ("off", 4)):  # two are at sizes that nothing asked for
         with flags.patch(tfxla_dynamic_verify=verify):
-            function = lambda x: tf.nn.softmax(x) * float(len(verify))  # noqa: B023, E731
+            function = lambda x: tf.nn.softmax(x) * float(len(verify))  # noqa: B023
             spec = [tf.TensorSpec([None, 3], tf.float32)]
             jitted = tf.function(function, input_signature=spec, jit_compile=True)
             before = counters.snapshot()
@@ -296,7 +296,7 @@ def test_automatic_clusters_and_nested_functions() -> None:
     tfxla_cluster.enable()
     inner = tf.function(lambda x: tf.nn.softmax(x * 2.0) + 1.0, jit_compile=True)
     nested = tf.function(lambda x: tf.strings.length(tf.strings.as_string(tf.reduce_sum(x))) * 0 + tf.size(inner(x)))
-    function = lambda x: tf.tanh(tf.tanh(x) * 2.0 + tf.exp(-x)) * tf.sigmoid(x - 1.0)  # noqa: E731
+    function = lambda x: tf.tanh(tf.tanh(x) * 2.0 + tf.exp(-x)) * tf.sigmoid(x - 1.0)
     before = compiled()
     for traced in (tf.function(function), tf.function(function, reduce_retracing=True)):
         for size in (6, 9, 4, 13, 21):

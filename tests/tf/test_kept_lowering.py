@@ -77,7 +77,7 @@ def test_what_differs_is_lowered(lower, other) -> None:
     lower(lambda x: tf.sin(x) * tf.cast(2.0, x.dtype), [arg(3, 4)])
     lower(lambda x: tf.sin(x) * 2.0, [arg(3, 4)])
     if args[0].dtype != F32:
-        function = lambda x: tf.sin(x) * tf.cast(2.0, x.dtype)  # noqa: E731
+        function = lambda x: tf.sin(x) * tf.cast(2.0, x.dtype)
     assert lower(function, args)[1]
 
 

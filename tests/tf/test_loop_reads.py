@@ -32,7 +32,7 @@ def _reads_twice(v: Any, w: Any, x: Any) -> Any:
 
 
 def _condition_reads(v: Any, w: Any, x: Any) -> Any:
-    ends = lambda y: tf.reduce_sum(y) < 40.0 + w[0]  # noqa: E731
+    ends = lambda y: tf.reduce_sum(y) < 40.0 + w[0]
     return tf.while_loop(ends, lambda y: (y * 1.5 + tf.tanh(y),), (x,))[0]
 
 
@@ -53,7 +53,7 @@ def _never_run(v: Any, w: Any, x: Any) -> Any:
 def _gradients(v: Any, w: Any, x: Any) -> Any:
     with tf.GradientTape() as tape:
         rows = tf.TensorArray(tf.float32, 3, element_shape=[4]).unstack(x)
-        step = lambda i, s, out: (i + 1, tf.tanh(rows.read(i)[None] @ v + s * w), out.write(i, s[0]))  # noqa: E731
+        step = lambda i, s, out: (i + 1, tf.tanh(rows.read(i)[None] @ v + s * w), out.write(i, s[0]))
         out = tf.TensorArray(tf.float32, 3, element_shape=[4])
         _, state, out = tf.while_loop(lambda i, s, o: i < 3, step, (0, tf.zeros([1, 4]), out), maximum_iterations=3)
         loss = tf.reduce_sum(tf.sin(state)) + tf.reduce_sum(out.stack() ** 2.0)

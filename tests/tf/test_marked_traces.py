@@ -35,7 +35,7 @@ def test_a_trace_that_reads_its_size_is_told_at_the_first_size_of_another_progra
 ) -> None:
     """Each time it comes; sizes of the first program run on."""
     function, line = make(branching), branching.__code__.co_firstlineno + 4
-    is_first = lambda n: (n == 5) == (sizes[0] == 5)  # noqa: E731
+    is_first = lambda n: (n == 5) == (sizes[0] == 5)
     for n in (*sizes, *sizes):
         x = values(n, 6)
         first_dynamic(x)

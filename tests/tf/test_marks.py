@@ -66,7 +66,7 @@ def test_a_marked_dimension_is_a_size_from_the_first_call_on(make: Function) -> 
 
 def test_a_number_that_each_trace_makes_of_its_size_takes_two_traces() -> None:
     """TensorFlow folds it while it traces: at other sizes each trace is a program that nobody calls."""
-    function = lambda x: unread(x) * tf.cast(tf.shape(x)[0], tf.float32)  # noqa: E731
+    function = lambda x: unread(x) * tf.cast(tf.shape(x)[0], tf.float32)
     for make in MAKERS.values():
         tfxla_cluster.clear_cache()
         assert counted(make(function), (5, 9, 31, 12), first_dynamic, function) == [1, 2, 2, 2]
@@ -184,7 +184,7 @@ def test_marks_of_arguments_in_a_branch() -> None:
             y = x - 1.0
         return y
 
-    eager = lambda x: tf.where(tf.reduce_sum(x) > 0.0, x * 2.0, x - 1.0)  # noqa: E731
+    eager = lambda x: tf.where(tf.reduce_sum(x) > 0.0, x * 2.0, x - 1.0)
     assert counted(function, (5, 9), same=eager) == [1, 1]
 
 
@@ -306,7 +306,7 @@ def test_an_open_size_whose_literals_follow_it_in_no_way() -> None:
     def function(x: Any) -> Any:
         return x * tf.linspace(0.0, 1.0, tf.shape(x)[0])[:, None]
 
-    function_of = lambda: tfxla_cluster.jit(function, input_signature=[tf.TensorSpec([None, 6])])  # noqa: E731
+    function_of = lambda: tfxla_cluster.jit(function, input_signature=[tf.TensorSpec([None, 6])])
     assert counted(function_of(), (6, 9, 31, 6, 7), first_dynamic, function) == [1, 1, 1, 1, 1]
     for verify in ("first", "off"):
         with flags.patch(tfxla_dynamic_verify=verify):

@@ -81,7 +81,7 @@ def _gradient(inner: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _power(x: Any) -> Any:
-    body = lambda i, p, q: (i + 1, tf.sin(p * q), q)  # noqa: E731
+    body = lambda i, p, q: (i + 1, tf.sin(p * q), q)
     for _ in range(3):
         _, x, _ = tf.while_loop(lambda i, p, q: i < 2, body, (0, x, x), maximum_iterations=2)
     return x
@@ -89,7 +89,7 @@ def _power(x: Any) -> Any:
 
 def _power_nested(x: Any) -> Any:
     def body(i: Any, p: Any) -> Any:
-        step = lambda j, q: (j + 1, q * tf.cos(x))  # noqa: E731
+        step = lambda j, q: (j + 1, q * tf.cos(x))
         return i + 1, tf.while_loop(lambda j, q: j < 2, step, (0, p), maximum_iterations=2)[1]
 
     for _ in range(3):

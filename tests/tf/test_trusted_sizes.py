@@ -63,7 +63,7 @@ def test_each_trace_is_trusted_for_itself(verify: str) -> None:
 @pytest.mark.parametrize("verify", ["first", "off"])
 def test_each_value_that_is_lowered_is_trusted_for_itself(verify: str) -> None:
     """For 1 it is what it is for 8 where that divides the size."""
-    padded = lambda x, k: tf.pad(x, [[0, -tf.shape(x)[0] % k], [0, 0]]) * 2.0  # noqa: E731
+    padded = lambda x, k: tf.pad(x, [[0, -tf.shape(x)[0] % k], [0, 0]]) * 2.0
     spec = [tf.TensorSpec([None, 3], tf.float32), tf.TensorSpec([], tf.int32)]
     with flags.patch(tfxla_dynamic_verify=verify):
         jitted = tf.function(padded, input_signature=spec, jit_compile=True)
@@ -141,7 +141,7 @@ def lowerings_of(function: Callable[..., Any], sizes: Iterable[tuple[int, int]])
 
 def test_sizes_are_trusted_between_those_where_it_is_right() -> None:
     """Up to about twice as large; beyond that it is proven at two more. Of two sizes all pairs of ends are tried."""
-    tied = lambda x, y: tf.nn.softmax(x) * 7.0 + y  # noqa: E731
+    tied = lambda x, y: tf.nn.softmax(x) * 7.0 + y
     with flags.patch(tfxla_dynamic_verify="first"):
         found = lowerings_of(tied, [(n, n) for n in (40, 30, 25, 70, 300, 290, 500)])
         assert found == [2, 3, 0, 0, 3, 0, 0]

@@ -87,7 +87,7 @@ def test_no_question(name: str) -> None:
 
 def test_arguments_that_are_constants_when_it_is_lowered() -> None:
     scalar = tf.TensorSpec([], tf.int32)
-    function = lambda x, y, k: tf.pad(x, [[0, -rows(x) % k], [0, 0]])  # noqa: E731
+    function = lambda x, y, k: tf.pad(x, [[0, -rows(x) % k], [0, 0]])
     assert asked(function, scalar) == set()
     assert asked(function, scalar, constants={2}) == {"FloorMod"}
 

@@ -74,7 +74,7 @@ def test_one_executable_for_all_sizes(name: str) -> None:
 )
 def test_windows_that_move_stay(window: tuple[int, int], stride: tuple[int, int], padding: str) -> None:
     """Of 10 by 13 elements; 6 by 8 take a second place, and so do 3 by 3 with what is left over."""
-    function = lambda x: tf.nn.max_pool2d(x, window, stride, padding)  # noqa: E731
+    function = lambda x: tf.nn.max_pool2d(x, window, stride, padding)
     before = lowered(function, 10)
     assert whole_windows.in_single_steps(before) is before
     (got,) = evaluator.evaluate(proto.read(before), [images(10).numpy()])

@@ -95,7 +95,7 @@ def _pocketfft(name: str, types: str) -> tuple[int, int]:
 
 
 def _ufunc(name: str) -> Any:
-    from numpy.fft import _pocketfft_umath  # type: ignore[attr-defined]
+    from numpy.fft import _pocketfft_umath  # type: ignore[attr-defined]  # compiled code, without stubs
 
     return getattr(_pocketfft_umath, name)
 

@@ -13,12 +13,12 @@ from tests.hlo_case import assert_close
 from tfxla_cluster.backends import gpu
 from tfxla_cluster.codegen.kernel.key import key
 from tfxla_cluster.codegen.kernel.lower.gpu import versions
-from tfxla_cluster.codegen.kernel.unit import UnitKernel
+from tfxla_cluster.codegen.kernel.unit import Unit, UnitKernel
 from tfxla_cluster.codegen.triton import workers
 from tfxla_cluster.codegen.triton.source import render
 from tfxla_cluster.ir.builder import Builder, scalar_computation
 from tfxla_cluster.ir.dim import Dim, evaluate, sym
-from tfxla_cluster.ir.dtype import BF16, F32
+from tfxla_cluster.ir.dtype import BF16, F32, DType
 from tfxla_cluster.ir.evaluator import evaluate as evaluated
 from tfxla_cluster.ir.node import Instr, Module
 from tfxla_cluster.ir.shape import array
@@ -29,8 +29,8 @@ N = sym("n", 1000, 2, 2**15)
 Body = Callable[[Builder, Dim], Instr]
 
 
-def _floats(b: Builder, *dims: Dim, dtype: object = F32) -> Instr:
-    return b.parameter(array(dtype, dims))  # type: ignore[arg-type]
+def _floats(b: Builder, *dims: Dim, dtype: DType = F32) -> Instr:
+    return b.parameter(array(dtype, dims))
 
 
 def _biased(b: Builder, n: Dim) -> Instr:
@@ -167,9 +167,9 @@ def test_a_version_without_a_kernel_leaves_its_sizes_to_the_rest(monkeypatch: py
     root = module(_line, N).entry.root
     whole = gpu.described().lower(root)
 
-    def lowering(instr: Instr) -> object:
+    def lowering(instr: Instr) -> Unit:
         if instr is not root:
             raise UnsupportedError("not for these")
         return whole
 
-    assert versions.lower(root, lowering) is whole  # type: ignore[arg-type]
+    assert versions.lower(root, lowering) is whole
