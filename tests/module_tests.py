@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from tests.module_tests_codegen import CODEGEN
+from tests.module_tests_commands import COMMANDS
 from tests.module_tests_passes import PASSES
 from tests.module_tests_tf import TF
 
 TESTS: dict[str, str] = {
     **CODEGEN,
+    **COMMANDS,
     **TF,
     **PASSES,
     "tfxla_cluster": "backends/test_gpu.py backends/test_seam.py",

@@ -1,0 +1,1 @@
+"""The commands of `tfxla-inspect`, one module each; `table` lists them."""
