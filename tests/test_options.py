@@ -17,12 +17,12 @@ OTHER = {
     "fusion": False,
     "threads": 3,
     "compile_threads": 7,
-    "step_times": True,
+    "timed_executions": 5,
     "least_graph": 1,
     "store": StoreOptions("somewhere"),
     "any_order": False,
 }
-NO_CODE = {"compile_threads", "store"}
+NO_CODE = {"compile_threads", "store", "timed_executions"}
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(CompileOptions)])
@@ -47,7 +47,7 @@ def test_the_key_is_the_same_text_in_every_process() -> None:
         ("tf_xla_disable_constant_folding", True, {"passes_off": frozenset(["constant-folding"])}),
         ("tfxla_threads", 3, {"threads": 3}),
         ("tfxla_compile_threads", 7, {"compile_threads": 7}),
-        ("tfxla_timings", True, {"step_times": True}),
+        ("tfxla_timings", True, {"timed_executions": 1 << 62}),
         ("xla_gpu_graph_min_graph_size", 9, {"least_graph": 9}),
         ("xla_gpu_deterministic_ops", True, {"any_order": False}),
         ("tf_xla_persistent_cache_directory", "d", {"store": StoreOptions("d", "xla_compile_cache")}),

@@ -6,6 +6,7 @@ import os
 
 from . import flags, trace
 from .options import (
+    ALL_EXECUTIONS,
     PACK,
     PROFILES_FOLDER,
     TUNING_FOLDER,
@@ -18,6 +19,8 @@ from .options import (
 )
 
 JOB_ENV = "TFXLA_JOB_ID"
+_FIRST_EXECUTIONS = 64
+"""Of each executable, timed for a dump: enough for a median, and over before anybody waits for them."""
 
 
 def compile_options(device: str = "CPU") -> CompileOptions:
@@ -30,11 +33,17 @@ def compile_options(device: str = "CPU") -> CompileOptions:
         passes_off=frozenset(off),
         threads=flags.get("tfxla_threads"),
         compile_threads=flags.get("tfxla_compile_threads"),
-        step_times=flags.get("tfxla_timings"),
+        timed_executions=_timed_executions(),
         least_graph=flags.get("xla_gpu_graph_min_graph_size"),
         store=store_options(device.partition(":")[0]),
         any_order=not flags.get("xla_gpu_deterministic_ops"),
     )
+
+
+def _timed_executions() -> int:
+    if flags.get("tfxla_timings"):
+        return ALL_EXECUTIONS
+    return _FIRST_EXECUTIONS if trace.directory() else 0
 
 
 def is_dynamic() -> bool:

@@ -206,7 +206,9 @@ FLAGS: dict[str, Flag] = {
             "most 16).",
             most=_MOST_THREADS,
         ),
-        Flag("tfxla_timings", "bool", False, "Time every step of every execution, for the dump."),
+        Flag(
+            "tfxla_timings", "bool", False, "Time every step of every execution, not of the first only, for the dump."
+        ),
         Flag(
             "tfxla_gpu_target",
             "enum",

@@ -10,6 +10,8 @@ from typing import Any
 PROFILES_FOLDER, TUNING_FOLDER = "profiles", "tuning"
 PACK = ".zip"
 """How the name of a store ends that is one file, which is only read."""
+ALL_EXECUTIONS = 1 << 62
+"""Of an executable, to be timed."""
 _NO_CODE = {"code": False}  # of a field that cannot change what a compilation gives
 
 
@@ -29,9 +31,9 @@ class CompileOptions:
 
     passes: whether HLO passes run at all; passes_off: names of those that do not. fusion: whether instructions share
     kernels. threads: of the kernel pool (0: as many as this process may use); the first compilation of a process
-    sets it. compile_threads: that generate code (0: as `host.compile_threads` says). step_times: time every step of
-    every execution. least_graph: steps from which a plan is launched as a CUDA graph, 0 none. store: where machine
-    code is kept between processes, None nowhere. any_order: as Target has it.
+    sets it. compile_threads: that generate code (0: as `host.compile_threads` says). timed_executions: the first of an
+    executable, whose steps are timed. least_graph: steps from which a plan is launched as a CUDA graph, 0 none. store:
+    where machine code is kept between processes, None nowhere. any_order: as Target has it.
     """
 
     passes: bool = True
@@ -39,7 +41,7 @@ class CompileOptions:
     fusion: bool = True
     threads: int = 0
     compile_threads: int = field(default=0, metadata=_NO_CODE)
-    step_times: bool = False
+    timed_executions: int = field(default=0, metadata=_NO_CODE)
     least_graph: int = 2
     store: StoreOptions | None = field(default=None, metadata=_NO_CODE)
     any_order: bool = True

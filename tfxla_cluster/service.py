@@ -25,6 +25,7 @@ from .dynamic.lowered import Lowered
 from .dynamic_policy import DynamicPolicy
 from .errors import RecompileLimitError, TuningError
 from .executable_key import about, cache_key
+from .execution_records import ExecutionRecords
 from .handover import Handover
 from .history import History, for_all
 from .ir import guard
@@ -59,10 +60,11 @@ class Service:
         board: Callable[[], Board | None] = lambda: None,
     ) -> None:
         self.lock = ForkSafeLock()
-        self._on_evict, self._usage = on_evict, usage
+        self._on_evict = on_evict
         self.memory: cache.Cache[Loaded] = cache.Cache(
             lambda: int(flags.get("tfxla_cache_capacity")), self._evicted, usage
         )
+        self._executions = ExecutionRecords(self.memory.values, usage)
         self.compile_seconds = 0.0
         self._tuned_keys = TunedKeys()
         self._ranks = RankPolicy(board)
@@ -106,7 +108,7 @@ class Service:
         choices = session.choices(backend, options, tuning)
         untuned = cache_key(choice, backend, options)
         key = self._tuned_keys.key(untuned, choices, opened(options.store))
-        found = None if key is None else self.memory.get(_in_memory(key, request))
+        found = None if key is None else self.memory.get(_in_memory(key, request, options))
         if key is not None and found is not None:
             counters.add("cache_hits", reason="memory")
             _lookup("memory", True, key)
@@ -126,7 +128,8 @@ class Service:
                         compiled = True
         with self.lock:
             self.compile_seconds += timed.seconds
-        return self.memory.put(_in_memory(key, request), stored), compiled
+        self._executions.watch()
+        return self.memory.put(_in_memory(key, request, options), stored), compiled
 
     def _compile(
         self,
@@ -300,25 +303,12 @@ class Service:
         self._policy.save_profiles()
 
     def record_executions(self) -> None:
-        """What each executable in memory has run so far, where --tfxla_timings had it timed."""
-        for loaded in self.memory.values():
-            self._record_execution(loaded)
+        """What each executable in memory has run so far, where it was timed."""
+        self._executions.write_all()
 
     def _evicted(self, key: cache.Key, loaded: Loaded) -> None:
-        self._record_execution(loaded)
+        self._executions.write(loaded)
         self._on_evict(loaded)
-
-    def _record_execution(self, loaded: Loaded) -> None:
-        steps = loaded.executable.timings() if trace.wants("execution") else []
-        if steps:
-            trace.record(
-                "execution",
-                module=loaded.module,
-                id=loaded.id,
-                count=self._usage().get(id(loaded), 0),
-                ms=sum(ns for _, _, ns in steps) / 1e6,
-                steps=[{"instr": name, "count": calls, "ms": ns / 1e6} for name, calls, ns in steps],
-            )
 
     def clear(self) -> int:
         """Forget the executables in memory; how many there were. Those in use stay until their last call."""
@@ -356,10 +346,12 @@ def _compiled(
         cross_compile.dump_for_gpu(module, request.name, sink, options, request.lines)
 
 
-def _in_memory(key: cache.Key, request: CompileRequest) -> cache.Key:
-    """The key in memory: kernels are loaded on one device, and what is dumped elsewhere has to be made once more."""
+def _in_memory(key: cache.Key, request: CompileRequest, options: CompileOptions) -> cache.Key:
+    """The key in memory: kernels are loaded on one device, and what is dumped elsewhere, or timed in other executions,
+    has to be made once more."""
     dumped = flag_options.dump_options()
-    return (*key, *guard.facts({"device": request.device, "dump": repr(dumped if dumped.directory else NO_DUMP)}))
+    facts = {"device": request.device, "dump": repr(dumped if dumped.directory else NO_DUMP)}
+    return (*key, *guard.facts({**facts, "timed": options.timed_executions}))
 
 
 def _lookup(name: str, hit: bool, key: cache.Key, reason: str = "") -> None:

@@ -53,7 +53,7 @@ class Module:
     files: ModuleFiles
     page: str
     compiles: list[Record] = field(default_factory=list)
-    executions: list[Record] = field(default_factory=list)
+    executions: list[Record] = field(default_factory=list)  # the last holds all earlier ones
     timings: dict[str, Any] = field(default_factory=dict)
     sources: dict[str, Any] = field(default_factory=dict)
     crossed: Record = field(default_factory=dict)
@@ -169,7 +169,7 @@ def _modules(directory: Directory, records: dict[str, list[Record]], reader: Rea
                 files,
                 page,
                 compiles.get(files.id, []),
-                executions.get(files.id, []),
+                executions.get(files.id, [])[-1:],
                 reader.json(files.one("timings"), dict),
                 reader.json(files.one("sources"), dict),
                 next(iter(crossed.get(files.id, [])), {}),

@@ -8,7 +8,7 @@ from typing import Any
 
 from .graphs import hlo_graph, short_shape
 from .kernel_tab import kernel_tab
-from .markup import Html, el, join, link, milliseconds, number, size, table
+from .markup import Html, el, join, link, milliseconds, number, plural, size, table
 from .model import Dump, Module, amount, frames, mapping, place, word, words
 from .parsers import buffers, hlo
 from .phases import phase_bar, phase_legend
@@ -131,9 +131,17 @@ class ModulePages:
         left_out = f" The {MOST_STEPS} longest of {len(spent)}." if len(spent) > MOST_STEPS else ""
         return [
             el("h3", "Time of executions"),
-            el("p", f"{milliseconds(whole)} in all its steps (--tfxla_timings).{left_out}"),
+            el("p", f"{milliseconds(whole)} in all its steps, in {self._timed()}.{left_out}"),
             table(("Step", "Executions", "Time", "Share"), shown, (1, 2, 3)),
         ]
+
+    def _timed(self) -> str:
+        """Which executions the times are of."""
+        record = self.module.executions[-1]
+        count, timed = amount(record, "count") or 0, amount(record, "timed")
+        if timed is None or timed >= count:
+            return plural(int(count), "execution")
+        return f"the first {number(timed)} of {plural(int(count), 'execution')} (--tfxla_timings: in all)"
 
     def _key_part(self) -> list[object]:
         guards = self.module.compiled.get("guards")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import resource
 import subprocess
 import sys
@@ -18,6 +19,8 @@ from tfxla_cluster.ir.shape import array
 from tfxla_cluster.runtime import plan_json
 from tfxla_cluster.runtime.cpu import native
 from tfxla_cluster.runtime.cpu.executable import Executable, trim_memory
+from tfxla_cluster.runtime.launcher.record_layout import STEP_ROW, STEP_SAMPLES, STEP_TIMES
+from tfxla_cluster.runtime.launcher.step_times import StepTime, StepTimes, TimedStep
 from tfxla_cluster.runtime.plan import BranchStep, CopyStep, KernelStep, LaunchPlan, LoopStep, Ref, SizeSource, SizeStep
 
 from .hand import HandCode, kernel, sum_plan, vector
@@ -173,9 +176,33 @@ def test_a_retired_record_says_so(code: HandCode) -> None:
 
 
 def test_timings(code: HandCode) -> None:
-    executable = Executable(sum_plan(4, 10), code, timings=True)
+    executable = Executable(sum_plan(4, 10), code, timed=3)
+    for executions in range(6):
+        times = executable.times()
+        assert times is not None
+        assert times.executions == min(executions, 3)
+        assert [(t.step.name, t.calls) for t in times.read()] == [(n, min(executions, 3)) for n in ("add", "mul")][
+            : 2 * (executions > 0)
+        ]
+        for time in times.read():
+            assert 0 < time.least <= time.median <= time.total
+            assert time.calls * time.least <= time.total
+        executable.run([random(40), random(40)])
+
+
+def test_the_median_is_of_the_last_calls(code: HandCode) -> None:
+    times = StepTimes([TimedStep("a", "k"), TimedStep("", "copy")], 100)
+    rows = (ctypes.c_int64 * (len(STEP_TIMES) + 2 * STEP_ROW)).from_address(times.address)
+    row = rows[len(STEP_TIMES) : len(STEP_TIMES) + STEP_ROW]
+    row[:] = [40, 1000, 7, *range(100, 100 + STEP_SAMPLES)]
+    rows[len(STEP_TIMES) : len(STEP_TIMES) + STEP_ROW] = row
+    assert times.read() == [StepTime(TimedStep("a", "k"), 40, 1000, 7, 115.5)]
+
+
+def test_executions_that_are_not_timed_leave_no_time(code: HandCode) -> None:
+    executable = Executable(sum_plan(4, 10), code)
     executable.run([random(40), random(40)])
-    assert [(name, calls) for name, calls, _ in executable.timings()] == [("add", 1), ("mul", 1)]
+    assert executable.times() is None
 
 
 def test_denormals_flush_and_the_caller_keeps_its_mode(code: HandCode) -> None:

@@ -110,10 +110,40 @@ def test_a_retired_record_says_so(machine: tuple[Driver, Library]) -> None:
 
 
 def test_timings(machine: tuple[Driver, Library]) -> None:
-    executable = Executable(sum_plan(4, 10), CODE, timings=True, driver=machine[0])
-    for _ in range(2):
+    executable = Executable(sum_plan(4, 10), CODE, timed=2, driver=machine[0])
+    for _ in range(3):
         executable.run([random(40), random(40)])
-    assert executable.timings() == [("add", 2, 1_000_000), ("mul", 2, 1_000_000)]
+    times = executable.times()
+    assert times is not None
+    assert [(t.step.name, t.calls, t.total, t.least, t.median) for t in times.read()] == [
+        (name, 2, 1_000_000, 500_000, 500_000) for name in ("add", "mul")
+    ]
+    assert machine[1].calls["cuEventCreate"] == machine[1].calls["cuEventDestroy_v2"] == 4
+
+
+@pytest.mark.parametrize("event", [1, 2])
+def test_without_events_an_execution_is_not_timed(machine: tuple[Driver, Library], event: int) -> None:
+    machine[1].failing["cuEventCreate"] = event, 2
+    executable = Executable(sum_plan(4, 10), CODE, timed=2, driver=machine[0])
+    data = [random(40), random(40)]
+    np.testing.assert_array_equal(
+        executable.run(data)[0], Executable(sum_plan(4, 10), CODE, driver=machine[0]).run(data)[0]
+    )
+    times = executable.times()
+    assert times is not None
+    assert times.read() == []
+    assert machine[1].calls["cuEventDestroy_v2"] == event - 1
+
+
+def test_after_the_timed_executions_come_graphs(machine: tuple[Driver, Library]) -> None:
+    executable = Executable(sum_plan(4, 10), CODE, timed=2, driver=machine[0], least_graph=1)
+    data = [random(40), random(40)]
+    for _ in range(6):
+        executable.run(data)
+    times = executable.times()
+    assert times is not None
+    assert {t.calls for t in times.read()} == {2}
+    assert sum(executable.graphs()[how] for how in ("replayed", "updated", "made")) == 2
 
 
 def test_what_cannot_run_is_refused(machine: tuple[Driver, Library]) -> None:

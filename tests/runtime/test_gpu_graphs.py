@@ -11,7 +11,7 @@ from tfxla_cluster import trace
 from tfxla_cluster.backends import gpu
 from tfxla_cluster.dump.schema import RECORD_KINDS
 from tfxla_cluster.ir import dim as dims
-from tfxla_cluster.options import CompileOptions
+from tfxla_cluster.options import ALL_EXECUTIONS, CompileOptions
 from tfxla_cluster.runtime import random_state
 from tfxla_cluster.runtime.gpu import driver as drivers
 from tfxla_cluster.runtime.gpu.driver import Driver
@@ -248,6 +248,6 @@ def test_which_plans_are_graphs(machine: tuple[Driver, Library]) -> None:
     assert can_capture(LaunchPlan("l", (), (), (), (loop,), (), 0), 1).rule == "graph-size"
     uncounted = LoopStep((), Ref("temp"), plan.steps)
     assert can_capture(LaunchPlan("l", (), (), (), (uncounted,), (), 0), 1).rule == "graph-host"
-    timed = Executable(plan, CODE, timings=True, driver=machine[0], least_graph=1)
+    timed = Executable(plan, CODE, timed=ALL_EXECUTIONS, driver=machine[0], least_graph=1)
     assert timed.captured.rule == "graph-timed"
     assert timed.graphs() == {}

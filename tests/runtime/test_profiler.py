@@ -12,6 +12,7 @@ import pytest
 from tfxla_cluster.runtime.cpu import native
 from tfxla_cluster.runtime.cpu.executable import Executable
 from tfxla_cluster.runtime.cpu.profiler import WORDS
+from tfxla_cluster.runtime.launcher.encode import encode
 from tfxla_cluster.runtime.plan import CopyStep, LaunchPlan, Ref
 
 from .hand import HandCode, kernel, vector
@@ -91,4 +92,4 @@ def test_steps_are_recorded_while_the_level_asks_for_them(recorder: tuple[ctypes
 
 def names(plan: LaunchPlan) -> list[str]:
     """Of its steps, as timings have them."""
-    return [name for name, _, _ in Executable(plan, HandCode(), timings=True).timings()]
+    return [step.name for step in encode(plan, lambda step: 1).timed]

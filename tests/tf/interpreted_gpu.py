@@ -50,8 +50,8 @@ class Native:
     def hold(self, literals: Sequence[bytes]) -> tuple[Held, ...]:
         return tuple(Held(a.ctypes.data, a) for a in map(aligned_copy, literals))
 
-    def timings(self) -> list[tuple[str, int, int]]:
-        return []
+    def times(self) -> None:
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from ..fusion.machine import Machine
 from ..held import Held
 from ..ir.node import Instr
 from ..options import CompileOptions
+from ..runtime.launcher.step_times import StepTimes
 from ..runtime.plan import LaunchPlan
 from ..target import Target
 
@@ -43,8 +44,8 @@ class NativeExecutable(Launcher, Protocol):
         """Each where the executable's code reads it, aligned as a tensor is; MemoryError where there is no room."""
         ...
 
-    def timings(self) -> list[tuple[str, int, int]]:
-        """(instruction or symbol, executions, nanoseconds) of each timed step; empty when not timed."""
+    def times(self) -> StepTimes | None:
+        """Of its steps; None where they are not timed."""
         ...
 
 

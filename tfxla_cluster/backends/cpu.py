@@ -66,7 +66,7 @@ class Cpu:
 
     def load(self, plan: LaunchPlan, code: Code, options: CompileOptions) -> Executable:
         native.runtime(options.threads, store.opened(options.store))
-        return Executable(plan, Library(code.objects, self.target), timings=options.step_times)
+        return Executable(plan, Library(code.objects, self.target), options.timed_executions)
 
 
 def this_machine() -> Cpu:

@@ -93,7 +93,7 @@ class Gpu:
     def load(self, plan: LaunchPlan, code: Code, options: CompileOptions) -> Launcher:
         if self.device is None:
             return Generated(plan, self.target.arch)
-        made = Executable(plan, code, self.device, options.step_times, least_graph=options.least_graph)
+        made = Executable(plan, code, self.device, options.timed_executions, least_graph=options.least_graph)
         if trace.wants("graph"):
             said = made.captured
             trace.record("graph", module=plan.name, ok=said.ok, rule=said.rule, reason=said.reason)

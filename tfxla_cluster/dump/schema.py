@@ -296,13 +296,15 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
         {"what": "Function, cluster or op.", "reason": "A sentence.", "to": "What ran instead ('xla', 'tensorflow')."},
     ),
     "execution": RecordKind(
-        "Timings of executions of one module, at exit or when it is dropped (--tfxla_timings).",
+        "Executions of one module so far: while it runs, at exit, when it is dropped. The last of an id holds.",
         {
             "module": "Module name.",
-            "id": "Module number.",
+            "id": "Module number; null: found on disk, without files.",
             "count": "Executions so far.",
-            "ms": "Milliseconds of all its steps.",
-            "steps": "List of {instr, count, ms}: a step of the plan, its executions, their milliseconds.",
+            "timed": "Of them, the first ones, those whose steps were timed.",
+            "ms": "Milliseconds of all steps of those.",
+            "steps": "List of {instr, symbol, count, ms, min_ms, median_ms} of those: a step of the plan (its kernel, "
+            "routine, or 'copy'), its runs, their milliseconds, the shortest, and the median of the last 32.",
         },
     ),
     "graph": RecordKind(

@@ -124,7 +124,7 @@ class _Work:
         evaluator, of large work other kernels in f64, where there are any."""
         if flops_of(self._instr) + bytes_of(self._instr) <= SMALL_WORK:
             return check.difference(got, _flat(evaluate(self._module, self._inputs)), self._near)
-        how = replace(self._tuner.options, step_times=False, least_graph=0)
+        how = replace(self._tuner.options, timed_executions=0, least_graph=0)
         want, reason = reference.values(self._instr, self._inputs, self._tuner.backend, how)
         if want is None:
             trace.record("autotune", event="reference", instr=self._instr.name, reason=reason)
@@ -133,7 +133,7 @@ class _Work:
 
     def _compiled(self, choice: Choice) -> Launcher:
         how = replace(
-            self._tuner.options, passes=False, fusion=False, step_times=False, least_graph=0, compile_threads=1
+            self._tuner.options, passes=False, fusion=False, timed_executions=0, least_graph=0, compile_threads=1
         )
         given = Given(self._instr.name, choice)
         with trace.muted():

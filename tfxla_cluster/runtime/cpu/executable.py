@@ -19,6 +19,7 @@ from ..launcher import records
 from ..launcher.encode import Encoded, Runs, encode
 from ..launcher.opened import Opened, status_error
 from ..launcher.record_layout import RECORD
+from ..launcher.step_times import StepTimes
 from ..plan import CopyStep, KernelStep, LaunchPlan, LibraryStep, walk
 from . import foreign_routine, native
 from .pool import DEFAULTS
@@ -44,10 +45,10 @@ def entry() -> int:
 
 
 class Executable(Opened["_Body"]):
-    """Runs `plan`."""
+    """Runs `plan`; the steps of the first `timed` executions are timed."""
 
-    def __init__(self, plan: LaunchPlan, code: Code, timings: bool = False) -> None:
-        body = _Body(plan, code, encode(plan, lambda step: _address(step, code)), timings)
+    def __init__(self, plan: LaunchPlan, code: Code, timed: int = 0) -> None:
+        body = _Body(plan, code, encode(plan, lambda step: _address(step, code)), timed)
         runtime = native.runtime()
         super().__init__(plan, body, runtime.execute, runtime.retire)
 
@@ -88,12 +89,12 @@ def trim_memory() -> int:
 class _Body:
     """A records.Body of the CPU."""
 
-    def __init__(self, plan: LaunchPlan, code: Code, encoded: Encoded, timings: bool) -> None:
-        self.code, self.encoded, self.timed = code, encoded, encoded.timed
+    def __init__(self, plan: LaunchPlan, code: Code, encoded: Encoded, timed: int) -> None:
+        self.code, self.encoded = code, encoded
         self.constants = [_constant(data) for data in plan.constants]
         self.constant_table = np.array([c.ctypes.data for c in self.constants] or [0], np.int64)
-        self._text, self.names = _names(self.timed)
-        self.timings = np.zeros((max(1, len(self.timed)), 2), np.int64) if timings else None
+        self._text, self.names = _names([step.name for step in encoded.timed])
+        self.times = StepTimes(encoded.timed, timed) if timed else None
         self.plan = plan
 
     def words(self) -> dict[int, int]:
@@ -103,7 +104,7 @@ class _Body:
             "front_words": scratch_word + -(-self.encoded.scratch_bytes // ALIGN) * 8,
             "scratch_word": scratch_word,
             "constants": self.constant_table.ctypes.data,
-            "timings": 0 if self.timings is None else self.timings.ctypes.data,
+            "timings": 0 if self.times is None else self.times.address,
             "names": self.names.ctypes.data,
             "parallel": int(may_share(self.plan)),
         }

@@ -14,6 +14,7 @@ from llvmlite import ir
 from ...codegen.kernel import abi
 from ...ir.size_operators import OPERATORS
 from ..launcher.record_layout import RECORD, STATUS_NO_MEMORY, STATUS_OK, STEPS
+from ..launcher.step_times import emit_note, times_of_execution
 from ..launcher.step_walk import StepWalk, emit_evaluate, emit_retire, enter, fill_values, write_sizes
 from ..launcher.words import Function, Local, Word, global_words
 from . import check_routine, foreign_routine, random_routine
@@ -141,7 +142,7 @@ class _Interpreter:
 
     def __init__(self, module: ir.Module, pool: Pool, blocks: _Blocks, copy: Function, profiler: Profiler) -> None:
         self.module, self.pool, self.blocks, self.copy, self.profiler = module, pool, blocks, copy, profiler
-        self.evaluate = emit_evaluate(module)
+        self.evaluate, self._note = emit_evaluate(module), emit_note(module)
         self.run_steps = self._emit_run_steps()
         self._emit_execute()
 
@@ -189,7 +190,7 @@ class _Interpreter:
         """run_steps(record, inputs, outputs, block): the status of the first step that failed, or 0."""
         f = Function(self.module, "run_steps", 4)
         record, inputs, outputs, block = f.args
-        run = _Run(f, record, block, inputs, outputs, self.profiler)
+        run = _Run(f, record, block, inputs, outputs, self.profiler, self._note)
         emit = {
             "kernel": lambda: self._kernel(f, run),
             "copy": lambda: self._copy(f, run),
@@ -254,12 +255,14 @@ class _Interpreter:
 class _Run(StepWalk):
     """The state of `run_steps`: where the program is, and the memory of this execution."""
 
-    def __init__(self, f: Function, record: Word, block: Word, inputs: Word, outputs: Word, profiler: Profiler) -> None:
+    def __init__(
+        self, f: Function, record: Word, block: Word, inputs: Word, outputs: Word, profiler: Profiler, note: Function
+    ) -> None:
         front = block + 8 * BLOCK_HEADER
         arena = front + f.load(record, RECORD["front_words"]) * 8
         super().__init__(f, record, front, (arena, inputs, outputs))
-        self._timings, self._names = f.load(record, RECORD["timings"]), f.load(record, RECORD["names"])
-        self._profiler = profiler
+        self._times, self._names = times_of_execution(f, record), f.load(record, RECORD["names"])
+        self._profiler, self._note = profiler, note
         self.status, self.context, self.holder = f.stack(1), f.stack(abi.CONTEXT_FIELDS), f.stack(2)
         self.region = f.stack(len(REGION))
         scratch = front + f.load(record, RECORD["scratch_word"]) * 8
@@ -277,15 +280,13 @@ class _Run(StepWalk):
     def start_timer(self) -> Local:
         """When the step began, 0 where nobody asks."""
         started = self.f.local(0)
-        with self.f.if_((self._timings | self._profiler.is_recording(self.f)).compare("!=", 0)):
+        with self.f.if_((self._times.get() | self._profiler.is_recording(self.f)).compare("!=", 0)):
             started.set(now_ns(self.f))
         return started
 
     def stop_timer(self, started: Local, ordinal: Word) -> None:
         f = self.f
-        with f.if_(self._timings.compare("!=", 0)):
-            at = self._timings + ordinal * 16
-            f.atomic_add(at, 1)
-            f.atomic_add(at + 8, now_ns(f) - started.get())
+        with f.if_(self._times.get().compare("!=", 0)):
+            f.call(self._note, self._times.get(), ordinal, now_ns(f) - started.get())
         with f.if_((f.select(started.get().compare("!=", 0), 1, 0) & self._profiler.is_recording(f)).compare("!=", 0)):
             self._profiler.record(f, self._names, ordinal, started)

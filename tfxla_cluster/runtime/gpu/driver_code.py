@@ -8,8 +8,8 @@ from .record_layout import CUDA_OUT_OF_MEMORY, DRIVER_CALLS, LAUNCH, STATUS_CUDA
 
 LOW_HALF = (1 << 32) - 1  # of a word: the number that a C function gives back
 # What an execution has besides its front: the stream that steps go to, the arena, a slot of page-locked memory, two
-# events of a timed one, the global memory that its kernels share as scratch.
-STATE = table("stream arena host start stop scratch scratch_bytes")
+# events of a timed one and where its times go, the global memory that its kernels share as scratch.
+STATE = table("stream arena host start stop times scratch scratch_bytes")
 
 
 def call(f: Function, driver: Word, name: str, *args: Value) -> Word:

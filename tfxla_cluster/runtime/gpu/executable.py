@@ -14,12 +14,14 @@ from ...errors import InternalError, TfxlaError, UnsupportedError
 from ...held import Held
 from ...ir.dim import Dim, make
 from ...ir.shape import Shape
+from ...options import ALL_EXECUTIONS
 from .. import random_state
 from ..cpu import native as cpu_native
 from ..launcher import opened, records
 from ..launcher.encode import Runs, encode
 from ..launcher.opened import Opened
 from ..launcher.record_layout import RECORD
+from ..launcher.step_times import StepTimes
 from ..plan import KernelStep, LaunchPlan, LibraryStep, walk
 from . import driver as drivers
 from . import loaded, native
@@ -40,7 +42,8 @@ class Executable(Opened["_Body"]):
     `sizes` holds one number for each of plan.sizes; those that an instruction produces are written back to it.
 
     `captured`: whether executions are CUDA graphs, which plans of at least `least_graph` kernels and copies are that
-    need nothing from the host. `libraries`: those that the plan calls, this process's otherwise.
+    need nothing from the host. The first `timed` never are: their steps are timed. `libraries`: those that the plan
+    calls, this process's otherwise.
 
     UnsupportedError where there is no such GPU, or no library that the plan calls; MemoryError where it has no room for
     the constants.
@@ -51,16 +54,17 @@ class Executable(Opened["_Body"]):
         plan: LaunchPlan,
         code: Code,
         device: int = 0,
-        timings: bool = False,
+        timed: int = 0,
         driver: Driver | None = None,
         least_graph: int = 0,
         libraries: OnDevice | None = None,
     ) -> None:
         self._driver = driver or drivers.driver()
         self.device = self._driver.device(device)
-        self.captured = no("graph-timed", "its steps are timed") if timings else can_capture(plan, least_graph)
+        always = timed == ALL_EXECUTIONS
+        self.captured = no("graph-timed", "its steps are timed") if always else can_capture(plan, least_graph)
         runs = _runs(plan, code, self.device, libraries)
-        body = _Body(plan, runs, self.device, timings, bool(self.captured))
+        body = _Body(plan, runs, self.device, timed, bool(self.captured))
         launcher = native.launcher()
         self._call = _ENTRY_TYPE(launcher.execute)
         super().__init__(plan, body, launcher.execute, launcher.retire)
@@ -110,7 +114,7 @@ class _Body:
     """A records.Body of a GPU."""
 
     def __init__(
-        self, plan: LaunchPlan, runs: Mapping[_RunKey, Runnable], device: Device, timings: bool, captured: bool
+        self, plan: LaunchPlan, runs: Mapping[_RunKey, Runnable], device: Device, timed: int, captured: bool
     ) -> None:
         self.graphs = Graphs(plan, device) if captured else None
         self.plan, self.device = plan, device
@@ -119,8 +123,7 @@ class _Body:
         self._constants = loaded.constants(device, plan.constants)
         self._constant_table = np.array([c.address for c in self._constants] or [0], np.int64)
         self._input_bytes = np.array(self.encoded.extra or [0], np.int64)
-        self.timed = self.encoded.timed
-        self.timings = np.zeros((max(1, len(self.timed)), 2), np.int64) if timings else None
+        self.times = StepTimes(self.encoded.timed, timed) if timed else None
 
     def _address(self, step: Runs) -> int:
         return self._runs[_key(step)].address
@@ -134,7 +137,7 @@ class _Body:
             **records.program_fields(self.encoded, self.plan),
             "front_words": key_word + 1 + len(self.plan.sizes) + len(self.plan.inputs) + len(self.plan.outputs),
             "constants": self._constant_table.ctypes.data,
-            "timings": 0 if self.timings is None else self.timings.ctypes.data,
+            "timings": 0 if self.times is None else self.times.address,
         }
         gpu_fields = {
             "driver": self.device.driver.table.ctypes.data,

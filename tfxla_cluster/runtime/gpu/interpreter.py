@@ -10,6 +10,7 @@ from __future__ import annotations
 from llvmlite import ir
 
 from ..launcher.record_layout import RECORD, STATUS_NO_MEMORY, STATUS_OK, STEPS
+from ..launcher.step_times import emit_note, times_of_execution
 from ..launcher.step_walk import StepWalk, emit_evaluate, emit_retire, enter, fill_values, write_sizes
 from ..launcher.words import I64, PTR, Function, Value, Word
 from .driver_code import STATE, allocate, call, check, give_back, take
@@ -70,7 +71,7 @@ class _Interpreter:
         self.module = module
         self.evaluate = emit_evaluate(module)
         self.prepare = self._emit_prepare()
-        self.steps = self._emit_steps()
+        self.steps = self._emit_steps(emit_note(module))
         self.graph = emit_graph(module, self.steps)
         self._emit_execute()
 
@@ -96,13 +97,16 @@ class _Interpreter:
         slot = take(f, f.load(record, GPU_RECORD["host_slots"]), HOST_SLOTS)
         host = f.load(slot)
         f.store(state, STATE["host"], f.select(host.compare("!=", 0), host, spare))
-        self._events(f, record, driver, state, "cuEventCreate")
+        f.store(state, STATE["times"], times_of_execution(f, record).get())
+        _make_events(f, driver, state)
         status = f.local(f.call(self.prepare, record, inputs, sizes, launch, front, state))
         with f.if_(status.get().compare("==", 0)):
-            status.set(f.call(self.graph, record, outputs, launch, front, state))
+            status.set(NO_GRAPH)
+            with f.if_(f.load(state, STATE["times"]).compare("==", 0)):
+                status.set(f.call(self.graph, record, outputs, launch, front, state))
         with f.if_(status.get().compare("==", NO_GRAPH)):
             status.set(f.call(self.steps, record, outputs, launch, front, state))
-        self._events(f, record, driver, state, "cuEventDestroy_v2")
+        _end_events(f, driver, state)
         give_back(f, slot)
         with f.if_(switched):
             call(f, driver, "cuCtxSetCurrent", f.load(before))
@@ -110,15 +114,6 @@ class _Interpreter:
         f.call("free", front)
         f.atomic_add(active, -1)
         f.return_(status.get())
-
-    def _events(self, f: Function, record: Word, driver: Word, state: Word, name: str) -> None:
-        """Make or destroy the two events of a timed execution; what fails is 0 and the steps say so."""
-        with f.if_(f.load(record, RECORD["timings"]).compare("!=", 0)):
-            for event in ("start", "stop"):
-                if name == "cuEventCreate":
-                    call(f, driver, name, state + 8 * STATE[event], 0)
-                else:
-                    call(f, driver, name, f.load(state, STATE[event]))
 
     def _emit_prepare(self) -> Function:
         """gpu_prepare(record, inputs, sizes, launch, front, state): values, inputs' table and arena; a status."""
@@ -133,16 +128,34 @@ class _Interpreter:
         return f
 
     # --- steps ---
-    def _emit_steps(self) -> Function:
+    def _emit_steps(self, note: Function) -> Function:
         """gpu_steps(record, outputs, launch, front, state): the status of the first step that failed, or 0."""
         f = Function(self.module, "gpu_steps", 5)
         record, outputs, launch, front, state = f.args
-        run = _Run(f, record, front, outputs, launch, state)
+        run = _Run(f, record, front, outputs, launch, state, note)
         emit = {"kernel": lambda: _kernel(f, run), "copy": lambda: _copy(f, run), **run.control(self.evaluate)}
         with f.loop():
             f.switch(run.word(0), [emit[name] for name in STEPS])
         f.return_(STATUS_OK)
         return f
+
+
+_EVENTS = ("start", "stop")
+
+
+def _make_events(f: Function, driver: Word, state: Word) -> None:
+    """Those of a timed execution; where the driver has none the execution is not timed."""
+    with f.if_(f.load(state, STATE["times"]).compare("!=", 0)):
+        for event in _EVENTS:
+            with f.if_(call(f, driver, "cuEventCreate", state + 8 * STATE[event], 0).compare("!=", 0)):
+                f.store(state, STATE[event], 0)
+                f.store(state, STATE["times"], 0)
+
+
+def _end_events(f: Function, driver: Word, state: Word) -> None:
+    for event in _EVENTS:
+        with f.if_(f.load(state, STATE[event]).compare("!=", 0)):
+            call(f, driver, "cuEventDestroy_v2", f.load(state, STATE[event]))
 
 
 def _align_inputs(f: Function, record: Word, inputs: Word, launch: Word, front: Word) -> None:
@@ -164,13 +177,15 @@ def _align_inputs(f: Function, record: Word, inputs: Word, launch: Word, front: 
 class _Run(StepWalk):
     """The state of `gpu_steps`."""
 
-    def __init__(self, f: Function, record: Word, front: Word, outputs: Word, launch: Word, state: Word) -> None:
+    def __init__(
+        self, f: Function, record: Word, front: Word, outputs: Word, launch: Word, state: Word, note: Function
+    ) -> None:
         inputs = front + f.load(record, GPU_RECORD["inputs_word"]) * 8
         super().__init__(f, record, front, (f.load(state, STATE["arena"]), inputs, outputs))
         self.launch, self.state = launch, state
         self.stream, self._driver = f.load(state, STATE["stream"]), f.load(record, GPU_RECORD["driver"])
         self.parameters = front + f.load(record, GPU_RECORD["parameters_word"]) * 8
-        self._timings = f.load(record, RECORD["timings"])
+        self._times, self._note = f.load(state, STATE["times"]), note
         count = f.load(record, GPU_RECORD["parameters_word"]) - f.load(record, RECORD["arguments_word"])
         with f.count(0, count) as i:  # a launch's parameters lie where its arguments do
             f.store(self.parameters, i, self.arguments + i * 8)
@@ -196,13 +211,13 @@ class _Run(StepWalk):
         return f.load(state, STATE["scratch"])
 
     def start_timer(self) -> None:
-        with self.f.if_(self._timings.compare("!=", 0)):
+        with self.f.if_(self._times.compare("!=", 0)):
             self.call("cuEventRecord", self.f.load(self.state, STATE["start"]), self.stream)
 
     def stop_timer(self, ordinal: Word) -> None:
         """Waits for the stream."""
         f = self.f
-        with f.if_(self._timings.compare("!=", 0)):
+        with f.if_(self._times.compare("!=", 0)):
             start, stop = (f.load(self.state, STATE[name]) for name in ("start", "stop"))
             self.call("cuEventRecord", stop, self.stream)
             self.call("cuEventSynchronize", stop)
@@ -210,9 +225,7 @@ class _Run(StepWalk):
             self.call("cuEventElapsedTime", elapsed, start, stop)
             milliseconds = f.b.load(f.b.inttoptr(elapsed.value, PTR), typ=ir.FloatType())
             nanoseconds = Word(f, f.b.fptosi(f.b.fmul(milliseconds, ir.FloatType()(1e6)), I64))
-            at = self._timings + ordinal * 16
-            f.atomic_add(at, 1)
-            f.atomic_add(at + 8, nanoseconds)
+            f.call(self._note, self._times, ordinal, nanoseconds)
 
 
 def _kernel(f: Function, run: _Run) -> None:

@@ -27,6 +27,7 @@ from ..plan import (
     walk,
 )
 from .record_layout import PLACE_KINDS, STEPS
+from .step_times import TimedStep
 
 Runs = Union[KernelStep, LibraryStep]  # steps that run code
 
@@ -44,7 +45,7 @@ class Encoded:
     arena_value: int
     argument_words: int
     scratch_bytes: int
-    timed: tuple[str, ...]
+    timed: tuple[TimedStep, ...]
     extra: tuple[int, ...]
 
 
@@ -157,7 +158,7 @@ class _Writer:
     values: _Values
     address: Callable[[Runs], int]
     words: list[int] = field(default_factory=list)
-    timed: list[str] = field(default_factory=list)
+    timed: list[TimedStep] = field(default_factory=list)
 
     def steps(self, steps: tuple[Step, ...]) -> None:
         for step in steps:
@@ -178,14 +179,14 @@ class _Writer:
         count = -len(sizes) if inline else len(sizes)
         self.words += [STEPS["kernel"], address, len(step.inputs), len(step.outputs), count]
         self.words += [self.values.slot(step.tasks), self.values.slot(step.cost), scratch]
-        self.words.append(self._ordinal(step.instr or symbol))
+        self.words.append(self._ordinal(step.instr, symbol))
         for ref in (*step.inputs, *step.outputs):
             self.words += self._place(ref)
         self.words += [s if isinstance(s, int) and inline else self.values.slot(s) for s in sizes]
 
     def _copy(self, step: CopyStep) -> None:
         self.words += [STEPS["copy"], *self._place(step.source), *self._place(step.target)]
-        self.words += [self.values.slot(step.bytes), self._ordinal(step.instr or "copy")]
+        self.words += [self.values.slot(step.bytes), self._ordinal(step.instr, "copy")]
 
     def _size(self, step: SizeStep) -> None:
         first = self.values.stage_start(self.values.stage_of(step.symbol))
@@ -234,8 +235,8 @@ class _Writer:
     def _place(self, ref: Ref) -> list[int]:
         return [PLACE_KINDS[ref.kind] | ref.index << 2, self.values.slot(ref.offset)]
 
-    def _ordinal(self, name: str) -> int:
-        self.timed.append(name)
+    def _ordinal(self, instr: str, symbol: str) -> int:
+        self.timed.append(TimedStep(instr, symbol))
         return len(self.timed) - 1
 
     _WRITERS: ClassVar[dict[type, Callable[[_Writer, Any], None]]] = {

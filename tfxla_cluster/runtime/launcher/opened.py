@@ -10,6 +10,7 @@ from .. import check_reports
 from ..plan import LaunchPlan
 from . import records
 from .record_layout import STATUS_CLOSED, STATUS_NO_MEMORY
+from .step_times import StepTimes
 
 B = TypeVar("B", bound=records.Body)
 
@@ -31,12 +32,10 @@ class Opened(Generic[B]):
     def close(self) -> None:
         self._finalizer()
 
-    def timings(self) -> list[tuple[str, int, int]]:
-        """(instruction or symbol, executions, nanoseconds) of each timed step; empty when not timed."""
+    def times(self) -> StepTimes | None:
+        """Of its steps; None where they are not timed."""
         body = self._body()
-        if body is None or body.timings is None:
-            return []
-        return [(name, calls, ns) for name, (calls, ns) in zip(body.timed, body.timings.tolist())]
+        return None if body is None else body.times
 
 
 def status_error(status: int, name: str) -> Exception:

@@ -14,7 +14,7 @@ def table(names: str) -> dict[str, int]:
 #   expressions: quadruples (operation, target, a, b) of value slots, run before the first step
 #   front_words: per execution: a copy of values, then argument arrays, then the caller's scratch
 #   arena_value: value slot of the arena's bytes; constants: table of addresses
-#   timings: 0, or the address of (calls, nanoseconds) for each step; parallel: any step may be
+#   timings: 0, or the address of the words of STEP_TIMES; parallel: any step may be
 #   names: address of (address, bytes) of each step's name, where a profiler is told of them
 #   writes_sizes: the sizes array takes back what instructions produced
 RECORD = table("""
@@ -36,6 +36,13 @@ PLACE_KINDS = {"temp": 0, "input": 1, "output": 2, "const": 3}
 #   countdown: slot target                                     (jump where the value is 0, else it is one less)
 #   size: source(2) symbol first_expression last_expression bound   (read an s32, then evaluate)
 STEPS = table("end kernel copy branch jump unless set countdown size")
+
+# The times of a plan's steps. limit: executions that are timed; begun: those that were let in. Behind them a row for
+# each step: calls; their nanoseconds; the least of them; then those of its last STEP_SAMPLES calls.
+STEP_TIMES = table("limit begun")
+STEP_TIME = table("calls total least")
+STEP_SAMPLES = 32  # a power of two
+STEP_ROW = len(STEP_TIME) + STEP_SAMPLES
 
 # Status words of an entry: what kernels return is positive, the runtime's own are negative.
 STATUS_OK, STATUS_CLOSED, STATUS_NO_MEMORY = 0, -1, -2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -14,6 +14,7 @@ from ...locks import ForkSafeLock
 from ..plan import LaunchPlan
 from .encode import Encoded
 from .record_layout import RECORD_WORDS
+from .step_times import StepTimes
 
 _RECORDS = 64  # in a slab
 
@@ -21,8 +22,7 @@ _RECORDS = 64  # in a slab
 class Body(Protocol):
     """What a record points at: kept alive from here, by `_bodies`, until no execution can read it."""
 
-    timed: Sequence[str]  # what the rows of `timings` are
-    timings: np.ndarray | None  # rows (executions, nanoseconds), where steps are timed
+    times: StepTimes | None  # where steps are timed
 
     def words(self) -> Mapping[int, int]:
         """The record's words that are not 0: index -> value."""

@@ -145,6 +145,10 @@ class Function:
         old = self.b.atomic_rmw("add", self._address(address, 0), self.raw(value), "seq_cst")
         return Word(self, old)
 
+    def atomic_min(self, address: Word, value: Value) -> None:
+        """Signed."""
+        self.b.atomic_rmw("min", self._address(address, 0), self.raw(value), "seq_cst")
+
     def exchange(self, address: Word, value: Value) -> Word:
         old = self.b.atomic_rmw("xchg", self._address(address, 0), self.raw(value), "seq_cst")
         return Word(self, old)
