@@ -88,6 +88,7 @@ DRIVERS = {
     "dynamic_policy",
     "dynamic_records",
     "executable_key",
+    "execution_records",
     "handover",
     "history",
     "kept_marks",
