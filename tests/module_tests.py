@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.module_tests_codegen import CODEGEN
 from tests.module_tests_commands import COMMANDS
 from tests.module_tests_passes import PASSES
+from tests.module_tests_reports import REPORTS
 from tests.module_tests_tf import TF
 
 TESTS: dict[str, str] = {
@@ -12,6 +13,7 @@ TESTS: dict[str, str] = {
     **COMMANDS,
     **TF,
     **PASSES,
+    **REPORTS,
     "tfxla_cluster": "backends/test_gpu.py backends/test_seam.py",
     "tfxla_cluster.api": "test_threads.py cli/test_output_file.py",
     "tfxla_cluster.backends": "backends/test_gpu.py backends/test_seam.py",

@@ -75,6 +75,9 @@ def size(value: object) -> str:
 
 
 def milliseconds(value: object) -> str:
+    """Milliseconds for people: '1.25 s', '3.4 ms', '12.0 us'; '' where there are none."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return ""
-    return f"{value / 1000:.2f} s" if value >= 1000 else f"{value:.1f} ms"
+    if value >= 1000:
+        return f"{value / 1000:.2f} s"
+    return f"{value * 1000:.1f} us" if 0 < value < 0.1 else f"{value:.1f} ms"

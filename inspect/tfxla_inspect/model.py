@@ -18,6 +18,9 @@ FUNCTION_PREFIX = "tfxla_"
 _STOCK_FUNCTION = re.compile(r"a?_+inference_(.+?)_?\d*__XlaMustCompile")
 
 
+_MOST = 2**63
+
+
 def word(record: Record, *keys: str) -> str:
     """The first of the fields that is there, as text."""
     for key in keys:
@@ -28,10 +31,10 @@ def word(record: Record, *keys: str) -> str:
 
 
 def amount(record: Record, *keys: str) -> float | int | None:
-    """The first of the fields that is a number."""
+    """The first of the fields that is a number that something can be measured with: finite, and of 64 bits."""
     for key in keys:
         value = record.get(key)
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < _MOST:
             return value
     return None
 

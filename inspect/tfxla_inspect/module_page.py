@@ -6,10 +6,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any
 
+from . import findings, measures
+from .findings import Compiled, Finding
 from .graphs import hlo_graph, short_shape
 from .kernel_tab import kernel_tab
 from .markup import Html, el, join, link, milliseconds, number, plural, size, table
-from .model import Dump, Module, amount, frames, mapping, place, word, words
+from .model import Dump, Module, amount, frames, mapping, place, where, word, words
 from .parsers import buffers, hlo
 from .phases import phase_bar, phase_legend
 from .reading import Reader, rows
@@ -29,6 +31,9 @@ class ModulePages:
         self.files = module.files
         self.before_count = self.after_count = 0
         self.launches: dict[str, list[str]] = {}
+        self.measures = measures.of_module(module)
+        self.kernels: list[measures.Kernel] = []
+        self.findings: list[Finding] = []
 
     def first(self) -> None:
         """What a person opens first. The texts are dropped again: a dump has many modules."""
@@ -36,14 +41,19 @@ class ModulePages:
         self.after = self._parsed("after", text)
         self.before = self._parsed("before", self.reader.text(self.files.one("before")))
         self.before_count, self.after_count = self.before.count, self.after.count
+        plan = self.reader.json(self.files.one("plan"), dict)
+        _launches(plan.get("steps"), self.launches)
+        records = rows(self.reader.json(self.files.one("kernels"), list))
+        self.kernels = measures.kernels(records, self.launches, self.measures)
         self.page.html("summary", "Summary", self._summary())
         self._graph()
         self._text("text", "Optimised HLO", text, "after")
         self._decisions()
-        self._plan()
+        self._plan(plan)
         self._buffers()
         kernel_tab(self.page, self.module, self.reader, self.after, self.launches)
         self._lines()
+        self.findings = list(findings.of_module(self._compiled()))
         del self.after, self.before
 
     def _parsed(self, kind: str, text: str) -> hlo.Hlo:
@@ -59,6 +69,11 @@ class ModulePages:
         self._text("before", "HLO before", Reader().text(self.files.one("before")), "before")
         self._passes()
         self._files()
+
+    def _compiled(self) -> Compiled:
+        rows_ = (row for block in self.after.stepped() for row in block.rows)
+        places = {row.name: where(self.module.sources, row.op_name) for row in rows_ if row.op_name}
+        return Compiled(self.module, self.after, self.kernels, self.measures, self._decided(), places)
 
     def _summary(self) -> Html:
         module, compiled = self.module, self.module.compiled
@@ -216,10 +231,8 @@ class ModulePages:
         found = rows(self.reader.json(self.files.one("decisions"), list))
         return found or [r for r in self.dump.of("fusion") if r.get("id") == self.files.id]
 
-    def _plan(self) -> None:
-        plan = self.reader.json(self.files.one("plan"), dict)
+    def _plan(self, plan: dict[str, Any]) -> None:
         thunks = self.reader.text(self.files.one("thunks"))
-        _launches(plan.get("steps"), self.launches)
         if plan:
             columns = [
                 ("Step", "", 1),

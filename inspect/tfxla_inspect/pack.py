@@ -6,6 +6,7 @@ import base64
 import gzip
 import hashlib
 import json
+import math
 from dataclasses import dataclass, field
 from html import escape
 from importlib import resources
@@ -46,7 +47,19 @@ class Packer:
 
 
 def dumps(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    """JSON that browsers read: a number that is none (NaN, inf) is text."""
+    try:
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(value), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def document(title: str, start: str, packer: Packer, site: str) -> str:

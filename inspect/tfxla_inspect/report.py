@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,18 @@ from pathlib import Path
 from tfxla_cluster import output_file
 from tfxla_cluster.errors import InputFileError
 
-from . import graph_page, recompile_page, recompiles, start_page, workers_page
+from . import (
+    findings,
+    findings_page,
+    graph_page,
+    kernel_times,
+    measures,
+    recompile_page,
+    recompiles,
+    start_page,
+    workers_page,
+)
+from .findings import Finding
 from .graphs import PLUMBING
 from .markup import plural
 from .model import Dump, Record, amount, load, word
@@ -26,8 +38,8 @@ _TRACE_ROWS = 200_000
 Progress = Callable[[str], None]
 
 
-def build(directory: Path, limit: int = LIMIT, progress: Progress = lambda what: None) -> str:
-    """The report of `directory` as HTML of at most some `limit` bytes of embedded pages.
+def build(directory: Path, limit: int = LIMIT, progress: Progress = lambda what: None, command: str = "") -> str:
+    """The report of `directory` as HTML of at most some `limit` bytes of embedded pages; `command`: that made it.
 
     Raises InputFileError when it is missing, empty or no dump; a file that cannot be read is a row
     in the report.
@@ -41,10 +53,18 @@ def build(directory: Path, limit: int = LIMIT, progress: Progress = lambda what:
     reader = Reader(list(found.problems))
     dump = load(found, reader)
     packer = Packer(limit)
-    graph_pages, graph_rows = _graphs(dump, reader, packer, progress)
-    module_pages, module_rows = _modules(dump, reader, packer, progress)
-    pages = module_pages + graph_pages
     compiled = recompiles.functions(dump)
+    graph_pages, graph_rows, splits = _graphs(dump, reader, packer, progress)
+    built, module_rows = _modules(dump, reader, packer, progress)
+    advice = findings.ranked(
+        [
+            *findings.of_dump(dump, compiled),
+            *splits,
+            *(finding for pages in built for finding in pages.findings),
+            *findings.launches(dump, {pages.files.id: pages.measures for pages in built}),
+        ]
+    )
+    pages = _findings(advice, packer) + [pages.page for pages in built] + graph_pages
     pages += _recompilations(dump, compiled, packer)
     workers = workers_page.build(dump, packer)
     pages += [workers] if workers else []
@@ -52,7 +72,15 @@ def build(directory: Path, limit: int = LIMIT, progress: Progress = lambda what:
     pages += [trace] if trace else []
     problems = reader.problems + [(f.name, "of no known kind") for f in found.files if f.kind == "unknown"]
     again = recompile_page.overview(compiled)
-    start = start_page.build(dump, graph_rows, module_rows, problems, packer.left_out, again, "trace" if trace else "")
+    timed = [kernel_times.Timed(pages.module, pages.measures, pages.kernels) for pages in built]
+    sections = start_page.Sections(
+        findings_page.overview(advice, any(t.measures.timed for t in timed)) if dump.modules or advice else None,
+        kernel_times.overview(timed),
+        again,
+        command or f"tfxla-inspect report {directory.name or directory}",
+        "trace" if trace else "",
+    )
+    start = start_page.build(dump, graph_rows, module_rows, problems, packer.left_out, sections)
     packer.limit = packer.used + 2**40  # the list of pages always goes in
     site = packer.json([page.site() for page in pages], "pages")
     return document(f"tfxla-inspect: {directory.name or directory}", start, packer, site)
@@ -61,13 +89,19 @@ def build(directory: Path, limit: int = LIMIT, progress: Progress = lambda what:
 def write(directory: Path, output: Path, limit: int = LIMIT, progress: Progress = lambda what: None) -> int:
     """Build the report and put it at `output`, as output_file.write; its bytes. Raises OutputError, also where
     `output` is a file of the dump."""
-    data = build(directory, limit, progress).encode("utf-8", "replace")
+    named = f"tfxla-inspect report {shlex.quote(str(directory))} -o {shlex.quote(str(output))}"
+    command = named if limit == LIMIT else f"{named} --max-mb {limit / 2**20:g}"
+    data = build(directory, limit, progress, command).encode("utf-8", "replace")
     own = [file.path for file in scan(directory).everything if file.kind != "unknown"]
     output_file.write(output, data, own)
     return len(data)
 
 
-def _graphs(dump: Dump, reader: Reader, packer: Packer, progress: Progress) -> tuple[list[Page], list[GraphRow]]:
+def _graphs(
+    dump: Dump, reader: Reader, packer: Packer, progress: Progress
+) -> tuple[list[Page], list[GraphRow], list[Finding]]:
+    splits: list[Finding] = []
+    runs = {m.cluster: measures.of_module(m).executions for m in dump.modules if m.cluster}
     reasons = graph_page.Reasons(dump)
     functions = {Path(word(r, "graph")).name: r for r in dump.of("function") if word(r, "graph")}
     pages, rows = [], []
@@ -91,9 +125,11 @@ def _graphs(dump: Dump, reader: Reader, packer: Packer, progress: Progress) -> t
             f"{plural(row.nodes, 'node')}, {plural(row.clusters, 'cluster')}",
         )
         graph_page.build(page, dump, graph, reasons.of(file.name))
+        said = {n.name: (reasons.of(file.name).reason(n), reasons.of(file.name).place(n)) for n in graph.nodes}
+        splits += findings.of_graph(graph, row.page, said, runs)
         pages.append(page)
         rows.append(row)
-    return pages, rows
+    return pages, rows, splits
 
 
 def _graph_row(page: str, file: File, graph: graphdef.Graph, function: Record) -> GraphRow:
@@ -111,7 +147,9 @@ def _graph_row(page: str, file: File, graph: graphdef.Graph, function: Record) -
     )
 
 
-def _modules(dump: Dump, reader: Reader, packer: Packer, progress: Progress) -> tuple[list[Page], list[ModuleRow]]:
+def _modules(
+    dump: Dump, reader: Reader, packer: Packer, progress: Progress
+) -> tuple[list[ModulePages], list[ModuleRow]]:
     built, rows = [], []
     for number, module in enumerate(dump.modules):
         progress(f"module {number + 1} of {len(dump.modules)}")
@@ -126,7 +164,16 @@ def _modules(dump: Dump, reader: Reader, packer: Packer, progress: Progress) -> 
     for number, pages in enumerate(built):
         progress(f"texts of module {number + 1} of {len(built)}")
         pages.second()
-    return [pages.page for pages in built], rows
+    return built, rows
+
+
+def _findings(found: list[Finding], packer: Packer) -> list[Page]:
+    """The page of findings; none where there are none."""
+    if not found:
+        return []
+    page = Page(packer, findings_page.PAGE, "Findings", "What to do", f"{plural(len(found), 'finding')}")
+    findings_page.build(page, found)
+    return [page]
 
 
 def _recompilations(dump: Dump, compiled: list[recompiles.Function], packer: Packer) -> list[Page]:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from . import __version__
 from .graphs import PLUMBING
 from .markup import Html, el, join, link, milliseconds, number, plural, size, table
 from .model import Dump, Module, Record, mapping, word, words
@@ -15,6 +16,7 @@ from .scan import KINDS
 from .site import UNKNOWN
 
 _MOST = 100
+_NONE = ("", "", "")
 _STATS = (
     "functions",
     "clusters",
@@ -56,31 +58,45 @@ class ModuleRow:
     kernels: int
 
 
+@dataclass(frozen=True, slots=True)
+class Sections:
+    """Parts that other modules wrote. `times`: where the time of executions went; `again`: what was compiled more
+    than once; `command`: that made the report; `trace`: the page of all records, or ''."""
+
+    findings: Html | None
+    times: Html | None
+    again: Html | None
+    command: str
+    trace: str
+
+
 def build(
     dump: Dump,
     graphs: Sequence[GraphRow],
     modules: Sequence[ModuleRow],
     problems: Sequence[tuple[str, str]],
     left_out: Sequence[tuple[str, int]],
-    again: Html | None,
-    trace_page: str,
+    sections: Sections,
 ) -> Html:
-    """The whole start page. `again`: what was compiled more than once."""
+    """The whole start page."""
     return join(
         [
             el("h1", f"Dump of {dump.directory.path.name or dump.directory.path}"),
             _verdict(dump, graphs, modules),
             _tiles(dump, graphs, modules),
+            _section("What to do first", sections.findings),
+            _section("Where the time of executions went", sections.times),
             _section("Modules", _modules(modules)),
             _section("TensorFlow graphs", _graphs(graphs)),
             _section("Not compiled, and why", _unclustered(dump, graphs)),
-            _section("Compiled again", again),
+            _section("Compiled again", sections.again),
             _section("Fall-backs and errors", _failures(dump)),
             _section("What ran", _runs(dump)),
             _section("Counters at exit", _stats(dump)),
             _section("Not read", _problems(problems, left_out)),
             _section("Files", _files(dump)),
-            el("p", link(trace_page, "All trace records")) if trace_page else None,
+            el("p", link(sections.trace, "All trace records")) if sections.trace else None,
+            el("footer", f"Written by tfxla-inspect {__version__}: ", el("code", sections.command)),
         ]
     )
 
@@ -154,19 +170,33 @@ def _tiles(dump: Dump, graphs: Sequence[GraphRow], modules: Sequence[ModuleRow])
         sum(n for r in modules if isinstance(n := r.module.compiled.get(field), int)) for field in ("kernels", "native")
     )
     shown = (
-        (number(len(dump.of("function")) or len(graphs)), "functions" if dump.of("function") else "graphs"),
-        (number(sum(g.clusters for g in graphs)), "clusters"),
-        (number(len(here)), "modules"),
-        (number(sum(r.kernels for r in here)), "kernels generated"),
-        (number(sum(r.kernels for r in elsewhere)), "kernels for a GPU not here") if elsewhere else ("", ""),
-        (number(run), "kernels run by plans") if run else ("", ""),
-        (number(native), "of them native") if run else ("", ""),
-        (milliseconds(total), "compile time") if total else ("", ""),
-        (size(sum(f.bytes for f in dump.directory.files) + sum(m.files.bytes for m in dump.modules)), "dump"),
+        (
+            number(len(dump.of("function")) or len(graphs)),
+            "functions" if dump.of("function") else "graphs",
+            "looked at",
+        ),
+        (number(sum(g.clusters for g in graphs)), "clusters", "in all graphs"),
+        (number(len(here)), "modules", "executables that were compiled"),
+        (number(sum(r.kernels for r in here)), "kernels", "different code; one may run in several steps"),
+        (number(sum(r.kernels for r in elsewhere)), "kernels for a GPU", "code only, it is not here")
+        if elsewhere
+        else _NONE,
+        (number(run), "kernel steps", "of the launch plans") if run else _NONE,
+        (number(native), "native steps", "of those: machine code or a library") if run else _NONE,
+        (milliseconds(total), "compile time", "of all modules, traces left out") if total else _NONE,
+        (
+            size(sum(f.bytes for f in dump.directory.files) + sum(m.files.bytes for m in dump.modules)),
+            "dump",
+            "all files",
+        ),
     )
     return el(
         "div",
-        *(el("div", el("b", value), el("span", name), class_="tile") for value, name in shown if name),
+        *(
+            el("div", el("b", value), el("span", name), el("small", what), class_="tile")
+            for value, name, what in shown
+            if name
+        ),
         class_="tiles",
     )
 

@@ -50,7 +50,7 @@ def test_start_page(page, text):
 
 def test_pages(page):
     found = site(page)
-    assert list(found) == ["m0", "g0", "recompiles", "trace"]
+    assert list(found) == ["findings", "m0", "g0", "recompiles", "trace"]
     assert [t["id"] for t in found["m0"]["tabs"]] == [
         "summary",
         "graph",
@@ -261,6 +261,12 @@ def test_corrupt_copies_never_abort(dump, tmp_path, seed):
             "closest": value,
             "family": value,
             "key": value,
+            "count": value,
+            "timed": value,
+            "steps": value if isinstance(value, str) else [{"instr": "wide", "count": value, "ms": value}, value],
+            "module": value,
+            "device": "GPU:0",
+            "internal": value,
         }
         for kind in (
             "run",
@@ -272,15 +278,36 @@ def test_corrupt_copies_never_abort(dump, tmp_path, seed):
             "lowering",
             "stats",
             "fallback",
+            "execution",
+            "graph",
+            "limit",
+            "error",
             "new",
         )
-        for value in (None, 0, 1.5, "x", [], [1, None, {}], {}, {"a": [1]}, {"a": {"b": 1}}, True)
+        for value in (
+            None,
+            0,
+            1.5,
+            float("nan"),
+            float("-inf"),
+            10**400,
+            "x",
+            [],
+            [1, None, {}],
+            {},
+            {"a": [1]},
+            {"a": {"b": 1}},
+            True,
+        )
     ],
 )
 def test_records_of_any_type(tmp_path, record):
-    (tmp_path / "trace.1.jsonl").write_text(json.dumps(record) + "\n")
+    compiled = {"kind": "compile", "id": 0, "device": "GPU:0", "kernels": 3}
+    (tmp_path / "trace.1.jsonl").write_text(json.dumps(record) + "\n" + json.dumps(compiled) + "\n")
     (tmp_path / "module_0000.m.before_optimizations.txt").write_text(sample.BEFORE)
-    report.build(tmp_path)
+    for text in blocks(report.build(tmp_path)).values():
+        if text.startswith(("{", "[")):
+            json.loads(text, parse_constant=pytest.fail)
 
 
 def test_a_file_that_cannot_be_read_is_a_row(dump, tmp_path):

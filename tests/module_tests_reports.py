@@ -1,0 +1,11 @@
+"""Module -> the test files under tests/ that exercise it, of what reports are made of."""
+
+from __future__ import annotations
+
+REPORTS: dict[str, str] = {
+    "tfxla_inspect.findings": "inspect/test_findings.py inspect/test_report.py",
+    "tfxla_inspect.findings_page": "inspect/test_findings.py inspect/test_report.py",
+    "tfxla_inspect.kernel_times": "inspect/test_findings.py inspect/test_report.py",
+    "tfxla_inspect.measures": "inspect/test_findings.py inspect/test_report.py",
+    "tfxla_inspect.parsers.shapes": "inspect/test_findings.py inspect/test_report.py",
+}
