@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from . import findings, measures
+from . import findings, measures, module_summary
 from .findings import Compiled, Finding
 from .graphs import hlo_graph, short_shape
 from .kernel_tab import kernel_tab
-from .markup import Html, el, join, link, milliseconds, number, plural, size, table
-from .model import Dump, Module, amount, frames, mapping, place, where, word, words
+from .model import Dump, Module, frames, place, where, word
+from .module_summary import Facts
 from .parsers import buffers, hlo
-from .phases import phase_bar, phase_legend
 from .reading import Reader, rows
 from .scan import KINDS
 from .site import UNKNOWN, Page, route
 
-MOST_STEPS = 50
-_MOST_REFUSED = 10  # instructions without a kernel, in the summary
 _TITLES = {kind.name: kind.title for kind in KINDS}
 
 
@@ -45,7 +42,9 @@ class ModulePages:
         _launches(plan.get("steps"), self.launches)
         records = rows(self.reader.json(self.files.one("kernels"), list))
         self.kernels = measures.kernels(records, self.launches, self.measures)
-        self.page.html("summary", "Summary", self._summary())
+        self.decided = self._decided()
+        facts = Facts(self.dump, self.module, self.before, self.after, self.measures, self.kernels, self.decided)
+        self.page.html("summary", "Summary", module_summary.build(facts))
         self._graph()
         self._text("text", "Optimised HLO", text, "after")
         self._decisions()
@@ -73,121 +72,7 @@ class ModulePages:
     def _compiled(self) -> Compiled:
         rows_ = (row for block in self.after.stepped() for row in block.rows)
         places = {row.name: where(self.module.sources, row.op_name) for row in rows_ if row.op_name}
-        return Compiled(self.module, self.after, self.kernels, self.measures, self._decided(), places)
-
-    def _summary(self) -> Html:
-        module, compiled = self.module, self.module.compiled
-        graph = self.dump.cluster_routes.get(module.cluster, "")
-        facts = [
-            ("Module", self.after.name or self.before.name or self.files.name or "unknown"),
-            ("Number in file names", self.files.id),
-            ("Function", self.dump.function_of(module) or "unknown"),
-            ("Made for", f"{module.elsewhere}: code only, nothing of it ran" if module.elsewhere else ""),
-            ("Without a kernel", self._lacking()),
-            ("Cluster", link(graph, module.cluster) if graph else module.cluster or self._no_cluster()),
-            (
-                "Instructions",
-                f"{self.before.count:,} as lowered, {self.after.count:,} after passes and fusion, "
-                f"{len(self.after.entry.rows) if self.after.entry else 0:,} in the entry",
-            ),
-            ("Kernels", ", of them native: ".join(filter(None, (word(compiled, "kernels"), word(compiled, "native"))))),
-            ("Compile time", milliseconds(module.milliseconds) or UNKNOWN),
-            ("Why compiled", "--tfxla_gpu_target" if module.elsewhere else word(compiled, "reason") or "unknown"),
-            ("Files", f"{len(self.files.files):,}, {size(self.files.bytes)}"),
-        ]
-        parts: list[object] = [
-            el(
-                "dl",
-                *(
-                    el(tag, value)
-                    for title, value in facts
-                    if value != ""
-                    for tag, value in (("dt", title), ("dd", value))
-                ),
-            )
-        ]
-        if module.phases:
-            parts += [
-                el("h3", "Phases"),
-                phase_bar(module.phases, module.milliseconds or 0),
-                phase_legend(module.phases),
-            ]
-        parts += [*self._executions(), *self._key_part(), el("h3", "Instructions before and after"), self._opcodes()]
-        return join(parts)
-
-    def _no_cluster(self) -> str:
-        if self.module.elsewhere:
-            return f"as module {word(self.module.crossed, 'module')}"
-        return "none: a whole function"
-
-    def _lacking(self) -> str:
-        """The instructions that the machine it was made for has no kernel for, and why; '' where there is none."""
-        refused = [r for r in self._decided() if word(r, "rule") == "no-kernel"]
-        shown = [f"{word(r, 'a')} ({word(r, 'reason')})" for r in refused[:_MOST_REFUSED]]
-        more = f"and {len(refused) - _MOST_REFUSED} more: see 'Fusion decisions'" if refused[_MOST_REFUSED:] else ""
-        return "; ".join(filter(None, (*shown, more)))
-
-    def _executions(self) -> list[object]:
-        """Where the time of its executions went, by step of the plan, the longest first."""
-        listed = (record.get("steps") for record in self.module.executions)
-        steps = [step for value in listed if isinstance(value, list) for step in rows(value)]
-        spent: dict[str, float] = defaultdict(float)
-        runs: Counter[str] = Counter()
-        for step in steps:
-            spent[word(step, "instr")] += amount(step, "ms") or 0
-            runs[word(step, "instr")] += int(amount(step, "count") or 0)
-        whole = sum(spent.values())
-        if not whole:
-            return []
-        shown = [
-            (name, number(runs[name]), milliseconds(ms), f"{100 * ms / whole:.1f} %")
-            for name, ms in sorted(spent.items(), key=lambda item: -item[1])[:MOST_STEPS]
-        ]
-        left_out = f" The {MOST_STEPS} longest of {len(spent)}." if len(spent) > MOST_STEPS else ""
-        return [
-            el("h3", "Time of executions"),
-            el("p", f"{milliseconds(whole)} in all its steps, in {self._timed()}.{left_out}"),
-            table(("Step", "Executions", "Time", "Share"), shown, (1, 2, 3)),
-        ]
-
-    def _timed(self) -> str:
-        """Which executions the times are of."""
-        record = self.module.executions[-1]
-        count, timed = amount(record, "count") or 0, amount(record, "timed")
-        if timed is None or timed >= count:
-            return plural(int(count), "execution")
-        return f"the first {number(timed)} of {plural(int(count), 'execution')} (--tfxla_timings: in all)"
-
-    def _key_part(self) -> list[object]:
-        guards = self.module.compiled.get("guards")
-        listed = (
-            guards
-            if isinstance(guards, list)
-            else [f"{k}: {v}" for k, v in mapping(self.module.compiled, "guards").items()]
-        )
-        parts: list[object] = []
-        if listed:
-            parts += [el("h3", "Compiled for"), el("ul", *(el("li", str(guard)) for guard in listed))]
-        inputs = words(self.module.compiled, "inputs")
-        if inputs:
-            parts += [el("h3", "Parameters"), el("ol", *(el("li", text) for text in inputs), start=0)]
-        hits = [r for r in self.module.compiles if r is not self.module.compiled]
-        if hits:
-            counted = Counter((word(r, "hit") or "compiled", word(r, "reason")) for r in hits)
-            parts += [
-                el("h3", "Asked for again"),
-                table(("Answer", "Reason", "Times"), [(*k, n) for k, n in counted.items()], (2,)),
-            ]
-        return parts
-
-    def _opcodes(self) -> Html:
-        before, after = self.before.opcodes(), self.after.opcodes()
-        names = sorted(before | after, key=lambda k: (-max(before[k], after[k]), k))
-        shown = [
-            (k, number(before[k]), number(after[k]), f"{after[k] - before[k]:+,}" if after[k] != before[k] else "")
-            for k in names
-        ]
-        return table(("Opcode", "As lowered", "Optimised", "Difference"), shown, (1, 2, 3))
+        return Compiled(self.module, self.after, self.kernels, self.measures, self.decided, places)
 
     def _graph(self) -> None:
         if not self.after.count:
@@ -205,7 +90,7 @@ class ModulePages:
             self.page.missing(tab, title, "The dump holds no such text (killed before, or --xla_dump_hlo_as_text off).")
 
     def _decisions(self) -> None:
-        found = self._decided()
+        found = self.decided
         if not found:
             why = "There was nothing to fuse." if self.module.elsewhere else f"Fusion decisions are {UNKNOWN}."
             self.page.missing("fusion", "Fusion decisions", why)
@@ -246,7 +131,7 @@ class ModulePages:
         elif thunks:
             self.page.text("plan", "Thunk sequence", thunks, "none")
         else:
-            lacking = f"No launch plan: {self._lacking()}" if self.module.elsewhere else ""
+            lacking = f"No launch plan: {module_summary.lacking(self.decided)}" if self.module.elsewhere else ""
             self.page.missing("plan", "Launch plan", lacking or f"The launch plan is {UNKNOWN}.")
 
     def _buffers(self) -> None:
