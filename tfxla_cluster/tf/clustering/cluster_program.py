@@ -23,7 +23,7 @@ from ...counters import add as count
 from ...errors import LoweringError, UnsupportedError
 from ...tf2xla import sources
 from ..compiler_port import Compiler
-from ..functions import function_compiler, marks, origins, variables
+from ..functions import function_compiler, function_names, marks, origins, variables
 from ..native_op.op import InputView, Program
 from ..native_op.records import Entry
 from .encapsulate import ClusterFunction
@@ -53,7 +53,7 @@ class ClusterPrograms:
             tuple(origins.told_apart([given.named(known) for given in function.given])),
             kinds=tuple(given.kind for given in function.given),
         )
-        family = f"{function_compiler.family_of(caller)}/{_digest(function.nodes)}"
+        family = f"{function_names.family_of(caller)}/{_digest(function.nodes)}"
 
         def lines() -> dict[str, str]:
             known = sources.caller_lines(caller)

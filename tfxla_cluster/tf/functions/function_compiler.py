@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -19,25 +17,18 @@ from ...errors import LoweringError, UnsupportedError
 from ...flag_options import are_data_checked
 from ...ir import guard as guards
 from ...ir.dim import symbols
-from ...size_spec import stronger
-from ...tf2xla import bridge, function_def, list_checks, must_be_constant, size_questions, sources
+from ...tf2xla import bridge, function_def, list_checks, must_be_constant, sources
 from .. import devices
 from ..compiler_port import Compiler, CompileRequest, Loaded, Served
-from ..graph.open_sizes import ARG_SHAPES
 from ..native_op import op as native_op
 from ..native_op.op import InputView, Program
 from ..native_op.records import UNREAD, Entry, Output
 from ..rewrites import rewritten_functions
-from . import kept_lowering, marks, origins, shape_check, traces
+from . import kept_lowering, origins, shape_check
+from .function_names import dynamic_of, family_of, user_name
+from .lowered_function import InputNames, LoweredFunction
 from .marks import Marks, Noted
 from .variables import Interface
-
-JIT_PREFIX = "tfxla_jit_"
-"""In the names of functions that `jit` makes: they run natively without `enable()` too."""
-STATIC_MARK = "dynamic_false__"
-"""In the name of a function whose sizes each have an executable of their own."""
-DYNAMIC_MARK = "dynamic_true__"
-"""In the name of one whose first executable is for all sizes."""
 
 
 def program(
@@ -111,33 +102,6 @@ def report_recompile(interface: Interface, entries: Sequence[Entry], inputs: Seq
     )
 
 
-@dataclass(frozen=True)
-class InputNames:
-    """ir.guard.Names of the inputs of a function's op."""
-
-    interface: Interface
-    inputs: Sequence[InputView]
-
-    def input(self, number: int) -> str:
-        """Also of another function of the same name, which may have more inputs."""
-        inputs = self.interface.inputs
-        return self.interface.words(inputs[number]) if number < len(inputs) else f"argument {number}"
-
-    def dtype(self, number: int) -> str:
-        return str(tf.dtypes.as_dtype(number).name)
-
-    def value(self, number: int, data: bytes) -> str:
-        """The value in Python's words; of another size than the input, flat."""
-        if number >= len(self.inputs):
-            return f"{len(data)} bytes"
-        view = self.inputs[number]
-        dtype = np.dtype(tf.dtypes.as_dtype(view.dtype).as_numpy_dtype)
-        if len(data) % dtype.itemsize:  # of another dtype, another function's
-            return f"{len(data)} bytes"
-        array = np.frombuffer(data, dtype)
-        return str((array.reshape(view.dims) if array.size == np.prod(view.dims) else array).tolist())
-
-
 @function_def.remembered()
 def compile_function(
     compiler: Compiler,
@@ -161,106 +125,58 @@ def compile_function(
     `noted`: marks by (argument, axis), besides those of the function itself.
     """
     origin = interface.function if origin is None else origin
+    args = _args(interface, inputs)
+    with trace.phase("lowering", function=name) as timed:
+        lowered = _lower(compiler, interface.function, args, device)
+    facts = LoweredFunction(interface, inputs, args, lowered, origin)
+    marked, known = facts.marks(noted), origins.of(origin)
+    if lines is None:
+        lines = sources.LazyLines(lambda: sources.all_lines(interface.function))
+        lines = dict(lines) if marked else lines  # which are kept longer than the function
+    request = CompileRequest(
+        name=name,
+        kind=kind,
+        inputs=facts.words,
+        lines=lines,
+        guards=facts.guards,
+        names=InputNames(interface, tuple(inputs)),
+        device=device,
+        family=family,
+        named=facts.names,
+        variables=facts.variables,
+        dynamic=dynamic_of(name),
+        open=facts.open,
+        relower=lambda sizes: _relowered(compiler, interface, args, lowered, name, device, sizes),
+        marks=marked,
+        constants=facts.constants,
+        integers=facts.integers,
+        title=user_name(origin),
+        place=functools.partial(sources.first_line, origin),
+        python=known.python,
+        costs=facts.costs(timed.seconds * 1e3),
+        called=known.stack,
+        stack=functools.partial(sources.stack, origin),
+        defined=known.defined,
+        untold=facts.untold,
+        traced=facts.trace,
+        ordered=config.is_op_determinism_enabled(),
+        question=facts.question,
+    )
+    served = compiler.compile_hlo(lowered.proto, request)
+    if served.compiled:
+        report_recompile(interface, earlier, inputs, name)
+    return _entry(facts, served)
+
+
+def _args(interface: Interface, inputs: Sequence[InputView]) -> list[bridge.Arg]:
+    """What the bridge is told of each argument of the function."""
     seen = dict(zip(interface.inputs, inputs))
-    args = [
+    return [
         bridge.Arg(seen[i].dtype, seen[i].dims, i in interface.resources, value=seen[i].array)
         if i in seen
         else bridge.Arg(kind, (), is_resource=True)
         for i, kind in enumerate(interface.args)
     ]
-    with trace.phase("lowering", function=name) as timed:
-        lowered = _lower(compiler, interface.function, args, device)
-    marked = _marked(interface, lowered, noted)
-    if lines is None:
-        lines = sources.LazyLines(lambda: sources.all_lines(interface.function))
-        lines = dict(lines) if marked else lines  # which are kept longer than the function
-    known = origins.of(origin)
-    tracing = origins.spent(origin)
-    constants = known.constants if origin == interface.function else frozenset()
-    traced = {} if tracing is None else {"trace": tracing}
-    request = CompileRequest(
-        name,
-        kind,
-        tuple(interface.words(i) for i in lowered.parameters),
-        lines,
-        guards.ordered([*native_op.exact(inputs), *_values(interface, lowered)]),
-        InputNames(interface, tuple(inputs)),
-        device,
-        family,
-        tuple(interface.name(arg) for arg in lowered.parameters),
-        frozenset(k for k, arg in enumerate(lowered.parameters) if arg in interface.resources),
-        _dynamic(name),
-        _open(interface, lowered, args),
-        lambda sizes: _relowered(compiler, interface, args, lowered, name, device, sizes),
-        marked,
-        frozenset(k for k, arg in enumerate(lowered.parameters) if arg in constants),
-        frozenset(k for k, arg in enumerate(lowered.parameters) if interface.is_integer(arg)),
-        user_name(origin),
-        functools.partial(sources.first_line, origin),
-        known.python,
-        {**traced, "lowering": timed.seconds * 1e3},
-        known.stack,
-        functools.partial(sources.stack, origin),
-        known.defined,
-        _untold(interface, lowered),
-        functools.partial(traces.of, interface.function, known.number if origin == interface.function else 0),
-        config.is_op_determinism_enabled(),
-        functools.partial(_question, interface.function, lowered.constants),
-    )
-    served = compiler.compile_hlo(lowered.proto, request)
-    if served.compiled:
-        report_recompile(interface, earlier, inputs, name)
-    return _entry(interface, inputs, lowered, served)
-
-
-def _dynamic(name: str) -> bool | None:
-    """What `jit` was told about the sizes of the function of this name."""
-    return False if STATIC_MARK in name else True if DYNAMIC_MARK in name else None
-
-
-def _open(interface: Interface, lowered: bridge.Lowered, args: Sequence[bridge.Arg]) -> frozenset[tuple[int, int]]:
-    """(HLO parameter, axis) of the dimensions that the trace does not know: they are any that the caller has."""
-    known = _known_shapes(interface)
-    return frozenset(
-        (position, axis)
-        for position, arg in enumerate(lowered.parameters)
-        for axis in range(len(args[arg].dims) if arg in known and arg not in interface.resources else 0)
-        if known[arg].unknown_rank or known[arg].dim[axis].size < 0
-    )
-
-
-def _untold(interface: Interface, lowered: bridge.Lowered) -> frozenset[int]:
-    """The HLO parameters of whose sizes the function says nothing, whether it is for any or not."""
-    known = _known_shapes(interface)
-    return frozenset(k for k, arg in enumerate(lowered.parameters) if arg not in known or arg in interface.resources)
-
-
-def _question(function: str, constants: Mapping[int, bytes]) -> str:
-    """What it asks about its sizes, in words."""
-    found = next(size_questions.questions(function, frozenset(constants), bridge.library), None)
-    if found is None:
-        return ""
-    line = sources.line_of(found.function, found.node)
-    return f"it asks about a size (node '{found.node}', op {found.op}{f', {line}' if line else ''})"
-
-
-def _known_shapes(interface: Interface) -> dict[int, Any]:
-    """What the function was traced with, by argument; of a variable, that of its handle."""
-    listed = {
-        number: attrs.attr[ARG_SHAPES].list.shape
-        for number, attrs in bridge.function_def(interface.function).arg_attr.items()
-        if ARG_SHAPES in attrs.attr
-    }
-    return {number: shapes[0] for number, shapes in listed.items() if shapes}
-
-
-def _marked(interface: Interface, lowered: bridge.Lowered, noted: Marks) -> Marks:
-    """The marks on the dimensions of the HLO parameters."""
-    marked = marks.of_definition(bridge.function_def(interface.function))
-    for place, mark in noted.items():
-        marked[place] = stronger(marked.get(place), mark)
-    position = {arg: k for k, arg in enumerate(lowered.parameters)}
-    return {(position[arg], axis): mark for (arg, axis), mark in marked.items() if arg in position}
 
 
 def _relowered(
@@ -319,18 +235,8 @@ def _lowered(function: str, args: Sequence[bridge.Arg], device: str) -> bridge.L
         raise
 
 
-def family_of(function: str) -> str:
-    """The name that all traces of a function of the program share: TensorFlow numbers them, forwards and backwards."""
-    return re.sub(r"(_\d+)+_?$", "", function)
-
-
-def user_name(function: str) -> str:
-    """What the user called a traced function."""
-    name = family_of(function).removeprefix("__inference_").removeprefix(JIT_PREFIX)
-    return name.removeprefix(STATIC_MARK).removeprefix(DYNAMIC_MARK)
-
-
-def _entry(interface: Interface, inputs: Sequence[InputView], lowered: bridge.Lowered, served: Served) -> Entry:
+def _entry(facts: LoweredFunction, served: Served) -> Entry:
+    interface, lowered = facts.interface, facts.lowered
     loaded, updates = served.loaded, dict(lowered.updates)
     outputs = [_output(kind, loaded, result) for result, kind in enumerate(interface.outputs)]
     position = {arg: k for k, arg in enumerate(interface.inputs)}
@@ -345,7 +251,7 @@ def _entry(interface: Interface, inputs: Sequence[InputView], lowered: bridge.Lo
         (s.symbol, UNREAD, s.bound) if s.is_produced else (s.symbol, parameters[s.input], s.axis) for s in loaded.sizes
     )
     return Entry(
-        _guards(interface, inputs, lowered, served),
+        _guards(facts, served),
         loaded.record,
         loaded.entry,
         parameters,
@@ -357,22 +263,15 @@ def _entry(interface: Interface, inputs: Sequence[InputView], lowered: bridge.Lo
     )
 
 
-def _guards(
-    interface: Interface, inputs: Sequence[InputView], lowered: bridge.Lowered, served: Served
-) -> tuple[guards.Guard, ...]:
+def _guards(facts: LoweredFunction, served: Served) -> tuple[guards.Guard, ...]:
     """What the executable holds for, about the op's inputs; of inputs that it does not get, what lowering saw."""
     if served.exact:
-        return guards.ordered([*native_op.exact(inputs), *_values(interface, lowered)])
-    position = {arg: k for k, arg in enumerate(interface.inputs)}
-    parameters = [position.get(arg, UNREAD) for arg in lowered.parameters]
+        return facts.guards
+    position = {arg: k for k, arg in enumerate(facts.interface.inputs)}
+    parameters = [position.get(arg, UNREAD) for arg in facts.lowered.parameters]
     own = guards.moved(guards.narrowed(served.loaded.guards, served.ranges), parameters)
-    seen = [g for g in native_op.exact(inputs) if g.kind == "dtype" or g.place[0] not in parameters]
-    return guards.ordered([*seen, *own, *_values(interface, lowered)])
-
-
-def _values(interface: Interface, lowered: bridge.Lowered) -> list[guards.Guard]:
-    """The values that lowering used."""
-    return [guards.Guard("value", interface.inputs.index(arg), value) for arg, value in lowered.constants.items()]
+    seen = [g for g in native_op.exact(facts.inputs) if g.kind == "dtype" or g.place[0] not in parameters]
+    return guards.ordered([*seen, *own, *facts.values])
 
 
 def _output(kind: int, loaded: Loaded, result: int) -> Output:

@@ -25,7 +25,7 @@ from ...tf2xla import bridge, sources
 from ...tf2xla.function_def import fresh_name
 from .. import devices
 from ..compiler_port import Compiler
-from ..functions import function_compiler, marks, origins, shape_check, uninitialised, variables
+from ..functions import function_compiler, function_names, marks, origins, shape_check, uninitialised, variables
 from ..functions.marks import Noted
 from ..native_op import op as native_op
 from . import uncompiled
@@ -302,7 +302,7 @@ class Hook:
             self.sweep()
             origins.note(name.decode())
             made = None
-            if self.everything or function_compiler.JIT_PREFIX.encode() in name:
+            if self.everything or function_names.JIT_PREFIX.encode() in name:
                 definition = ctx.get_function_def(name)
                 made = self._make_route(name, definition, inputs, placed) if is_must_compile(definition) else None
             table[name] = made

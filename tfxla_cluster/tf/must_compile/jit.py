@@ -18,7 +18,7 @@ from ...errors import UsageError
 from ...size_spec import Size, Source
 from ...tf2xla import sources
 from ..functions import marks, origins, python_ints
-from ..functions.function_compiler import DYNAMIC_MARK, JIT_PREFIX, STATIC_MARK
+from ..functions.function_names import DYNAMIC_MARK, JIT_PREFIX, STATIC_MARK
 from .fast_path import FastPath, Function, Plans
 
 Dynamic = Union[bool, str, Mapping[str, Mapping[int, Union[Size, str]]], None]
