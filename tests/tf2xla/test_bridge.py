@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -219,6 +220,22 @@ def test_lines_of_nodes() -> None:
 def _here(word: str) -> int:
     with open(__file__) as file:
         return next(n for n, line in enumerate(file, 1) if f'name="{word}"' in line)
+
+
+@pytest.mark.parametrize(
+    ("path", "users"),
+    [
+        (__file__, True),
+        (functools.__file__, False),
+        (np.__file__, True),  # a library that the program calls: the reports stop at its line
+        (tf.__file__, False),
+        (sources.__file__, False),
+        ("<frozen importlib._bootstrap>", False),
+        ("", False),
+    ],
+)
+def test_whose_files_they_are(path: str, users: bool) -> None:
+    assert sources.is_user_file(path) is users
 
 
 def test_rows_sliced_in_a_loop_are_written_into_lists() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import linecache
 import os
+import sysconfig
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -22,9 +23,11 @@ from . import function_calls
 from .function_def import library
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_DEMO = os.path.join(_PACKAGE, "demo")  # a user's program as far as reports go
+_STANDARD_LIBRARY = os.path.join(sysconfig.get_path("stdlib"), "")
+_INSTALLED = tuple(os.path.join(_STANDARD_LIBRARY, name, "") for name in ("site-packages", "dist-packages"))
 Frame = Mapping[str, Any]
 """{file, line, text, function, user} of a stack; user: whether the file is the user's (its `text` is there then)."""
-_DEMO = os.path.join(_PACKAGE, "demo")  # a user's program as far as reports go
 
 
 @functools.cache
@@ -39,7 +42,11 @@ def is_user_file(path: str) -> bool:
     if not path or path.startswith("<"):
         return False
     full = path if os.path.isabs(path) else "/" + path
-    return full.startswith(_DEMO) or (not full.startswith(_library_roots()) and "/importlib/" not in full)
+    return full.startswith(_DEMO) or not (full.startswith(_library_roots()) or _is_standard_library(full))
+
+
+def _is_standard_library(path: str) -> bool:
+    return path.startswith(_STANDARD_LIBRARY) and not path.startswith(_INSTALLED)
 
 
 def line_of_trace(frames: Any) -> str:
