@@ -204,6 +204,7 @@ TESTS: dict[str, str] = {
     "tfxla_cluster.ir.windows": "ir/test_windows.py",
     "tfxla_cluster.ir.verifier": "ir/test_verifier.py ir/test_evaluator.py",
     "tfxla_cluster.kernel_source": "codegen/triton/test_user_kernel.py tf/test_triton_call.py",
+    "tfxla_cluster.kernel_table": "backends/test_gpu.py test_declared.py",
     "tfxla_cluster.kept_marks": "test_kept_marks.py",
     "tfxla_cluster.loaded": "test_enable_first.py cli/test_output_file.py",
     "tfxla_cluster.locks": "runtime/test_execute.py backends/test_gpu.py",

@@ -109,6 +109,7 @@ CODEGEN: dict[str, str] = {
     "tfxla_cluster.codegen.kernel.text": "codegen/llvm/test_compile.py codegen/kernel/test_interpreter.py",
     "tfxla_cluster.codegen.kernel.unit": "codegen/kernel/test_interpreter.py codegen/contraction/test_convolution.py",
     "tfxla_cluster.codegen.kernel.walk": "codegen/kernel/test_interpreter.py codegen/contraction/test_convolution.py",
+    "tfxla_cluster.codegen.kernel.work": "codegen/kernel/test_work.py",
     "tfxla_cluster.codegen.llvm": "codegen/contraction/test_convolution.py codegen/contraction/test_dot.py",
     "tfxla_cluster.codegen.llvm.analysis": "codegen/llvm/test_compile.py codegen/llvm/test_loops.py",
     "tfxla_cluster.codegen.llvm.asm": "codegen/llvm/test_compile.py codegen/llvm/test_loops.py",

@@ -93,6 +93,7 @@ DRIVERS = {
     "history",
     "kept_marks",
     "kernel_source",
+    "kernel_table",
     "loaded",
     "rank_policy",
     "recompile_limit",

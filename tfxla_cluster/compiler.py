@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic
 
-from . import gc_pause, trace
+from . import gc_pause, kernel_table, trace
 from .backends.backend import Backend, Launcher, LauncherT
-from .codegen.kernel import key as kernel_key
-from .codegen.kernel import text as kernel_text
 from .codegen.kernel.choice import UNTUNED, Choices, Chosen
 from .codegen.kernel.code import Code, Source
 from .codegen.kernel.fitting import Fitting
 from .codegen.kernel.ir import Kernel
-from .codegen.kernel.unit import Unit, UnitKernel, UnitLibrary
+from .codegen.kernel.unit import Unit, UnitKernel
 from .dump import module_files
-from .dump.module_files import KernelRow
 from .dump.sink import NOWHERE, ModuleDump
 from .errors import KernelError, TooLargeError, UnsupportedError
 from .fusion import planner as fusion_planner
@@ -26,12 +23,12 @@ from .fusion.machine import Machine
 from .ir import nesting, verifier
 from .ir.dim import make, sample
 from .ir.node import Instr, Module
+from .kernel_table import Shared, share_kernels
 from .options import DEFAULT, CompileOptions
 from .passes import pipeline, pipelines
 from .runtime import plan_builder
 from .runtime.plan import Launch, LaunchPlan
 from .target import Target
-from .tuning import fingerprint
 
 
 @dataclass(frozen=True)
@@ -118,7 +115,8 @@ def generate(
             units = {instr: unit for instr, (unit, _) in lowered.items()}
             chosen = {instr: choice for instr, (_, choice) in lowered.items()}
             shared = share_kernels(units)
-        rows = list_kernels(shared, dump, chosen)
+        rows = kernel_table.rows(shared, units, chosen, dump)
+        kernel_table.write(dump, shared, rows)
         try:
             with trace.phase("codegen"):
                 code = backend.compile(sources(module, units, shared), options, listing)
@@ -129,7 +127,7 @@ def generate(
             if not fitting.fails(shared.chosen(error.symbols, units, chosen), error.message):
                 raise
             continue
-        record_kernels(module, dump, rows)
+        kernel_table.record(module.name, dump, rows)
         return Generated(module, units, chosen, shared, code)
 
 
@@ -210,68 +208,6 @@ def _lower(instr: Instr, backend: Backend[Launcher], choices: Choices) -> tuple[
         return backend.lower(instr, chosen.choice), chosen
 
 
-@dataclass(frozen=True)
-class Shared:
-    """Kernels of all units, equal ones once: symbol -> kernel, every kernel -> its symbol, and for each
-    symbol the instruction it was first made for. `calls`: of libraries, by a name of their own."""
-
-    kernels: dict[str, Kernel]
-    symbols: dict[Kernel, str]
-    instrs: dict[str, Instr]
-    calls: dict[str, Instr]
-
-    def of(self, unit: Unit) -> set[str]:
-        """The symbols of a unit's kernels."""
-        return {self.symbols[step.kernel] for step in unit.steps if isinstance(step, UnitKernel)}
-
-    def chosen(
-        self, symbols: Set[str], units: Mapping[Instr, Unit], chosen: Mapping[Instr, Chosen]
-    ) -> dict[Instr, Chosen]:
-        """What was chosen for the instructions that kernels of `symbols` are of."""
-        return {instr: chosen[instr] for instr, unit in units.items() if self.of(unit) & symbols}
-
-
-def share_kernels(units: Mapping[Instr, Unit]) -> Shared:
-    """Give kernels of equal structure one symbol; sizes are arguments, so they may differ."""
-    shared = Shared({}, {}, {}, {})
-    by_key: dict[str, str] = {}
-    for instr, unit in units.items():
-        for step in unit.steps:
-            if isinstance(step, UnitLibrary):
-                shared.calls[f"{step.routine}.{instr.name}"] = instr
-            if not isinstance(step, UnitKernel):
-                continue
-            symbol = by_key.setdefault(kernel_key.key(step.kernel), f"kernel_{len(by_key)}_{_word(step.kernel.name)}")
-            shared.symbols[step.kernel] = symbol
-            shared.kernels.setdefault(symbol, step.kernel)
-            shared.instrs.setdefault(symbol, instr)
-    return shared
-
-
-def list_kernels(shared: Shared, dump: ModuleDump, chosen: Mapping[Instr, Chosen]) -> list[KernelRow]:
-    """The table of kernels and calls of libraries, and the kernels' IR, into the dump; its rows."""
-    made = {**shared.instrs, **shared.calls}
-    rows = [KernelRow(symbol, instr, _tuning(instr, chosen[instr], dump)) for symbol, instr in made.items()]
-    if dump:
-        module_files.kernel_table(dump, rows)
-        texts = [(f"kernel {symbol}", kernel_text.render(kernel)) for symbol, kernel in shared.kernels.items()]
-        module_files.kernel_texts(dump, "kernel_ir.txt", texts)
-    return rows
-
-
-def record_kernels(module: Module, dump: ModuleDump, rows: Sequence[KernelRow]) -> None:
-    """A record of each kernel."""
-    if trace.wants("kernel"):
-        for row in rows:
-            trace.record("kernel", module=module.name, id=dump.number, **row.row())
-
-
-def _tuning(instr: Instr, chosen: Chosen, dump: ModuleDump) -> dict[str, Any]:
-    """Facts of a kernel: the form it has, and why that one; in a dump, what keys of results know it by."""
-    facts = {"choice": dict(chosen.choice), "tuning": chosen.source, "tuning_reason": chosen.reason}
-    return {**facts, "fingerprint": fingerprint.digest(fingerprint.canonical(instr))} if dump else facts
-
-
 def sources(module: Module, units: Mapping[Instr, Unit], shared: Shared) -> list[Source]:
     """The kernels to compile, and how much work each does in one execution.
 
@@ -294,7 +230,3 @@ def sources(module: Module, units: Mapping[Instr, Unit], shared: Shared) -> list
 def launches(shared: Shared, code: Code, origin: str) -> dict[Kernel, Launch]:
     """How each kernel of the units is launched."""
     return {kernel: Launch(symbol, origin, code.params.get(symbol, ())) for kernel, symbol in shared.symbols.items()}
-
-
-def _word(name: str) -> str:
-    return "".join(c if c.isalnum() else "_" for c in name)

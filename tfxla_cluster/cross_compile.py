@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from . import bugs, compiler, trace
+from . import bugs, compiler, kernel_table, trace
 from .backends import gpu
 from .backends.backend import Backend, Launcher
 from .codegen.kernel.choice import Chosen
@@ -16,6 +16,7 @@ from .dump import module_files
 from .dump.sink import ModuleDump, Sink
 from .errors import UnsupportedError, UserKernelError
 from .ir.node import Instr, Module
+from .kernel_table import share_kernels
 from .options import CompileOptions
 from .runtime import plan_builder
 
@@ -65,9 +66,11 @@ def write(module: Module, backend: Backend[Launcher], options: CompileOptions, d
             refused.append({"a": instr.name, "b": "", "ok": False, "rule": "no-kernel", "reason": error.message})
     module_files.fusion_decisions(dump, [*decisions, *refused])
     module_files.after(dump, fused, target)
-    shared = compiler.share_kernels(units)
-    rows = compiler.list_kernels(shared, dump, dict.fromkeys(units, Chosen(reason="the machine is not here")))
-    compiler.record_kernels(module, dump, rows)
+    shared = share_kernels(units)
+    chosen = dict.fromkeys(units, Chosen(reason="the machine is not here"))
+    rows = kernel_table.rows(shared, units, chosen, dump)
+    kernel_table.write(dump, shared, rows)
+    kernel_table.record(module.name, dump, rows)
     sources = compiler.sources(fused, units, shared)
     code = backend.compile(sources, options, partial(module_files.kernel_texts, dump))
     for source, data in zip(sources, code.objects):

@@ -17,6 +17,7 @@ from tfxla_cluster.errors import UnsupportedError
 from tfxla_cluster.fusion.planner import fuse
 from tfxla_cluster.ir import text
 from tfxla_cluster.ir.dim import sample
+from tfxla_cluster.kernel_table import share_kernels
 from tfxla_cluster.options import DEFAULT, DumpOptions
 from tfxla_cluster.runtime.plan import KernelStep, walk
 
@@ -76,7 +77,7 @@ def test_each_language_is_listed_before_the_plan() -> None:
     fused = fuse(text.parse(ROWS), backend.machine, lambda record: None)
     (fusion,) = fusions(fused)
     units = {fusion: backend.lower(fusion)}
-    sources = compiler.sources(fused, units, compiler.share_kernels(units))
+    sources = compiler.sources(fused, units, share_kernels(units))
     backend.compile(sources, DEFAULT, lambda language, parts: listed.update({language: parts[0][1]}))
     assert list(listed) == ["triton.py", "ttir", "ttgir", "ptx"]
     assert listed["triton.py"].count("tl.load(") == 1

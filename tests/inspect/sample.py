@@ -196,7 +196,9 @@ def _module(dump: ModuleDump) -> None:
     module_files.launch_plan(dump, plan(after), after, target)
     root = after.entry.root.replace(sources=frozenset(("model/mul", "model/sum")))
     symbol = "multiply_reduce_fusion_k0"
-    module_files.kernel_table(dump, [module_files.KernelRow(symbol, root, facts={"tasks": 8, "native": True})])
+    does = {"tasks": 8, "bytes": 1184, "flops": 512}
+    facts = {**does, "launches": [{"instr": "multiply_reduce_fusion", **does}], "native": True}
+    module_files.kernel_table(dump, [module_files.KernelRow(symbol, root, facts=facts)])
     function = f"define void @{symbol}() {{\n  ret void\n}}"
     for language, body in (
         ("kernel_ir.txt", f"kernel {symbol}\n  for i in 0..8\n"),

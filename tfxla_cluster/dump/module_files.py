@@ -19,7 +19,6 @@ from ..ir.shape import Shape
 from ..runtime.plan import LaunchPlan
 from ..target import Target
 from .buffer_text import buffer_assignment
-from .cost import bytes_of, flops_of
 from .schema import MARKER
 from .sink import ModuleDump
 
@@ -42,8 +41,6 @@ class KernelRow:
                 "opcode": self.instr.opcode,
                 "instrs": fused_names(self.instr),
                 "sources": sorted(self.instr.sources),
-                "bytes": bytes_of(self.instr),
-                "flops": flops_of(self.instr),
             }
         row.update((name, plain(value)) for name, value in self.facts.items())
         return row
