@@ -76,12 +76,12 @@ def overview(found: Sequence[Finding], measured: bool) -> Html:
 
 def _item(finding: Finding) -> Html:
     kind = KINDS[finding.kind]
-    saved = "saving unknown" if finding.saved is None else f"up to {milliseconds(finding.saved)} of this run"
+    saved = "saving unknown" if finding.saved is None else f"up to {milliseconds(finding.saved)}"
     title = link(finding.route, f"{kind.title}: {finding.what}") if finding.route else f"{kind.title}: {finding.what}"
     return el(
         "li",
-        el("div", el("b", title), el("span", saved, class_="saved", title=kind.saves), class_="head"),
-        el("div", finding.evidence),
+        el("div", el("b", title), el("span", saved, class_="saved"), class_="head"),
+        el("div", finding.evidence, "." if finding.saved is None else f". Estimated: {kind.saves}."),
         el("div", f"→ {_remedy(finding)}", class_="good"),
         el("div", el("code", finding.where), class_="soft") if finding.where else None,
     )

@@ -67,11 +67,14 @@ def short_shape(shape: str) -> str:
 
 def width(label: str, detail: str) -> int:
     """Pixels of a node's box."""
-    return min(260, max(90, 10 + max(7 * len(label), 6 * len(detail))))
+    return min(260, max(90, 10 + max(7 * len(label), round(6.6 * len(detail)))))
 
 
-def hlo_graph(hlo: Hlo, sources: dict[str, Any], tabs: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """All instructions; every computation that runs as steps laid out, the others on demand."""
+def hlo_graph(
+    hlo: Hlo, sources: dict[str, Any], tabs: Sequence[tuple[str, str]], measures: Sequence[dict[str, Any]] = ()
+) -> dict[str, Any]:
+    """All instructions; every computation that runs as steps laid out, the others on demand; `measures`: columns
+    that they can be coloured by."""
     rows: list[Row] = []
     bodies: dict[str, list[int]] = {}
     operands: list[list[int]] = []
@@ -103,12 +106,15 @@ def hlo_graph(hlo: Hlo, sources: dict[str, Any], tabs: Sequence[tuple[str, str]]
         "views": views,
         "bodies": bodies,
         "tabs": tabs,
+        "measures": list(measures),
         "words": {
+            "scope": "origin",
             "detail": "Shape",
             "group": "What it does",
             "note": "TensorFlow node",
             "hint": "Click a colour to find its instructions. Click a node for its operands, line, kernel; "
-            "double click for its neighbourhood. ▾3: three edges too long to draw.",
+            "double click opens a scope or a fusion (+) where it stands, and shows the neighbourhood of others. "
+            "▾3: three edges too long to draw.",
         },
     }
 
@@ -170,11 +176,13 @@ def tf_graph(graph: Graph, reason: Callable[[Node], str], place: Callable[[Node]
         "bodies": {},
         "tabs": [("row", "nodes")],
         "words": {
+            "scope": "name",
             "detail": "Type",
             "group": "Cluster",
             "note": "Why in no cluster",
             "hint": "A colour a cluster; grey is in none. Click one to light it up. Click a node for inputs, "
-            "users and the reason; double click for its neighbourhood. ▾3: three edges too long to draw.",
+            "users and the reason; double click opens a scope (+) where it stands, and shows the neighbourhood of "
+            "others. ▾3: three edges too long to draw.",
         },
     }
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from . import findings, measures, module_summary
+from . import findings, graph_measures, measures, module_summary
 from .findings import Compiled, Finding
 from .graphs import hlo_graph, short_shape
 from .kernel_tab import kernel_tab
@@ -65,7 +65,11 @@ class ModulePages:
 
     def second(self) -> None:
         """The large remainder."""
-        self._text("before", "HLO before", Reader().text(self.files.one("before")), "before")
+        before = Reader().text(self.files.one("before"))
+        self._text("before", "HLO before", before, "before")
+        if self.before_count:
+            data = hlo_graph(hlo.parse(before), self.module.sources, [("text", "before")])
+            self.page.data("graph_before", "Graph before", "graph", data, n=self.before_count)
         self._passes()
         self._files()
 
@@ -79,7 +83,9 @@ class ModulePages:
             self.page.missing("graph", "Graph", "The dump holds no readable optimised HLO of this module.")
             return
         tabs = [("text", "text"), ("kernel", "kernels"), ("decisions", "fusion")]
-        self.page.data("graph", "Graph", "graph", hlo_graph(self.after, self.module.sources, tabs), n=self.after.count)
+        columns = graph_measures.columns(self.after, self.measures, self.kernels)
+        data = hlo_graph(self.after, self.module.sources, tabs, columns)
+        self.page.data("graph", "Graph", "graph", data, n=self.after.count)
 
     def _text(self, tab: str, title: str, text: str, kind: str) -> None:
         if text:

@@ -109,11 +109,13 @@ def _executions(facts: Facts) -> list[object]:
         for name, step in sorted(found.steps.items(), key=lambda item: -item[1].ms)[:_MOST_STEPS]
     ]
     left_out = f" The {_MOST_STEPS} longest of {len(found.steps)}." if len(found.steps) > _MOST_STEPS else ""
-    rows = table(("Step", "Executions", "Time", "Share", "One run", "Floor"), shown, (1, 2, 3, 4, 5))
+    head, right = ("Step", "Executions", "Time", "Share", "One run", "Floor"), (1, 2, 3, 4, 5)
+    rest = shown[_MOST_OPEN:]
     return [
         el("h3", "Time of executions"),
         el("p", f"{milliseconds(found.ms)} in all its steps, in {_timed(found)}.{left_out}"),
-        _folded(f"{plural(len(shown), 'step')} by time", rows, len(shown)),
+        table(head, shown[:_MOST_OPEN], right),
+        _folded(f"{plural(len(rest), 'step')} more", table(head, rest, right), len(shown)) if rest else None,
     ]
 
 

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -25,15 +26,18 @@ DRIVER = """
   const out = {violations: [], errors: [], pages: {}}, page = document.getElementById("page");
   addEventListener("securitypolicyviolation", e => out.violations.push(e.violatedDirective));
   addEventListener("error", e => out.errors.push(e.message));
-  addEventListener("unhandledrejection", e => out.errors.push(String(e.reason)));
+  const done = () => { document.body.dataset.result = JSON.stringify(out); };
+  addEventListener("unhandledrejection", e => { out.errors.push(String(e.reason.stack || e.reason)); done(); });
   const wait = ms => new Promise(done => setTimeout(done, ms));
   const opened = () => page.querySelector(".view") && !page.innerText.includes("Opening…");
   const open = async hash => {
+    if (location.hash === "#" + hash) { location.hash = "start"; await wait(50); }
     page.replaceChildren();
     location.hash = hash;
     for (let n = 0; n < 200 && !opened(); n++) await wait(50);
     await wait(200);
   };
+  const until = async test => { for (let n = 0; n < 100 && !test(); n++) await wait(50); };
   const key = (node, name) => node.dispatchEvent(
     new KeyboardEvent("keydown", {key: name, bubbles: true, cancelable: true}));
   const type = async (node, text) => {
@@ -57,6 +61,45 @@ DRIVER = """
   await wait(100);
   out.near = page.querySelectorAll(".drawing .node").length;
 
+  await open("m0/graph");
+  const button = text => [...page.querySelectorAll("button")].find(b => b.textContent === text);
+  const pick = async (label, text) => {
+    const box = [...page.querySelectorAll("select")].find(s => s.getAttribute("aria-label") === label);
+    box.value = [...box.options].find(o => o.textContent.includes(text)).value;
+    box.dispatchEvent(new Event("change"));
+    await wait(200);
+  };
+  button("fold scopes").click();
+  await wait(300);
+  out.folded = names();
+  const opens = name => [...page.querySelectorAll(".drawing .node")].find(n => n.textContent.includes(name));
+  opens("multiply_reduce_fusion").dispatchEvent(new MouseEvent("click"));
+  await wait(100);
+  button("open it here").click();
+  await until(() => page.querySelector(".frame"));
+  out.opened = names();
+  out.frames = [...page.querySelectorAll(".frame text")].map(t => t.textContent);
+  out.lines = page.querySelectorAll(".drawing .edge").length;
+  page.querySelector(".frame").dispatchEvent(new MouseEvent("click"));
+  await until(() => !page.querySelector(".frame"));
+  out.closed = names();
+  await pick("Colour by", "time");
+  out.timed = page.querySelector(".panel").innerText;
+  out.kinds = [...page.querySelectorAll(".drawing .kind")].map(n => n.textContent);
+  const saved = [], kept = URL.createObjectURL;
+  URL.createObjectURL = file => { saved.push(file); return kept(file); };
+  button("SVG").click();
+  out.picture = await saved[0].text();
+  await pick("Another graph beside it", "Graph before");
+  const halves = [...page.querySelectorAll(".half")];
+  halves[0].querySelector(".drawing .node:last-of-type").dispatchEvent(new MouseEvent("click"));
+  await wait(200);
+  out.beside = halves.map(h => h.querySelector(".panel h2").textContent);
+  const scales = () => [...page.querySelectorAll(".drawing text")].map(t => t.getCTM().a);
+  await until(() => Math.min(...scales()) > 0.97);
+  out.sizes = [...page.querySelectorAll(".drawing text")].map(t =>
+    parseFloat(getComputedStyle(t).fontSize) * t.getCTM().a);
+
   await open("m0/text");
   key(document.body, "/");
   out.focused = document.activeElement === page.querySelector(".search");
@@ -72,7 +115,6 @@ DRIVER = """
   out.next = location.hash;
 
   await open("m0/kernels");
-  const button = text => [...page.querySelectorAll("button")].find(b => b.textContent === text);
   button("Assembly").click();
   await wait(200);
   out.assembly = page.querySelector(".lower .vtext").textContent;
@@ -82,7 +124,7 @@ DRIVER = """
   key(document.body, "h");
   await wait(100);
   out.home = !document.getElementById("start").hidden;
-  document.body.dataset.result = JSON.stringify(out);
+  done();
 })();
 """
 PAGES = [
@@ -155,6 +197,36 @@ def test_graph(result):
     assert "f32[8]" in result["panel"]
     assert set(result["body"]) == {"p0", "p1", "wide", "mul", "zero", "reduce"}
     assert result["near"] > 0
+
+
+def test_scopes_and_fusions_open_where_they_stand(result):
+    assert sorted(result["folded"]) == ["multiply_reduce_fusion", "x", "y"]
+    assert sorted(result["opened"]) == sorted(["x", "y", "p0", "p1", "wide", "mul", "zero", "reduce"])
+    assert result["frames"] == ["\N{MINUS SIGN} multiply_reduce_fusion"]
+    assert result["lines"] == 7  # x and y to their parameters, and the five of the body
+    assert result["closed"] == result["folded"]
+
+
+def test_colours_by_time(result):
+    assert "250.0 us" in " ".join(result["kinds"]).replace("0.25 ms", "250.0 us")
+    assert "By time" in result["timed"]
+    assert "mean of 12" in result["timed"]
+
+
+def test_a_picture_has_its_own_colours(result):
+    root = ElementTree.fromstring(result["picture"])
+    texts = [node.text for node in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert "multiply_reduce_fusion" in texts
+    assert "var(" not in result["picture"]
+    assert "fill:rgb(" in result["picture"].replace("fill: rgb(", "fill:rgb(")
+
+
+def test_what_is_chosen_is_found_in_the_graph_beside(result):
+    assert result["beside"] == ["multiply_reduce_fusion", "reduce"]
+
+
+def test_labels_can_be_read(result):
+    assert min(result["sizes"]) >= 10.7  # 11 and 11.5, beside scroll bars
 
 
 def test_text(result):

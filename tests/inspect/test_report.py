@@ -61,6 +61,7 @@ def test_pages(page):
         "kernels",
         "lines",
         "before",
+        "graph_before",
         "passes",
         "changes",
         "files",

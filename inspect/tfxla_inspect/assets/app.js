@@ -6,13 +6,14 @@
   const list = document.getElementById("pages"), filter = document.getElementById("filter");
   const site = await report.json(document.body.dataset.site);
   const pages = new Map(site.map(page => [page.id, page]));
+  const graphs = site.flatMap(page => page.tabs.filter(t => t.k === "graph" && t.b).map(t => ({t: `${page.title}: ${t.t}`, page: page.id, tab: t.id, b: t.b})));
   let shown = {page: "", tab: ""}, viewer = null;
 
   const kinds = {
     html: async (box, tab) => { box.innerHTML = await report.text(tab.b); },
     table: async (box, tab, item) => showTable(box, await report.json(tab.b), {item}),
     text: async (box, tab, item) => showText(box, await report.text(tab.b), {language: tab.lang, item}),
-    graph: async (box, tab, item, page) => showGraph(box, await report.json(tab.b), {item, page: page.id}),
+    graph: async (box, tab, item, page) => showGraphs(box, await report.json(tab.b), {item, page: page.id, others: graphs}),
     kernels: async (box, tab, item) => showKernels(box, await report.json(tab.b), {item}),
     note: async (box, tab) => box.replaceChildren(el("p", {class: "note"}, tab.m)),
   };

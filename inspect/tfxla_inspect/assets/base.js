@@ -73,6 +73,13 @@ const report = (() => {
     return n < 1e9 ? (n / 1e6).toFixed(1) + " MB" : (n / 1e9).toFixed(1) + " GB";
   }
 
+  // A number of a graph's measure: unit "ms", "bytes" or "x".
+  function measure(value, unit) {
+    if (unit === "bytes") return bytes(value);
+    if (unit === "ms") return value < 0.1 ? (value * 1000).toFixed(1) + " us" : value.toFixed(value < 10 ? 2 : 0) + " ms";
+    return value.toFixed(1) + " x";
+  }
+
   // Route of the page being shown: {page, tab, item}.
   function route() {
     const [page, tab, ...rest] = location.hash.slice(1).split("/");
@@ -84,5 +91,5 @@ const report = (() => {
     location.hash = [page, tab, item ? encodeURIComponent(item) : ""].filter(Boolean).join("/");
   }
 
-  return {text, json, el, svg, put, link, plain, matcher, middle, format, bytes, route, go};
+  return {text, json, el, svg, put, link, plain, matcher, middle, format, bytes, measure, route, go};
 })();

@@ -1,52 +1,94 @@
 "use strict";
 // A graph of any size: only what is in view is drawn; from far, boxes only, one path a colour.
 // data = {nodes: {name, label, kind, detail, group, note, where, ins, body: columns}, groups: [{t, hue, n}],
-// views: [{t, ids, x, y, w, W, H, edges: [[a, b, x, y, ...]]}], bodies: {computation: [ids]}, tabs: {...}}.
+// views: [{t, ids, x, y, w, W, H, edges: [[a, b, x, y, ...]]}], bodies: {computation: [ids]}, tabs: {...}, measures (colours.js)}.
 function showGraph(box, data, options) {
-  const {el, svg} = report, N = data.nodes, BAND = 400, HEIGHT = 34, NEAR = 900;
+  const {el, svg} = report, N = data.nodes, BAND = 400, HEIGHT = 34, NEAR = 900, FOLD = 80;
+  const scopes = scopesOf(N, data.bodies, scopeOf), colours = colouring(data, scopes.members);
   const number = new Map(N.name.map((name, id) => [name, id]));
   let users = null, view = null, selected = -1, lit = -1, hits = null, hitAt = -1, drawn = null, pending = false;
-  let x0 = 0, y0 = 0, scale = 1;
+  let x0 = 0, y0 = 0, scale = 1, unfolded = data.views[0] || null, quiet = false;
 
   const layer = svg("g", {});
   const picture = svg("svg", {class: "drawing", tabindex: "0", role: "img", "aria-label": "Graph",
-    onpointerdown: drag, onwheel: wheel, onkeydown: key, ondblclick: () => selected >= 0 && neighbourhood(selected)},
+    onpointerdown: drag, onwheel: wheel, onkeydown: key, ondblclick: () => selected >= 0 && (opens(selected) ? unfold(selected) : neighbourhood(selected))},
     svg("defs", {}, svg("marker", {id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7,
       orient: "auto"}, svg("path", {d: "M0 0L8 4L0 8z", class: "arrow"}))), layer);
   const map = svg("svg", {class: "map", preserveAspectRatio: "none", onpointerdown: jump});
   const panel = el("aside", {class: "panel"});
+  const side = graphPanel(panel, data, options.page, {colours, scopes, usersOf, opens, show, unfold, neighbourhood, openBody, close, light, lit: () => lit,
+    draw: (ids, title) => setView(smallView(N, ids, title))});
   const input = el("input", {type: "search", class: "search", placeholder: "Find a node, or /regex/",
     "aria-label": "Find a node", oninput: () => find(true),
     onkeydown: e => { if (e.key === "Enter") { e.preventDefault(); nextHit(e.shiftKey ? -1 : 1); } }});
   const count = el("span", {class: "count"});
   const hops = el("select", {"aria-label": "Hops", onchange: () => selected >= 0 && neighbourhood(selected)},
     [1, 2, 3, 4].map(n => el("option", {value: n, ...(n === 2 ? {selected: ""} : {})}, `${n} hop${n > 1 ? "s" : ""}`)));
-  const back = el("button", {hidden: "", onclick: () => { const id = selected; setView(data.views[0]); if (id >= 0) show(id); }}, "← whole graph");
+  const back = el("button", {hidden: "", onclick: () => { const id = selected; whole(unfolded); if (id >= 0) show(id); }}, "← whole graph");
   const chooser = data.views.length > 1 ? el("select", {"aria-label": "Computation",
-    onchange: e => setView(data.views[Number(e.target.value)])}, data.views.map((v, n) => el("option", {value: n}, v.t))) : null;
-  box.replaceChildren(el("div", {class: "bar"}, chooser, back, input,
+    onchange: e => whole(data.views[Number(e.target.value)])}, data.views.map((v, n) => el("option", {value: n}, v.t))) : null;
+  const fold = el("button", {"aria-pressed": "false", title: "A box a name scope, or each node (f)", onclick: () => whole(unfolded, view.folded ? "each" : "scopes")}, "fold scopes");
+  const painter = data.measures && data.measures.length ? el("select", {"aria-label": "Colour by", onchange: e => { colours.choose(Number(e.target.value)); lit = -1; drawn = null; paintMap(); side.legend(); update(); }},
+    el("option", {value: -1}, `colour: ${data.words.group.toLowerCase()}`), data.measures.map((m, n) => el("option", {value: n}, `colour: ${m.t}`))) : null;
+  box.replaceChildren(el("div", {class: "bar"}, options.title ? el("b", {}, options.title) : null, chooser, back, input, fold, painter,
     el("button", {onclick: () => zoom(1.3), title: "Zoom in (+)"}, "+"), el("button", {onclick: () => zoom(1 / 1.3), title: "Zoom out (-)"}, "−"),
     el("button", {onclick: fit, title: "Whole graph (0)"}, "fit"), el("button", {onclick: () => selected >= 0 && neighbourhood(selected), title: "Only what is near the selected node (Enter, double click)"}, "neighbourhood"),
-    hops, count), el("div", {class: "canvas"}, map, picture, panel));
+    hops, el("button", {onclick: save, title: "This drawing as an SVG file"}, "SVG"), options.extra, count), el("div", {class: "canvas"}, map, picture, panel));
 
   function usersOf(id) {
     if (!users) {
       users = N.name.map(() => []);
       N.ins.forEach((list, b) => { for (const a of new Set(list)) users[a].push(b); });
     }
-    return users[id];
+    return users[id] || [];
   }
 
   function setView(next) {
     view = next;
     if (!view.bands) index(view);
-    back.hidden = data.views.includes(view);
-    if (chooser && !back.hidden === false) chooser.value = data.views.indexOf(view);
+    back.hidden = view.folded || data.views.includes(view);
+    fold.setAttribute("aria-pressed", String(Boolean(view.folded)));
+    if (chooser) chooser.value = data.views.indexOf(unfolded);
     map.style.visibility = view.H > 1200 ? "visible" : "hidden";
     map.setAttribute("viewBox", `0 0 ${view.W} ${view.H}`);
-    map.replaceChildren(...boxes(view.ids.map((_, i) => i), 2), svg("rect", {class: "window"}));
+    paintMap();
     start();
-    legend();
+    side.legend();
+  }
+
+  function paintMap() { map.replaceChildren(...boxes(view.ids.map((_, i) => i), 2), svg("rect", {class: "window"})); }
+
+  // A whole view: of each node, or folded by scopes; left to itself, folded where it is large.
+  function whole(next, how) {
+    unfolded = next;
+    const folded = how ? how === "scopes" : next.ids.length > FOLD;
+    if (folded && !next.spread) { next.spread = true; scopes.spread(next.ids, 40); }
+    setView(folded ? scopes.view(next.ids, next.t) : next);
+  }
+
+  // 'a/b' of the TensorFlow node 'a/b/c'; an instruction's is that of the first node it came from.
+  function scopeOf(id) {
+    const name = data.words.scope === "name" ? N.name[id] : N.note[id].split(", ")[0];
+    return name.includes("/") ? name.slice(0, name.lastIndexOf("/")) : "";
+  }
+
+  function opens(id) { return scopes.members(id) || scopes.isOpen(id) || view.folded && N.kind[id] === "fusion" && data.bodies[N.body[id]]; }
+
+  // Open or close a scope or a fusion where it stands.
+  function unfold(id) {
+    const before = view.at.get(id), sx = before === undefined ? null : [(view.x[before] - x0) * scale, (view.y[before] - y0) * scale];
+    scopes.toggle(id);
+    const kept = scale;
+    setView(scopes.view(unfolded.ids, unfolded.t));
+    const frame = view.frames.find(f => f.id === id), i = view.at.get(id);
+    const at = frame ? [frame.x + frame.w / 2, frame.y + 17] : i === undefined ? null : [view.x[i], view.y[i]];
+    if (at) {
+      scale = kept;
+      x0 = at[0] - (sx ? sx[0] : picture.clientWidth / 2) / scale;
+      y0 = at[1] - (sx ? sx[1] : 60) / scale;
+    }
+    drawn = null;
+    if (N.kind[id] === "scope" || i !== undefined) select(id); else update();
   }
 
   function index(v) {
@@ -63,11 +105,14 @@ function showGraph(box, data, options) {
 
   function start() {
     const wide = picture.clientWidth || 900, high = picture.clientHeight || 600;
-    const whole = Math.min(wide / view.W, high / view.H, 1.2);
-    scale = whole > 0.45 ? whole : Math.min(1, Math.max(0.7, wide / view.W));
+    const fits = Math.min(wide / view.W, high / view.H, 1.2);
+    scale = Math.max(fits, 1);  // labels can be read
     x0 = view.W / 2 - wide / scale / 2;
-    y0 = whole > 0.45 ? view.H / 2 - high / scale / 2 : 0;
-    if (whole <= 0.45 && view.ids.length) x0 = view.x[0] - wide / scale / 2;
+    y0 = fits >= 1 ? view.H / 2 - high / scale / 2 : 0;
+    if (view.W > wide / scale && view.ids.length) {
+      const top = view.y.reduce((a, b) => Math.min(a, b));
+      x0 = view.x[view.y.indexOf(top)] - wide / scale / 2;
+    }
     drawn = null;
     update();
   }
@@ -94,7 +139,9 @@ function showGraph(box, data, options) {
   function update() {
     if (pending) return;
     pending = true;
-    requestAnimationFrame(() => { pending = false; paint(); });
+    const once = () => { if (pending) { pending = false; paint(); } };
+    requestAnimationFrame(once);
+    setTimeout(once, 80);  // a page that is not shown gets no frames
   }
 
   function paint() {
@@ -126,35 +173,24 @@ function showGraph(box, data, options) {
 
   function visible(left, right) { return right >= drawn[0] && left <= drawn[2]; }
 
-  function fill(group) {
-    const hue = data.groups[group].hue;
-    return hue < 0 ? "fill:var(--node)" : `fill:hsl(${hue} var(--node-s) var(--node-l))`;
-  }
-
-  // From afar boxes are a few pixels: stronger colours.
-  function strong(group) {
-    const hue = data.groups[group].hue;
-    return hue < 0 ? "fill:var(--edge)" : `fill:hsl(${hue} 60% 55%)`;
-  }
-
   // One path a group: thousands of boxes cost no more than a few elements.
   function boxes(nodes, grow) {
     const paths = new Map();
     for (const i of nodes) {
       const id = view.ids[i], faint = dimmed(id), mark = hits && hits.set.has(id) ? "h" : "";
-      const keyed = mark || `${N.group[id]}${faint ? "f" : ""}`;
+      const keyed = mark || colours.key(id) + (faint ? "f" : "");
       const part = `M${view.x[i] - view.w[i] / 2} ${view.y[i] - HEIGHT / 2}h${view.w[i]}v${HEIGHT * grow}h${-view.w[i]}z`;
-      if (!paths.has(keyed)) paths.set(keyed, {group: N.group[id], faint, mark, parts: []});
+      if (!paths.has(keyed)) paths.set(keyed, {id, faint, mark, parts: []});
       paths.get(keyed).parts.push(part);
     }
     return [...paths.values()].map(p => svg("path", {d: p.parts.join(""), class: (p.mark ? "hit" : "far") + (p.faint ? " faint" : ""),
-      style: p.mark ? null : strong(p.group)}));
+      style: p.mark ? null : "fill:" + colours.strong(p.id)}));
   }
 
   function farAway(nodes, edges) {
     const lines = edges.length < 12000 ? svg("path", {class: "edge", d: edges.map(e => line(view.edges[e])).join(""), "stroke-width": Math.max(1, 0.4 / scale)}) : null;
     const chosen = selected >= 0 && view.at.has(selected) ? svg("rect", {class: "ring", ...rectangle(view.at.get(selected), 12)}) : null;
-    return [lines, ...boxes(nodes, 1), chosen].filter(Boolean);
+    return [...frames(), lines, ...boxes(nodes, 1), chosen].filter(Boolean);
   }
 
   function rectangle(i, grow = 0) {
@@ -174,15 +210,27 @@ function showGraph(box, data, options) {
     return path;
   }
 
+  // Open scopes and fusions, each around what is in it; a click on its title closes it.
+  function frames() {
+    return (view.frames || []).map(f => svg("g", {class: "frame", onclick: () => unfold(f.id)},
+      svg("title", {}, `${N.name[f.id]}: click to close`),
+      svg("rect", {x: f.x, y: f.y, width: f.w, height: f.h, rx: 6}),
+      svg("text", {x: f.x + 8, y: f.y + 15}, "− " + report.middle(N.label[f.id], Math.max(8, Math.floor(f.w / 7) - 2)))));
+  }
+
   function dimmed(id) { return lit >= 0 && N.group[id] !== lit; }
 
   function nearBy(nodes, edges) {
-    const parts = edges.map(e => view.edges[e]).map(edge => svg("path", {d: line(edge), "marker-end": "url(#arrow)",
-      class: "edge" + (edge[0] === selected ? " out" : edge[1] === selected ? " in" : dimmed(edge[0]) && dimmed(edge[1]) ? " faint" : "")}));
-    if (selected >= 0 && view.at.has(selected)) parts.push(...longEdges());
+    const parts = frames();
+    parts.push(...edges.map(e => view.edges[e]).map(edge => svg("path", {d: line(edge), "marker-end": "url(#arrow)",
+      class: "edge" + (edge[0] === selected ? " out" : edge[1] === selected ? " in" : dimmed(edge[0]) && dimmed(edge[1]) || far(edge) ? " faint" : "")})));
+    if (selected >= 0 && view.at.has(selected) && !view.folded) parts.push(...longEdges());
     for (const i of nodes) parts.push(nodeBox(i));
     return parts;
   }
+
+  // Between folded scopes: lines over many rows would hide the others.
+  function far(edge) { return view.folded && Math.abs(view.y[view.at.get(edge[0])] - view.y[view.at.get(edge[1])]) > 5 * 80; }
 
   // Edges that the layout left out, of the selected node only.
   function longEdges() {
@@ -194,14 +242,15 @@ function showGraph(box, data, options) {
 
   function nodeBox(i) {
     const id = view.ids[i], x = view.x[i], y = view.y[i];
-    const inputs = new Set(N.ins[id]).size - view.drawnIns[i], outputs = usersOf(id).length - view.drawnOuts[i];
-    const wide = Math.max(4, Math.floor((view.w[i] - 6) / 5.9));
+    const inputs = view.folded ? 0 : new Set(N.ins[id]).size - view.drawnIns[i], outputs = view.folded ? 0 : usersOf(id).length - view.drawnOuts[i];
+    const wide = Math.max(4, Math.floor((view.w[i] - 6) / 6.2)), taken = colours.text(id);
     return svg("g", {class: "node" + (id === selected ? " chosen" : "") + (hits && hits.set.has(id) ? " found" : "") + (dimmed(id) ? " faint" : ""),
       onclick: () => select(id)},
-      svg("title", {}, `${N.name[id]}\n${N.kind[id]} ${N.detail[id]}${N.note[id] ? "\n" + N.note[id] : ""}`),
-      svg("rect", {...rectangle(i), style: fill(N.group[id])}),
-      svg("text", {x, y: y - 3, class: "name"}, report.middle(N.label[id], Math.floor((view.w[i] - 8) / 6.6))),
-      svg("text", {x, y: y + 11, class: "kind"}, report.middle(`${N.kind[id]} ${N.detail[id]}`, wide)),
+      svg("title", {}, [N.name[id], `${N.kind[id]} ${N.detail[id]}`, N.note[id], N.where[id], taken && `${colours.measure().t}: ${taken}`].filter(Boolean).join("\n")),
+      scopes.members(id) ? svg("rect", {...rectangle(i), x: view.x[i] - view.w[i] / 2 + 4, y: y - HEIGHT / 2 - 4, class: "behind"}) : null,
+      svg("rect", {...rectangle(i), style: "fill:" + colours.fill(id)}),
+      svg("text", {x, y: y - 3, class: "name"}, report.middle((scopes.members(id) ? "+ " : "") + N.label[id], Math.floor((view.w[i] - 8) / 6.6))),
+      svg("text", {x, y: y + 11, class: "kind"}, report.middle(taken ? `${taken} · ${N.kind[id]}` : `${N.kind[id]} ${N.detail[id]}`, wide)),
       inputs > 0 ? svg("text", {x: x - view.w[i] / 2, y: y - HEIGHT / 2 - 3, class: "stub"}, `▾${inputs}`) : null,
       outputs > 0 ? svg("text", {x: x + view.w[i] / 2 - 16, y: y + HEIGHT / 2 + 11, class: "stub"}, `▾${outputs}`) : null);
   }
@@ -209,47 +258,45 @@ function showGraph(box, data, options) {
   function select(id) {
     selected = id;
     drawn = null;
-    details(id);
+    side.details(id);
     update();
+    if (!quiet && options.chosen && !scopes.members(id)) options.chosen(id);
+  }
+
+  // What another graph beside this one has chosen: a name, and the TensorFlow nodes it came from.
+  function match(name, nodes) {
+    const from = node => N.note.findLastIndex(note => note && note.split(", ")[0] === node);
+    const id = number.get(name) ?? nodes.map(from).find(found => found >= 0) ?? -1;
+    quiet = true;
+    if (id >= 0) show(id);
+    quiet = false;
+  }
+
+  function save() {
+    const all = view.ids.map((_, i) => i), near = all.length <= 6000;
+    const parts = near ? nearBy(all, view.edges.map((_, e) => e)) : farAway(all, []);
+    savePicture(parts, {x: 0, y: 0, w: view.W, h: view.H}, `${options.page || "graph"}-${view.t}`);
   }
 
   // Select a node and bring it into view, wherever it lies.
   function show(id) {
     if (!view.at.has(id)) {
       const home = data.views.find(v => { if (!v.bands) index(v); return v.at.has(id); });
-      if (home) setView(home); else openAround(id);
+      if (home && view.folded) { unfolded = home; scopes.reveal(home.ids, id); setView(scopes.view(home.ids, home.t)); }
+      else if (home) whole(home, "each");
+      else openAround(id);
     }
     const i = view.at.get(id);
     if (i === undefined) return;
-    scale = Math.max(scale, 0.7);
+    scale = Math.max(scale, 1);
     x0 = view.x[i] - picture.clientWidth / scale / 2;
     y0 = view.y[i] - picture.clientHeight / scale / 2;
     select(id);
   }
 
-  function small(ids, title) {
-    const widths = ids.map(id => width(id)), at = new Map(ids.map((id, i) => [id, i]));
-    const pairs = ids.flatMap((id, i) => [...new Set(N.ins[id])].filter(a => at.has(a)).map(a => [at.get(a), i]));
-    const place = layered(widths, pairs);
-    return {t: title, ids, w: widths, ...place, edges: pairs.map(([a, b]) => [ids[a], ids[b]])};
-  }
-
-  function width(id) { return Math.min(260, Math.max(90, 10 + Math.max(7 * N.label[id].length, 6 * (N.kind[id].length + 1 + N.detail[id].length)))); }
-
   function neighbourhood(id) {
-    let edge = [id];
-    const found = new Set(edge);
-    for (let hop = 0; hop < Number(hops.value); hop++) {
-      const grown = [];
-      for (const n of edge) {
-        for (const list of [[...new Set(N.ins[n])], usersOf(n)]) {
-          for (const m of list.slice(0, 12)) if (!found.has(m) && found.size < 200) { found.add(m); grown.push(m); }
-        }
-      }
-      edge = grown;
-    }
     lit = -1;
-    setView(small([...found].sort((a, b) => a - b), "neighbourhood"));
+    setView(smallView(N, around(N, usersOf, id, Number(hops.value)), "neighbourhood"));
     if (scale > 0.45) select(id); else show(id);
   }
 
@@ -263,43 +310,17 @@ function showGraph(box, data, options) {
   function openBody(name) {
     const ids = data.bodies[name];
     if (!ids) return;
-    setView(small(ids.slice(0, 600), name));
+    setView(smallView(N, ids.slice(0, 600), name));
   }
 
-  function node(id) {
-    return el("button", {class: "go", title: N.name[id], onclick: () => show(id)},
-      el("i", {style: fill(N.group[id]).replace("fill", "background")}), report.middle(N.label[id], 34), el("small", {}, " " + N.kind[id]));
-  }
+  function close() { selected = -1; drawn = null; side.legend(); update(); }
 
-  function list(title, ids) {
-    return ids.length ? [el("h3", {}, `${title} (${ids.length})`), el("div", {class: "list"}, ids.slice(0, 60).map(node),
-      ids.length > 60 ? el("p", {}, `and ${ids.length - 60} more`) : null)] : [];
-  }
-
-  function details(id) {
-    const facts = [["Kind", N.kind[id]], [data.words.detail, N.detail[id]], [data.words.group, data.groups[N.group[id]].t]].filter(([, v]) => v);
-    const links = (data.tabs || []).map(([title, tab]) => el("a", {href: `#${options.page}/${tab}/${encodeURIComponent(tab === "kernels" || tab === "text" ? N.name[id] : "?" + N.name[id])}`}, title));
-    report.put(panel, el("button", {class: "close", title: "Close (Escape)", onclick: () => { selected = -1; drawn = null; legend(); update(); }}, "×"),
-      el("h2", {}, N.name[id]), el("dl", {}, facts.map(([t, v]) => [el("dt", {}, t), el("dd", {}, v)])),
-      N.where[id] ? el("p", {class: "source", title: "The user's line"}, N.where[id]) : null,
-      el("p", {class: "links"}, links, N.body[id] && data.bodies[N.body[id]] ? el("button", {onclick: () => openBody(N.body[id])}, "open its body") : null,
-        el("button", {onclick: () => neighbourhood(id)}, "neighbourhood")),
-      ...(N.note[id] ? [el("h3", {}, data.words.note), el("p", {class: "origin"}, N.note[id])] : []),
-      ...list("Inputs", [...new Set(N.ins[id])]), ...list("Used by", usersOf(id)));
-  }
-
-  function legend() {
-    const rows = data.groups.map((g, n) => [g, n]).filter(([g]) => g.n).sort((a, b) => b[0].n - a[0].n);
-    report.put(panel, el("h2", {}, data.words.group), el("p", {class: "hint"}, data.words.hint), only(), el("div", {class: "list"}, rows.slice(0, 300).map(([g, n]) =>
-      el("button", {class: "go" + (n === lit ? " on" : ""), onclick: () => { lit = lit === n ? -1 : n; drawn = null; legend(); if (lit >= 0) first(n); update(); }},
-        el("i", {style: fill(n).replace("fill", "background")}), g.t, el("small", {}, " " + report.format(g.n))))));
-  }
-
-  // With a group lit: a button that draws its nodes alone.
-  function only() {
-    const ids = lit < 0 ? [] : N.group.flatMap((g, id) => g === lit ? [id] : []);
-    if (!ids.length || ids.length > 1500) return null;
-    return el("p", {}, el("button", {onclick: () => setView(small(ids, data.groups[lit].t))}, `only ${data.groups[lit].t}`));
+  function light(group) {
+    lit = lit === group ? -1 : group;
+    drawn = null;
+    side.legend();
+    if (lit >= 0) first(group);
+    update();
   }
 
   function first(group) {
@@ -312,7 +333,7 @@ function showGraph(box, data, options) {
     hits = null; hitAt = -1;
     if (input.value) {
       hits = [];
-      N.name.forEach((name, id) => { if (test(name) || test(N.kind[id]) || test(N.note[id]) || test(N.where[id])) hits.push(id); });
+      N.name.forEach((name, id) => { if (!scopes.members(id) && (test(name) || test(N.kind[id]) || test(N.note[id]) || test(N.where[id]))) hits.push(id); });
       hits.set = new Set(hits);
     }
     drawn = null;
@@ -350,8 +371,8 @@ function showGraph(box, data, options) {
   function key(event) {
     const step = 80 / scale;
     const act = {ArrowLeft: () => { x0 -= step; }, ArrowRight: () => { x0 += step; }, ArrowUp: () => { y0 -= step; }, ArrowDown: () => { y0 += step; },
-      "+": () => zoom(1.3), "=": () => zoom(1.3), "-": () => zoom(1 / 1.3), 0: fit, n: () => nextHit(1), N: () => nextHit(-1),
-      Enter: () => selected >= 0 && neighbourhood(selected), Escape: () => { selected = -1; drawn = null; legend(); }}[event.key];
+      f: () => whole(unfolded, view.folded ? "each" : "scopes"), "+": () => zoom(1.3), "=": () => zoom(1.3), "-": () => zoom(1 / 1.3), 0: fit, n: () => nextHit(1), N: () => nextHit(-1),
+      Enter: () => selected >= 0 && neighbourhood(selected), Escape: close}[event.key];
     if (!act) return;
     event.preventDefault();
     act();
@@ -365,11 +386,12 @@ function showGraph(box, data, options) {
 
   if (!data.views.length && N.name.length) {
     // Too large to lay out as a whole: begin with some nodes, search and neighbourhoods reach the others.
-    data.views.push(small(N.name.map((_, id) => id).slice(-200), "the last 200 nodes"));
+    data.views.push(smallView(N, N.name.map((_, id) => id).slice(-200), "the last 200 nodes"));
   }
-  if (!data.views.length) { box.replaceChildren(el("p", {class: "note"}, "No node could be read.")); return {open: () => {}, input}; }
-  setView(data.views[0]);
+  if (!data.views.length) { box.replaceChildren(el("p", {class: "note"}, "No node could be read.")); return {open: () => {}, match: () => {}, input}; }
+  unfolded = data.views[0];
+  whole(unfolded);
   new ResizeObserver(() => { drawn = null; update(); }).observe(picture);
   if (options.item) open(options.item);
-  return {open, input};
+  return {open, match, input};
 }
