@@ -110,6 +110,29 @@ class Module:
         return known if known is not None else sum(self.phases.values()) or None
 
 
+@dataclass(frozen=True, slots=True)
+class PassStep:
+    """A module's text between two passes, or within one (`before` is '' then), and what changed since the text before
+    it (passes.timeline). `step`: the number in the file's name; `after`, `before`: names of passes; `instructions`: in
+    the whole text; `gone`, `new`: how many lines only the earlier, only this text has (0 of the first); `delta`: lines
+    that begin with '- ', '+ ', '  ' or '@ ' (a computation's name), bounded in number."""
+
+    step: int
+    pipeline: str
+    after: str
+    before: str
+    file: File
+    instructions: int
+    gone: int
+    new: int
+    delta: tuple[str, ...]
+
+    @property
+    def is_inner(self) -> bool:
+        """Whether it was written within a pass."""
+        return not self.before
+
+
 @dataclass(slots=True)
 class Dump:
     """Everything known before the large texts are read. `records`: all trace records by kind;
@@ -149,9 +172,10 @@ def load(directory: Directory, reader: Reader) -> Dump:
     """Read the traces and small JSON files of `directory`."""
     records: dict[str, list[Record]] = {}
     for file in directory.all("trace"):
+        where = {"pid": file.groups.get("pid", "")} | ({"folder": file.folder} if file.folder else {})
         for record in reader.json_lines(file):
             kind = word(record, "kind") or "?"
-            records.setdefault(kind, []).append({"pid": file.groups.get("pid", ""), **record})
+            records.setdefault(kind, []).append({**where, **record})
     modules = _modules(directory, records, reader)
     graphs = directory.all("graph") or directory.all("graph_before")
     return Dump(directory, modules, records, graphs)
@@ -171,22 +195,23 @@ def _modules(directory: Directory, records: dict[str, list[Record]], reader: Rea
             Module(
                 files,
                 page,
-                compiles.get(files.id, []),
-                executions.get(files.id, [])[-1:],
+                compiles.get((files.folder, files.id), []),
+                executions.get((files.folder, files.id), [])[-1:],
                 reader.json(files.one("timings"), dict),
                 reader.json(files.one("sources"), dict),
-                next(iter(crossed.get(files.id, [])), {}),
+                next(iter(crossed.get((files.folder, files.id), [])), {}),
             )
         )
     return sorted(modules, key=lambda m: (-(m.milliseconds or 0), -m.files.bytes, m.files.id))
 
 
-def _by_id(records: list[Record]) -> dict[int, list[Record]]:
-    found: dict[int, list[Record]] = {}
+def _by_id(records: list[Record]) -> dict[tuple[str, int], list[Record]]:
+    """Records by the folder of their trace and the number of their module."""
+    found: dict[tuple[str, int], list[Record]] = {}
     for record in records:
         number = record.get("id", record.get("module_id"))
         if isinstance(number, int):
-            found.setdefault(number, []).append(record)
+            found.setdefault((word(record, "folder"), number), []).append(record)
     return found
 
 

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from . import findings, graph_measures, measures, module_summary
+from . import findings, graph_measures, measures, module_summary, passes
+from .file_kinds import TITLES
 from .findings import Compiled, Finding
 from .graphs import hlo_graph, short_shape
 from .kernel_tab import kernel_tab
@@ -14,10 +15,7 @@ from .model import Dump, Module, frames, place, where, word
 from .module_summary import Facts
 from .parsers import buffers, hlo
 from .reading import Reader, rows
-from .scan import KINDS
 from .site import UNKNOWN, Page, route
-
-_TITLES = {kind.name: kind.title for kind in KINDS}
 
 
 class ModulePages:
@@ -196,33 +194,20 @@ class ModulePages:
         self.page.table("lines", "Source lines", columns, sorted(cells, key=lambda c: -c[3]))
 
     def _passes(self) -> None:
-        found = sorted(self.files.all("pass"), key=lambda f: int(f.groups["step"]))
-        if not found:
+        cells: list[tuple[Any, ...]] = []
+        lines: list[str] = []
+        for step in passes.timeline(self.module, self.reader):
+            start = len(lines) + 1
+            lines += [f"@ {step.step:04} {step.pipeline}: after {step.after}", *step.delta]
+            shown = route(self.page.page, "changes", f"L{start}", "changes")
+            cells.append(
+                (step.step, step.pipeline, step.after, step.before, step.instructions, step.gone, step.new, shown)
+            )
+        if not cells:
             self.page.missing(
                 "passes", "Passes", "No HLO between passes in the dump: run with --xla_dump_hlo_pass_re=.* to have it."
             )
             return
-        cells: list[tuple[Any, ...]] = []
-        lines: list[str] = []
-        previous: list[str] = []
-        for file in found:
-            text = self.reader.text(file).splitlines()
-            gone, new = _difference(previous, text) if previous else ([], [])
-            start = len(lines) + 1
-            lines += [f"@ {file.groups['step']} {file.groups['pipeline']}: after {file.groups['after']}", *gone, *new]
-            cells.append(
-                (
-                    file.groups["step"],
-                    file.groups["pipeline"],
-                    file.groups["after"],
-                    file.groups["before"],
-                    sum(" = " in line for line in text),
-                    len(gone),
-                    len(new),
-                    route(self.page.page, "changes", f"L{start}", "changes"),
-                )
-            )
-            previous = text
         columns = [
             ("Step", "", 1),
             ("Pipeline", "", 3),
@@ -243,17 +228,10 @@ class ModulePages:
             "Files",
             columns,
             (
-                (f.name, _TITLES.get(f.kind, "not known"), f.bytes)
+                (f.name, TITLES.get(f.kind, "not known"), f.bytes)
                 for f in sorted(self.files.files, key=lambda f: -f.bytes)
             ),
         )
-
-
-def _difference(old: list[str], new: list[str]) -> tuple[list[str], list[str]]:
-    """Lines that only `old`, and only `new`, has (as bags), marked as in a diff; 2,000 of each at most."""
-    before, after = Counter(old), Counter(new)
-    gone, came = before - after, after - before
-    return [f"- {line}" for line in old if line in gone][:2000], [f"+ {line}" for line in new if line in came][:2000]
 
 
 def _steps(steps: Any, page: str, prefix: str = "") -> Iterator[tuple[Any, ...]]:

@@ -53,7 +53,7 @@ def _facts(facts: Facts) -> list[Html]:
     entry = len(facts.after.entry.rows) if facts.after.entry else 0
     shown = (
         ("Module", facts.after.name or facts.before.name or module.files.name or "unknown"),
-        ("Number in file names", module.files.id),
+        ("Number in file names", module.files.id if module.files.is_numbered else "none"),
         ("Function", facts.dump.function_of(module) or "unknown"),
         ("Made for", f"{module.elsewhere}: code only, nothing of it ran" if module.elsewhere else ""),
         ("Without a kernel", lacking(facts.decisions)),

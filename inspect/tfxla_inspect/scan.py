@@ -1,110 +1,76 @@
-"""What is in a dump directory: every file with its kind, grouped by module. Nothing is read here."""
+"""What is in a dump: every file with its kind, grouped by module. Of a file whose name says nothing the beginning is
+read, of a log all; nothing else."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tfxla_cluster.errors import InputFileError
 
+from . import logs
+from .file_kinds import ANCHORS, ANYBODYS, BY_NAME, FRONTEND, KINDS
+from .places import BROKEN, Found, Place, Problems, listed
+from .sniff import sniff
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of file. `pattern` matches the end of a module file's name (group `kernel`, if any, is the
-    kernel or pass it belongs to), or the whole name where `per_module` is false."""
-
-    name: str
-    pattern: re.Pattern[str]
-    title: str
-    per_module: bool = True
-
-
-def _module(name: str, pattern: str, title: str) -> Kind:
-    return Kind(name, re.compile(rf"(?:^|\.){pattern}(?:\.gz)?$", re.DOTALL), title)
-
-
-def _plain(name: str, pattern: str, title: str) -> Kind:
-    return Kind(name, re.compile(rf"{pattern}(?:\.gz)?$", re.DOTALL), title, per_module=False)
-
-
-_AFTER = r"(?P<target>cpu|gpu|sm_[\w.]+?_gpu|gfx\w+?_gpu)_after_optimizations"
-
-# First match wins. Kinds of ours (tfxla_cluster.dump.schema) and of stock XLA.
-KINDS: tuple[Kind, ...] = (
-    _module("before", r"before_optimizations\.txt", "HLO before optimisation"),
-    _module("before_proto", r"before_optimizations\.hlo\.pb", "HLO before optimisation (proto)"),
-    _module("buffers", _AFTER + r"-buffer-assignment\.txt", "Buffer assignment"),
-    _module("memory", _AFTER + r"-(?:memory-usage-report|buffer-assignment-values|live-range)\.\w+", "Memory report"),
-    _module("after", _AFTER + r"\.txt", "Optimised HLO"),
-    _module("after_proto", _AFTER + r"\.hlo\.pb", "Optimised HLO (proto)"),
-    _module(
-        "pass",
-        r"(?P<step>\d{4,})\.(?P<pipeline>.+?)\.after_(?P<after>.+?)\.before_(?P<before>.+?)\.txt",
-        "HLO between passes",
-    ),
-    _module("pass_proto", r"\d{4,}\.[^.]+\.after_.+?\.hlo\.pb", "HLO between passes (proto)"),
-    _module("pass_inner", r"\d{4,}\.[^.]+\.after_[^.]+\.txt", "HLO within a pass"),
-    _module("decisions", r"fusion_decisions\.json", "Fusion decisions"),
-    _module("plan", r"launch_plan\.json", "Launch plan"),
-    _module("kernels", r"kernels\.json", "Kernel table"),
-    _module("timings", r"timings\.json", "Timings"),
-    _module("sources", r"sources\.json", "User source lines"),
-    _module("kernel_ir", r"kernel_ir\.txt", "Kernel IR"),
-    _module("llvm_before", r"(?:(?P<kernel>.+)\.)?ir-no-opt\.ll", "LLVM IR as emitted"),
-    _module("llvm", r"(?:(?P<kernel>.+)\.)?ir-with-opt\.ll", "LLVM IR as compiled"),
-    _module("assembly", r"(?:(?P<kernel>.+)\.)?s", "Assembly"),
-    _module("triton", r"(?:(?P<kernel>.+)\.)?triton\.py", "Triton source"),
-    _module("ttir", r"(?:(?P<kernel>.+)\.)?ttir", "Triton IR"),
-    _module("ttgir", r"(?:(?P<kernel>.+)\.)?ttgir", "Triton GPU IR"),
-    _module("ptx", r"(?:(?P<kernel>.+)\.)?ptx", "PTX"),
-    _module("cubin", r"(?P<kernel>.+)\.cubin", "GPU machine code"),
-    _module("thunks", r"thunk_sequence\.txt", "Thunk sequence"),
-    _module("object", r"obj-file\.(?P<kernel>.+)\.o", "Object file"),
-    _module("mlir", r"(?P<kernel>.+)-(?:pre-optimization|post-optimization|post-lowering)\.mlir", "Emitter MLIR"),
-    _module("options", r"debug_options", "Debug options"),
-    _module("other_proto", r"(?:config|autotune_results|gpu_target_config)\.pbtxt", "Proto text"),
-    _plain("graph_annotated", r"mark_for_compilation_annotated(?:_\d+)?\.pbtxt", "Annotated TF graph"),
-    _plain("graph", r"mark_for_compilation(?:_\d+)?\.pbtxt", "TF graph with clusters"),
-    _plain("graph_before", r"before_mark_for_compilation(?:_\d+)?\.pbtxt", "TF graph before clustering"),
-    _plain("graph_other", r".*\.pbtxt", "Other TF graph"),
-    _plain("trace", r"trace\.(?P<pid>\d+)\.jsonl", "Trace"),
-    _plain("manifest", r"manifest\.json", "Manifest"),
-)
 _MODULE = re.compile(r"(?:(?P<usec>\d{10,})\.)?module_(?P<id>\d+)\.(?P<rest>.*)$", re.DOTALL)
-# Kinds of names that other programs give too: alone they make no dump.
-_ANYBODYS = frozenset(("unknown", "manifest", "graph_other"))
-# Kinds whose suffix alone tells where the module's name ends.
-_ANCHORS = frozenset(("before", "before_proto", "after", "after_proto", "buffers", "decisions", "kernels", "pass"))
+# The fusion explorer puts the computation first.
+_EXPLORER = re.compile(r"(?P<computation>.+)\.module_(?P<id>\d+)\.(?P<rest>.+\._fusion\.html)$", re.DOTALL)
+# Kinds that are a module's wherever they lie: what a renamed file may be.
+_OF_MODULES = frozenset(kind.name for kind in KINDS if kind.per_module)
+Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """One file. `groups`: what its kind's pattern captured (target, step, pipeline, kernel, pid, ...)."""
+    """One file. `name`: below the dump's top. `groups`: what its kind's pattern captured (target, step, pipeline,
+    kernel, pid, ...). `form`: how its bytes become text (file_kinds.Kind)."""
 
-    path: Path
+    place: Place
     name: str
     bytes: int
     kind: str
     groups: dict[str, str] = field(default_factory=dict)
+    form: str = ""
+
+    @property
+    def path(self) -> Path:
+        """The file on disk that it is, or is a part of."""
+        return self.place.path
+
+    @property
+    def folder(self) -> str:
+        """Where it lies below the dump's top; '' at the top."""
+        return self.name.rpartition("/")[0]
 
 
 @dataclass(slots=True)
 class ModuleFiles:
-    """The files of one module; `id` and `name` from the file names."""
+    """The files of one module; `id` and `name` from the file names, `folder` as File.folder. `is_numbered`: whether the
+    names have a number, else `id` only tells modules apart."""
 
     id: int
     name: str
+    folder: str = ""
+    is_numbered: bool = True
     files: list[File] = field(default_factory=list)
 
     def one(self, kind: str) -> File | None:
-        """The first file of a kind."""
-        return next((f for f in self.files if f.kind == kind), None)
+        """The first file of a kind, or one that holds the same in another form."""
+        return next(iter(self.all(kind)), None)
 
     def all(self, kind: str) -> list[File]:
-        return [f for f in self.files if f.kind == kind]
+        """The files of a kind; where there is none, those that hold the same in another form (file_kinds.Kind.like),
+        which are read as text of that kind."""
+        found = [f for f in self.files if f.kind == kind]
+        if found:
+            return found
+        alike = [f for f in self.files if f.kind in BY_NAME and kind in BY_NAME[f.kind].like]
+        return [replace(f, form="buffers") if kind == "buffers" else f for f in alike]
 
     @property
     def bytes(self) -> int:
@@ -113,12 +79,12 @@ class ModuleFiles:
 
 @dataclass(slots=True)
 class Directory:
-    """A scanned dump directory. `problems`: (file name, reason) of what is skipped."""
+    """A scanned dump. `problems`: (file name, reason) of what is skipped."""
 
     path: Path
     modules: list[ModuleFiles]
     files: list[File]
-    problems: list[tuple[str, str]]
+    problems: Problems
 
     def all(self, kind: str) -> list[File]:
         """Files outside of modules, of a kind, in natural order."""
@@ -133,7 +99,7 @@ class Directory:
     def is_foreign(self) -> bool:
         """True when no file is surely part of a dump: other programs too write *.pbtxt, a manifest.json,
         or a file called module_1.txt."""
-        return all(file.kind in _ANYBODYS for file in self.everything)
+        return all(file.kind in ANYBODYS for file in self.everything)
 
 
 def natural(text: str) -> list[tuple[int, str]]:
@@ -141,69 +107,136 @@ def natural(text: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", text)]
 
 
-def scan(path: Path) -> Directory:
-    """Classify the files of `path` by name; links and sub-directories are skipped, and said so.
+def scan(path: Path, progress: Progress = lambda what: None) -> Directory:
+    """Classify the files of a dump: of a directory and those below it, of an archive (zip, tar), or in a log. Links are
+    skipped, and said so.
 
-    Raises InputFileError when `path` is missing, no directory, unreadable or empty.
+    Raises InputFileError when `path` is missing, unreadable or empty.
     """
-    problems: list[tuple[str, str]] = []
+    problems: Problems = []
     try:
-        entries = list(_entries(path, problems))
+        grouped = _Grouping(problems)
+        for number, found in enumerate(listed(path, problems)):
+            if number % 1000 == 0:
+                progress(f"{number:,} files listed")
+            grouped.add(found)
     except FileNotFoundError:
-        raise InputFileError(f"{path}: no such directory") from None
-    except NotADirectoryError:
-        raise InputFileError(f"{path}: not a directory", "Give the directory of --xla_dump_to") from None
+        raise InputFileError(f"{path}: no such file or directory") from None
     except OSError as error:
-        raise InputFileError(f"{path}: cannot be read: {error.strerror}") from None
-    if not entries:
+        raise InputFileError(f"{path}: cannot be read: {error.strerror or error}") from None
+    if not grouped.count:
         raise InputFileError(
-            f"{path}: the directory is empty",
+            f"{path}: {'the directory is' if path.is_dir() else 'it is'} empty",
             "Was the program run with TFXLA_FLAGS=--xla_dump_to=DIR, and did it run a tf.function?",
         )
-    members: dict[int, list[tuple[str, Path, int, str]]] = {}
-    others: list[File] = []
-    for name, size in entries:
-        match = _MODULE.match(name)
-        if match is None:
-            others.append(_other(path, name, size))
+    return Directory(path, grouped.modules(), grouped.others, problems)
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """A file of a module: what its name says after the number, and the time in it (microseconds; 0 without)."""
+
+    found: Found
+    rest: str
+    usec: int = 0
+    computation: str = ""
+
+
+class _Grouping:
+    """Files by module, while they are listed."""
+
+    def __init__(self, problems: Problems) -> None:
+        self.problems, self.count = problems, 0
+        self.others: list[File] = []
+        self._members: defaultdict[tuple[str, int], list[_Member]] = defaultdict(list)
+        self._loose: list[tuple[Found, str]] = []
+
+    def add(self, found: Found) -> None:
+        self.count += 1
+        folder, _, name = found.name.rpartition("/")
+        if match := _MODULE.match(name):
+            self._members[folder, int(match["id"])].append(_Member(found, match["rest"], int(match["usec"] or 0)))
+        elif match := _EXPLORER.match(name):
+            member = _Member(found, match["rest"], computation=match["computation"])
+            self._members[folder, int(match["id"])].append(member)
+        elif not self._of_frontend(found, folder.split("/"), name):
+            self._other(found, name)
+
+    def _of_frontend(self, found: Found, folders: list[str], name: str) -> bool:
+        """JAX keeps a folder `module_N.NAME` beside the files of module N; a NAME with '/' is folders in it."""
+        for depth, part in enumerate(folders):
+            if match := _MODULE.match(part):
+                rest = "/".join([match["rest"], *folders[depth + 1 :]])
+                self._members["/".join(folders[:depth]), int(match["id"])].append(_Member(found, f"{rest}.{name}"))
+                return True
+        return False
+
+    def _other(self, found: Found, name: str) -> None:
+        for kind in KINDS:
+            if not kind.per_module and (match := kind.pattern.fullmatch(name)):
+                self.others.append(_file(found, kind.name, _groups(match)))
+                return
+        kind_name = sniff(found)
+        if kind_name == "log":
+            self._log(found)
+        elif kind_name in _OF_MODULES:
+            self._loose.append((found, kind_name))
         else:
-            members.setdefault(int(match["id"]), []).append((name, path / name, size, match["rest"]))
-    modules = [module for number in sorted(members) for module in _modules(number, members[number])]
-    return Directory(path, modules, others, problems)
+            self.others.append(_file(found, kind_name))
+
+    def _log(self, found: Found) -> None:
+        self.others.append(_file(found, "log"))
+        try:
+            for part in logs.parts(found, self.problems):
+                self.add(part)
+        except BROKEN as error:
+            self.problems.append((found.name, f"a log that cannot be read to its end: {error}"))
+
+    def modules(self) -> list[ModuleFiles]:
+        """All that were found, by number."""
+        made: list[ModuleFiles] = []
+        for (folder, number), members in sorted(self._members.items(), key=lambda item: (item[0][1], item[0][0])):
+            made += _modules(folder, number, members)
+        made = _with_frontend(made)
+        return [*made, *_loose_modules(self._loose, made)]
 
 
-def _entries(path: Path, problems: list[tuple[str, str]]) -> Iterator[tuple[str, int]]:
-    with os.scandir(path) as found:
-        for entry in sorted(found, key=lambda e: e.name):
-            if entry.name.startswith("."):
-                continue
-            if entry.is_symlink():
-                problems.append((entry.name, "a link: not followed"))
-            elif entry.is_dir():
-                problems.append((entry.name, "a sub-directory: not read"))
-            elif entry.is_file():
-                yield entry.name, entry.stat().st_size
-
-
-def _other(path: Path, name: str, size: int) -> File:
-    for kind in KINDS:
-        if not kind.per_module and (match := kind.pattern.fullmatch(name)):
-            return File(path / name, name, size, kind.name, _groups(match))
-    return File(path / name, name, size, "unknown")
+def _file(found: Found, kind: str, groups: dict[str, str] | None = None) -> File:
+    form = BY_NAME[kind].form if kind in BY_NAME else "binary"
+    return File(found.place, found.name, found.bytes, kind, groups or {}, form)
 
 
 def _groups(match: re.Match[str]) -> dict[str, str]:
     return {key: value for key, value in match.groupdict().items() if value is not None}
 
 
-def _modules(number: int, members: list[tuple[str, Path, int, str]]) -> list[ModuleFiles]:
+def _modules(folder: str, number: int, members: list[_Member]) -> Iterator[ModuleFiles]:
     """Modules that carry one number: several when runs of stock XLA shared the directory."""
-    names = _module_names([rest for _, _, _, rest in members])
-    modules = {name: ModuleFiles(number, name) for name in names}
-    for name, path, size, rest in members:
-        owner = next((n for n in names if n and rest.startswith(n + ".")), names[-1])
-        modules[owner].files.append(_classify(path, name, size, rest[len(owner) + 1 :] if owner else rest))
-    return [m for m in modules.values() if m.files]
+    names = _module_names([member.rest for member in members])
+    by_name: dict[str, list[_Member]] = {name: [] for name in names}
+    for member in members:
+        by_name[next((n for n in names if n and member.rest.startswith(n + ".")), names[-1])].append(member)
+    for name, own in by_name.items():
+        for run in _runs(own):
+            files = [_classify(m, m.rest.removeprefix(name + ".") if name else m.rest) for m in run]
+            yield ModuleFiles(number, name, folder, True, files)
+
+
+def _runs(members: list[_Member]) -> list[list[_Member]]:
+    """Those of each run where names carry the time: the same file a second time begins the next. What has no time in
+    its name was written over by the last."""
+    runs: list[list[_Member]] = []
+    seen: set[str] = set()
+    for member in sorted((m for m in members if m.usec), key=lambda m: m.usec):
+        if not runs or member.rest in seen:
+            runs.append([])
+            seen = set()
+        runs[-1].append(member)
+        seen.add(member.rest)
+    untimed = [m for m in members if not m.usec]
+    if runs:
+        runs[-1] += untimed
+    return runs or ([untimed] if untimed else [])
 
 
 def _module_names(rests: list[str]) -> list[str]:
@@ -211,7 +244,7 @@ def _module_names(rests: list[str]) -> list[str]:
     names = set()
     for rest in rests:
         for kind in KINDS:
-            if kind.name in _ANCHORS and (match := kind.pattern.search(rest)):
+            if kind.name in ANCHORS and (match := kind.pattern.search(rest)):
                 names.add(rest[: match.start()])
                 break
     if not names:
@@ -220,8 +253,43 @@ def _module_names(rests: list[str]) -> list[str]:
     return sorted(names, key=len, reverse=True)
 
 
-def _classify(path: Path, name: str, size: int, rest: str) -> File:
+def _classify(member: _Member, rest: str) -> File:
     for kind in KINDS:
         if kind.per_module and (match := kind.pattern.search(rest)):
-            return File(path, name, size, kind.name, _groups(match))
-    return File(path, name, size, "unknown")
+            groups = _groups(match)
+            if member.computation:
+                groups["computation"] = member.computation
+            return _file(member.found, kind.name, groups)
+    kind_name = sniff(member.found)
+    return _file(member.found, kind_name if kind_name in _OF_MODULES else "unknown")
+
+
+def _with_frontend(modules: list[ModuleFiles]) -> list[ModuleFiles]:
+    """What a frontend wrote of a module, joined to the compiler's files of it where these lie deeper."""
+    owners = {(m.id, m.name): m for m in modules if not _is_frontends(m)}
+    kept = []
+    for module in modules:
+        owner = owners.get((module.id, module.name), module)
+        if owner is not module and _is_frontends(module):
+            owner.files += module.files
+        else:
+            kept.append(module)
+    return kept
+
+
+def _is_frontends(module: ModuleFiles) -> bool:
+    return all(file.kind in FRONTEND for file in module.files)
+
+
+def _loose_modules(loose: list[tuple[Found, str]], known: list[ModuleFiles]) -> list[ModuleFiles]:
+    """Modules of renamed files: those of a folder with one name before its first dot are one module."""
+    made: dict[tuple[str, str], ModuleFiles] = {}
+    number = max((module.id for module in known), default=-1)
+    for found, kind in loose:
+        folder, _, name = found.name.rpartition("/")
+        key = folder, name.partition(".")[0]
+        if key not in made:
+            number += 1
+            made[key] = ModuleFiles(number, key[1], folder, False)
+        made[key].files.append(_file(found, kind))
+    return list(made.values())

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from . import __version__
+from .file_kinds import TITLES
 from .graphs import PLUMBING
 from .markup import Html, el, join, link, milliseconds, number, plural, size, table
 from .model import Dump, Module, Record, mapping, word, words
 from .phases import colour_key, phase_bar
-from .scan import KINDS
 from .site import UNKNOWN
 
 _MOST = 100
@@ -356,7 +356,6 @@ def _problems(problems: Sequence[tuple[str, str]], left_out: Sequence[tuple[str,
 
 
 def _files(dump: Dump) -> Html:
-    titles = {kind.name: kind.title for kind in KINDS}
     files = [f for m in dump.modules for f in m.files.files] + dump.directory.files
     counts, bytes_ = Counter(f.kind for f in files), Counter[str]()
     for file in files:
@@ -364,7 +363,7 @@ def _files(dump: Dump) -> Html:
     return table(
         ("Kind", "Files", "Size"),
         [
-            (titles.get(kind, "not known to this report"), number(n), size(bytes_[kind]))
+            (TITLES.get(kind, "not known to this report"), number(n), size(bytes_[kind]))
             for kind, n in counts.most_common()
         ],
         (1, 2),

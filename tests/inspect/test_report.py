@@ -315,7 +315,7 @@ def test_a_file_that_cannot_be_read_is_a_row(dump, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(dump, copy)
     (copy / "module_0000.cluster_0.before_optimizations.txt").write_bytes(b"\0\1\2")
-    (copy / "module_0000.cluster_0.cpu_after_optimizations.txt.gz").write_bytes(b"no gzip")
+    (copy / "module_0000.cluster_0.cpu_after_optimizations.txt.gz").write_bytes(b"\x1f\x8bno gzip")
     (copy / "module_0000.cluster_0.cpu_after_optimizations.txt").unlink()
     (copy / "strange.bin").write_bytes(b"x")
     text = start(report.build(copy))
@@ -334,7 +334,7 @@ def test_a_gzip_bomb_is_cut(tmp_path):
 # --- code for a machine that is not here ---
 
 
-def test_code_for_another_machine_is_told_apart(tmp_path) -> None:
+def test_code_for_another_machine_is_told_apart(dump, tmp_path) -> None:
     """Eight kernels of the sample ran; the same module for sm_90 has one kernel and lacks one."""
     sample.write(tmp_path)
     for suffix, text in (
@@ -345,7 +345,7 @@ def test_code_for_another_machine_is_told_apart(tmp_path) -> None:
         (tmp_path / f"module_0007.m.sm_90.{suffix}").write_text(text)
     crossed = {"kind": "cross_compile", "id": 7, "module": "m", "arch": "sm_90", "ms": 12.0}
     (tmp_path / "trace.5.jsonl").write_text(json.dumps(crossed) + "\n")
-    before, found = report.build(sample.write(tmp_path / "alone")), report.build(tmp_path)
+    before, found = report.build(dump), report.build(tmp_path)
     said = re.search(r"[\d,]+ modules? compiled, [\d,]+ kernels? generated\.", html.unescape(start(before)))[0]
     assert f"{said} Code only, for sm_90: 1 module, 1 kernel." in html.unescape(start(found))
     summary = html.unescape(tab(found, "m7", "summary"))

@@ -148,7 +148,7 @@ class _Reader:
         key = p.SerializeToString(), dtype.kind if dtype else ""
         found = self.attributes.get(key)
         if found is None:
-            found = self.attributes[key] = _attributes(p, key[1])
+            found = self.attributes[key] = attributes_of(p, key[1])
         return found
 
 
@@ -183,8 +183,9 @@ def _absent(opcode: str) -> tuple[tuple[str, Any], ...]:
     return tuple((n, d) for n, d in table.defaults(opcode).items() if d is not table.REQUIRED and d is not None)
 
 
-def _attributes(p: Any, kind: str) -> dict[str, Any]:
-    """`kind`: of the first operand's dtype, '' where it has none."""
+def attributes_of(p: Any, kind: str) -> dict[str, Any]:
+    """The attributes of an HloInstructionProto that are no computations. `kind`: of the first operand's dtype, '' where
+    it has none. Raises ParseError, ValueError and IndexError where a field holds what XLA does not write."""
     found: dict[str, Any] = {}
     opcode = p.opcode
     if opcode == "constant":

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from .. import attributes
 from ..node import Alias, Computation, Instr, Metadata, Module
 from .attributes import WRITERS, quote
@@ -86,9 +89,13 @@ def _operand_kind(instr: Instr) -> str:
 
 def _attributes(instr: Instr) -> list[str]:
     """`name=value` for each attribute that is not the default, in the table's order."""
-    values = sources_attributes(instr)
-    kind = _operand_kind(instr)
-    shown = [n for n in values if n in attributes.KINDS and not attributes.is_default(instr.opcode, n, values[n], kind)]
+    return render_attributes(instr.opcode, sources_attributes(instr), _operand_kind(instr))
+
+
+def render_attributes(opcode: str, values: Mapping[str, Any], kind: str) -> list[str]:
+    """`name=value` for each of the attributes of an opcode that is not the default, in the table's order. `kind`: of
+    the first operand's dtype."""
+    shown = [n for n in values if n in attributes.KINDS and not attributes.is_default(opcode, n, values[n], kind)]
     shown.sort(key=_ORDER.__getitem__)
     return [f"{name}={WRITERS[attributes.KINDS[name]](values[name])}" for name in shown]
 
