@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from tfxla_cluster.replay import xla
+
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -50,15 +52,11 @@ def _from_proto(data: bytes) -> Any:
 
 @functools.lru_cache(maxsize=64)
 def _compile(data: bytes, options: tuple[tuple[str, str], ...]) -> Any:
-    from jax._src import xla_bridge
-    from jaxlib import _jax, xla_client
+    from jaxlib import xla_client
 
-    backend = xla_bridge.get_backend("cpu")
     compile_options = xla_client.CompileOptions()
     compile_options.env_option_overrides = list(options)
-    stablehlo = _jax.mlir.hlo_to_stablehlo(data)
-    devices = _jax.DeviceList(tuple(backend.local_devices()[:1]))
-    return backend.compile_and_load(stablehlo, devices, compile_options)
+    return xla.load(data, "cpu", compile_options)
 
 
 def run(module: str | bytes, args: Sequence[np.ndarray] = (), **options: str) -> list[np.ndarray]:

@@ -97,6 +97,7 @@ DRIVERS = {
     "loaded",
     "rank_policy",
     "recompile_limit",
+    "replay",
     "service",
     "triton_calls",
     "trusted_sizes",

@@ -17,10 +17,16 @@ FLAGS = ("TFXLA_FLAGS", "TF_XLA_FLAGS", "XLA_FLAGS")
 
 class Child:
     """`module` run by this Python with `arguments`; `name` is what messages call it. `variables` are added to the
-    environment, from which flags of this package and of XLA are taken away."""
+    environment, from which flags of this package and of XLA are taken away. `errors`: where its standard error goes,
+    None: to that of this process."""
 
     def __init__(
-        self, name: str, module: str, arguments: Sequence[str] = (), variables: Mapping[str, str] | None = None
+        self,
+        name: str,
+        module: str,
+        arguments: Sequence[str] = (),
+        variables: Mapping[str, str] | None = None,
+        errors: IO[str] | None = None,
     ) -> None:
         kept = {k: v for k, v in os.environ.items() if k not in FLAGS}
         kept.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -29,6 +35,7 @@ class Child:
             [sys.executable, "-m", module, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=errors,
             text=True,
             env={**kept, **(variables or {})},
         )
@@ -53,6 +60,14 @@ class Child:
             )
         found: dict[str, Any] = json.loads(line)
         return found
+
+    def kill(self) -> None:
+        """Ends the process at once, also from another thread while an answer is waited for."""
+        self._process.kill()
+
+    def wait(self) -> int:
+        """The code that the process ended with, of a signal -N, once it has."""
+        return self._process.wait()
 
     def close(self) -> None:
         """Ends the process by the end of its input; kills it where it does not end in two minutes."""

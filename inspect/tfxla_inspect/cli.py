@@ -15,7 +15,11 @@ from .commands.table import COMMANDS
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; its exit code. Errors are one line on stderr."""
-    arguments = _parser().parse_args(argv)
+    parser = _parser()
+    arguments, more = parser.parse_known_args(argv)
+    if more and not arguments.takes_flags:
+        parser.error(f"unrecognized arguments: {' '.join(more)}")
+    arguments.flags = more
     try:
         return int(arguments.run(arguments))
     except TfxlaError as error:
@@ -46,5 +50,5 @@ def _parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         command.configure(one)
-        one.set_defaults(run=command.run)
+        one.set_defaults(run=command.run, takes_flags=command.takes_flags)
     return parser

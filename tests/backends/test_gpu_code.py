@@ -9,11 +9,15 @@ from pathlib import Path
 import pytest
 
 from tests.codegen.triton.test_source import elementwise, softmax
-from tfxla_cluster.backends import gpu_code
+from tfxla_cluster.backends import gpu, gpu_code
+from tfxla_cluster.codegen.kernel.code import Source
+from tfxla_cluster.codegen.kernel.lower.gpu.capability import starts_early
 from tfxla_cluster.codegen.triton import workers
 from tfxla_cluster.codegen.triton.source import render
 from tfxla_cluster.codegen.triton.triton_source import Artefacts, TritonSource
+from tfxla_cluster.errors import UsageError
 from tfxla_cluster.options import CompileOptions, StoreOptions
+from tfxla_cluster.replay import edited
 from tfxla_cluster.target import Target
 
 SM90 = Target("gpu", "sm_90")
@@ -51,6 +55,25 @@ def test_equal_kernels_are_compiled_once_whatever_their_names(compiler: Compiler
     assert first[0] is first[1]
     assert gpu_code.compiled([named("three")], SM90, options) == first[:1]
     assert len(compiler.asked) == 2
+
+
+def test_a_text_that_is_given_is_compiled_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `replay --kernel` gives; how the kernel is launched stays as it is."""
+    seen: list[TritonSource] = []
+
+    def compiled(rendered: Sequence[TritonSource], target: Target, options: CompileOptions) -> list[Artefacts]:
+        seen.extend(rendered)
+        return [Artefacts({}, b"", s.function, s.warps, 48) for s in rendered]
+
+    monkeypatch.setattr(gpu, "compiled", compiled)
+    sources = [Source("one", elementwise()), Source("two", softmax())]
+    file = Path("edited.triton.py")
+    gpu_backend = edited.Edited(gpu.described("sm_90"), {"two": "# edited"}, file)
+    gpu_backend.compile(sources, CompileOptions(), None)
+    plain = render(softmax(), starts_early(SM90))
+    assert seen == [render(elementwise(), starts_early(SM90)), replace(plain, text="# edited")]
+    with pytest.raises(UsageError, match=r"edited\.triton\.py: the module has no kernel three\. Its kernels: one, two"):
+        edited.Edited(gpu_backend, {"three": ""}, file).compile(sources, CompileOptions(), None)
 
 
 @pytest.mark.parametrize("change", ["warps", "text", "multiples", "target"])

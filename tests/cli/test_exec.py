@@ -17,6 +17,7 @@ from tfxla_cluster.cli import exec as exec_
 from tfxla_cluster.codegen.kernel import lower
 from tfxla_cluster.dump.schema import RECORD_KINDS
 from tfxla_cluster.ir import proto, text
+from tfxla_cluster.replay import arrays, runs
 
 MODULE = """HloModule small
 add { a = f32[] parameter(0)
@@ -146,7 +147,7 @@ def test_bad_input_is_one_line_and_a_code(module: str, tmp_path: Path, capsys: p
     ],
 )
 def test_compare(mine: np.ndarray, want: np.ndarray, mismatches: int) -> None:
-    assert exec_.compare(mine, want)["mismatches"] == mismatches
+    assert arrays.compare(mine, want)["mismatches"] == mismatches
 
 
 def test_no_tensorflow_is_imported(module: str) -> None:
@@ -248,7 +249,7 @@ def test_an_array_that_kernels_never_store_needs_no_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The evaluator stores it."""
-    monkeypatch.setattr(exec_.os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 1}.__getitem__)
+    monkeypatch.setattr(runs.os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 1}.__getitem__)
     (tmp_path / "m.hlo").write_text(
         """HloModule m
 add { a = f32[] parameter(0)

@@ -11,7 +11,7 @@ from ..codegen.kernel.choice import DEFAULT, Candidates, Choice
 from ..codegen.kernel.code import Code, Listing, Source
 from ..codegen.kernel.unit import Unit
 from ..codegen.llvm.loader import Library
-from ..codegen.llvm.object_code import compile_kernels, object_files
+from ..codegen.llvm.object_code import assemble, compile_kernels, object_files
 from ..fusion.machine import Costs, Machine
 from ..ir.node import Instr
 from ..options import CompileOptions
@@ -60,9 +60,10 @@ class Cpu:
     def compile(self, sources: Sequence[Source], options: CompileOptions, listing: Listing | None) -> Code:
         """Object files; kernels that run too briefly to repay careful code are generated quickly."""
         brief = {s.symbol for s in sources if s.work is not None and s.work < BRIEF_WORK}
-        kernels = [(s.kernel, s.symbol) for s in sources]
+        kernels = [(s.kernel, s.symbol) for s in sources if not s.text]
         codes = compile_kernels(kernels, self.target, host.compile_threads(options.compile_threads), brief, listing)
-        return Code(tuple(object_files(codes)))
+        given = (assemble(s.text, self.target) for s in sources if s.text)
+        return Code((*object_files(codes), *given))
 
     def load(self, plan: LaunchPlan, code: Code, options: CompileOptions) -> Executable:
         native.runtime(options.threads, store.opened(options.store))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -78,7 +78,7 @@ class Gpu:
     def compile(self, sources: Sequence[Source], options: CompileOptions, listing: Listing | None) -> Code:
         """A cubin a kernel, in the order of `sources`; TooLargeError names those that take more shared memory than a
         program has, KernelError those that Triton does not compile."""
-        rendered = [render(source.kernel, starts_early(self.target)) for source in sources]
+        rendered = [_rendered(source, self.target) for source in sources]
         if listing is not None:
             listing("triton.py", [(f"kernel {s.symbol}", r.text) for s, r in zip(sources, rendered)])
         made = _compiled(sources, rendered, self.target, options)
@@ -98,6 +98,11 @@ class Gpu:
             said = made.captured
             trace.record("graph", module=plan.name, ok=said.ok, rule=said.rule, reason=said.reason)
         return made
+
+
+def _rendered(source: Source, target: Target) -> TritonSource:
+    written = render(source.kernel, starts_early(target))
+    return replace(written, text=source.text) if source.text else written
 
 
 def _compiled(

@@ -18,7 +18,6 @@ from typing import Any
 
 from .. import compiler, output_file
 from ..backends import gpu
-from ..cli.modules import read_module
 from ..codegen.kernel.code import Code
 from ..errors import InputFileError, UnsupportedError
 from ..ir import dtype as dtypes
@@ -26,6 +25,7 @@ from ..ir import proto
 from ..ir.guard import facts
 from ..ir.node import Module
 from ..options import CompileOptions
+from ..replay.module_file import read_module
 from ..runtime import persist
 from ..runtime.cache import Key
 from ..runtime.plan import LaunchPlan

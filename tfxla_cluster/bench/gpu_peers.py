@@ -12,6 +12,7 @@ from typing import Any
 
 from ..ir import proto
 from ..ir.node import Module
+from ..replay import xla as replay_xla
 from .gpu_rows import Draw, GpuRow
 from .handed_arrays import Array
 
@@ -75,13 +76,9 @@ def xla(module: Module, tensors: Sequence[Any]) -> Call:
     """XLA's executable of the module, through JAX's client; inputs are the tensors' own memory."""
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     import jax
-    from jax._src import xla_bridge
-    from jaxlib import _jax, xla_client
+    from jaxlib import xla_client
 
-    backend = xla_bridge.get_backend("cuda")
-    devices = _jax.DeviceList(tuple(backend.local_devices()[:1]))
-    source = _jax.mlir.hlo_to_stablehlo(proto.write(module))
-    executable = backend.compile_and_load(source, devices, xla_client.CompileOptions())
+    executable = replay_xla.load(proto.write(module), "cuda", xla_client.CompileOptions())
     arrays = [jax.dlpack.from_dlpack(tensor) for tensor in tensors]
     return lambda: executable.execute(arrays)
 

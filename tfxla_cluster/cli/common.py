@@ -45,4 +45,9 @@ def run(program: str, main: Callable[[Sequence[str]], int], argv: Sequence[str] 
     except Exception as error:  # noqa: BLE001 - whatever it is, the user gets one line and a code
         remedy = ". Please report it, with the command line and what it reads" if bugs.is_bug(error) else ""
         print(f"{program}: {bugs.noted(program, error)}{remedy}", file=sys.stderr)
-        return InternalError.exit_code if bugs.is_bug(error) else TfxlaError.exit_code
+        return exit_code(error)
+
+
+def exit_code(error: Exception) -> int:
+    """What a command ends with after an error that is none of the catalogue."""
+    return InternalError.exit_code if bugs.is_bug(error) else TfxlaError.exit_code

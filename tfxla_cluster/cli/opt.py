@@ -16,9 +16,9 @@ from ..ir import text, verifier
 from ..ir.node import Module
 from ..passes import pipeline, pipelines
 from ..passes.base import Pass
+from ..replay.module_file import read_module
 from ..target import Target
 from . import common
-from .modules import read_module
 
 
 def entry() -> int:

@@ -6,7 +6,8 @@ import argparse
 
 from tfxla_cluster.errors import UsageError
 
-from .command import Command, megabytes
+from .command import Command
+from .numbers import megabytes
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class Command:
     """`configure` gives a parser its arguments, `run` does the work and returns the exit code; `exit_codes`: what each
-    code means, for --help. TfxlaErrors of `run` end with their own code."""
+    code means, for --help. TfxlaErrors of `run` end with their own code. `takes_flags`: words that are none of its own
+    are flags of TFXLA_FLAGS, which `run` finds as `arguments.flags`."""
 
     name: str
     help: str
@@ -19,14 +20,7 @@ class Command:
     exit_codes: str
     configure: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int]
-
-
-def megabytes(text: str) -> float:
-    """An argparse type: more than 0, at most 100000."""
-    value = float(text)
-    if not 0 < value <= 100_000:
-        raise argparse.ArgumentTypeError(f"{text} is not more than 0 and at most 100000")
-    return value
+    takes_flags: bool = False
 
 
 def progress(what: str) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 from tfxla_cluster import output_file
 
 from .. import pack, report
-from .command import Command, megabytes, progress
+from .command import Command, progress
+from .numbers import megabytes
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:

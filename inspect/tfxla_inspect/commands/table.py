@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import autotune, cache, diff, pgo, report
+from . import autotune, cache, diff, pgo, replay, report
 from .command import Command
 
-COMMANDS: tuple[Command, ...] = (report.COMMAND, diff.COMMAND, autotune.COMMAND, pgo.COMMAND, cache.COMMAND)
+COMMANDS: tuple[Command, ...] = tuple(m.COMMAND for m in (report, diff, replay, autotune, pgo, cache))

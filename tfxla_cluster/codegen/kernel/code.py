@@ -17,11 +17,13 @@ Params = tuple[tuple[str, int], ...]
 @dataclass(frozen=True, slots=True)
 class Source:
     """A kernel to compile under the name `symbol`. `work`: scalar operations of all its launches in one execution,
-    at sample sizes; None where a loop launches it."""
+    at sample sizes; None where a loop launches it. `text`: in the language that its compiler takes (LLVM IR, Triton),
+    compiled as it is instead of what would be written of `kernel`; '' for that."""
 
     symbol: str
     kernel: Kernel
     work: int | None = None
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)

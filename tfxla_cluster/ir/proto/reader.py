@@ -51,18 +51,28 @@ def parameter_shapes(proto: Any) -> tuple[Shape, ...]:
 
 
 def decode(data: bytes) -> Any:
-    """The HloModuleProto in `data`, as a message. ParseError when it is neither proto.
+    """The HloModuleProto in `data`, as a message; also that of a snapshot. ParseError when it is no such proto.
 
-    HloModuleProto's field 1 is a name, HloProto's a module: whichever has computations is right."""
-    for outer in (False, True):
+    Field 1 of HloModuleProto is a name, of HloProto a module, of HloSnapshot an HloProto: whichever has computations
+    is right."""
+    for name, path in _HOLDERS:
         try:
-            message = MESSAGES["HloProto" if outer else "HloModuleProto"].FromString(bytes(data))
+            proto = MESSAGES[name].FromString(bytes(data))
         except DecodeError:
             continue
-        proto = message.hlo_module if outer else message
+        for field in path:
+            proto = getattr(proto, field)
         if len(proto.computations):
             return proto
     raise ParseError("not an HloModuleProto or HloProto")
+
+
+# Message -> the fields by which it leads to an HloModuleProto.
+_HOLDERS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("HloModuleProto", ()),
+    ("HloProto", ("hlo_module",)),
+    ("HloSnapshot", ("hlo", "hlo_module")),
+)
 
 
 class _Reader:

@@ -14,6 +14,9 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 # message: (number field type), `*` marks a repeated field; a capitalised type is a message.
 SCHEMA = """
 HloProto: 1 hlo_module HloModuleProto
+HloSnapshot: 1 hlo HloProto, 2 arguments LiteralProto*, 3 result LiteralProto, 4 execution_platform string
+HloUnoptimizedSnapshot: 1 hlo_module HloModuleProto, 2 partitions HloInputs*
+HloInputs: 1 arguments LiteralProto*
 HloModuleProto: 1 name string, 2 entry_computation_name string, 3 computations HloComputationProto*,
     4 host_program_shape ProgramShapeProto, 5 id int64, 6 entry_computation_id int64, 7 schedule HloScheduleProto,
     8 input_output_alias HloInputOutputAliasProto, 17 stack_frame_index StackFrameIndexProto,

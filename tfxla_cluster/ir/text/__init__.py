@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .parser import parse
+from .parser import parse, parse_elided
 from .printer import render, render_computation, render_instruction
 
-__all__ = ["parse", "render", "render_computation", "render_instruction"]
+__all__ = ["parse", "parse_elided", "render", "render_computation", "render_instruction"]

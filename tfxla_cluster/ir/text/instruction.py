@@ -46,6 +46,7 @@ class Body:
     def __init__(self, scan: Scanner, computations: Mapping[str, Computation], frames: Frames) -> None:
         self.scan, self.computations, self.frames = scan, computations, frames
         self.instrs: dict[str, Instr] = {}
+        self.elided: dict[Instr, str] = {}
         self._root: Instr | None = None
 
     @property
@@ -69,9 +70,12 @@ class Body:
             scan.fail(f"instruction '{name}' is defined twice in one computation", start)
         scan.expect("(", f"after {opcode}")
         attrs: dict[str, Any] = {}
+        known = len(scan.elided)
         operands = self._inside(opcode, shape, attrs)
         instr = self._finish(name, opcode, shape, operands, attrs, at)
         self.instrs[name] = instr
+        if len(scan.elided) > known:
+            self.elided[instr] = scan.elided[known]
         if is_root:
             if self._root is not None:
                 scan.fail(f"a second ROOT: '{self._root.name}' is one", start)

@@ -36,6 +36,7 @@ def parse_literal(scan: Scanner, shape: Shape) -> Literal:
     start = scan.pos
     raw = scan.balanced() if scan.peek("{") or scan.peek("(") else _scalar_text(scan)
     if "..." in raw and scan.allow_elided:
+        scan.elided.append(scan.where(start))
         return np.zeros(shape.sample_dims, shape.dtype.numpy)
     if "..." in raw:
         scan.fail("the literal was elided ({...}): its values are not in the text; dump with all literals", start)

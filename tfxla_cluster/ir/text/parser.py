@@ -6,7 +6,7 @@ import re
 
 from ... import gc_pause
 from ..dim import DimExpr
-from ..node import Alias, Computation, Module
+from ..node import Alias, Computation, Instr, Module
 from .attributes import READERS, raw_value
 from .frames import TABLES, Frames
 from .instruction import Body
@@ -22,10 +22,19 @@ def parse(text: str, filename: str = "", *, allow_elided: bool = False) -> Modul
 
     Literals that were elided (`{...}`) are an error, or zeros with `allow_elided` (to look at, not to run).
     """
-    scan = Scanner(text, filename, allow_elided)
+    return _parse(Scanner(text, filename, allow_elided))[0]
+
+
+def parse_elided(text: str, filename: str = "") -> tuple[Module, dict[Instr, str]]:
+    """As `parse`, and the constants whose literals were elided, which are zeros, each with file:line:column."""
+    return _parse(Scanner(text, filename, allow_elided=True))
+
+
+def _parse(scan: Scanner) -> tuple[Module, dict[Instr, str]]:
     with gc_pause.paused():
         try:
-            return _Parser(scan).module()
+            parser = _Parser(scan)
+            return parser.module(), parser.elided
         except (ValueError, OverflowError) as error:  # a number that is none, or that no dtype holds
             scan.fail(f"a value cannot be read: {error}")
         except RecursionError:
@@ -37,6 +46,7 @@ class _Parser:
         self.scan = scan
         self.computations: dict[str, Computation] = {}
         self.frames = Frames()
+        self.elided: dict[Instr, str] = {}
 
     def module(self) -> Module:
         if not self.scan.keyword("HloModule"):
@@ -89,6 +99,7 @@ class _Parser:
         body = Body(scan, self.computations, self.frames)
         while not scan.accept("}"):
             body.instruction()
+        self.elided.update(body.elided)
         self._attributes()
         if not body.instrs:
             scan.fail(f"computation '{name}' is empty", start)

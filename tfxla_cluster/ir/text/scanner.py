@@ -45,20 +45,24 @@ def unescape(text: str) -> str:
 class Scanner:
     """Reads tokens of `text` from `pos` on; space and comments before a token are skipped.
 
-    `allow_elided`: an elided literal reads as zeros instead of being an error. `sizes`: those that the module
-    declares; where it declares none, comments say nothing.
+    `allow_elided`: an elided literal reads as zeros instead of being an error; `elided`: where such ones stood.
+    `sizes`: those that the module declares; where it declares none, comments say nothing.
     """
 
     def __init__(self, text: str, filename: str = "", allow_elided: bool = False) -> None:
         self.text, self.filename, self.pos, self.allow_elided = text, filename, 0, allow_elided
         self.sizes: Mapping[str, DimExpr] = {}
+        self.elided: list[str] = []
 
     def fail(self, message: str, pos: int | None = None) -> NoReturn:
         """Raise ParseError at `pos` (default: here)."""
-        at = self.pos if pos is None else pos
+        raise ParseError(message, where=self.where(self.pos if pos is None else pos))
+
+    def where(self, at: int) -> str:
+        """'file:line:column' of a position."""
         line = self.text.count("\n", 0, at) + 1
         column = at - (self.text.rfind("\n", 0, at) + 1) + 1
-        raise ParseError(message, where=f"{self.filename or '<text>'}:{line}:{column}")
+        return f"{self.filename or '<text>'}:{line}:{column}"
 
     def skip(self) -> None:
         match = _SPACE.match(self.text, self.pos)

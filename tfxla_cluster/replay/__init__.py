@@ -1,0 +1,1 @@
+"""Modules run again: from any file that holds one, on any backend, beside a reference."""
