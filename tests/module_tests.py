@@ -354,6 +354,7 @@ TESTS: dict[str, str] = {
     "tfxla_inspect.parsers.hlo_schema": "inspect/test_hlo_proto.py",
     "tfxla_inspect.parsers.kernels": "dump/test_module_files.py inspect/test_parsers.py",
     "tfxla_inspect.parsers.sharding": "inspect/test_hlo_proto.py",
+    "tfxla_inspect.parsers.stack_tables": "inspect/test_parsers.py",
     "tfxla_inspect.parsers.wire": "inspect/test_hlo_proto.py",
     "tfxla_inspect.passes": "inspect/test_passes.py inspect/test_report.py",
     "tfxla_inspect.phases": "cli/test_output_file.py cli/test_wrong_use.py",

@@ -11,7 +11,7 @@ from tfxla_cluster.ir.opcode import OPCODES
 from .graph_layout import layout
 from .model import where
 from .parsers.graphdef import Graph, Node, split_input
-from .parsers.hlo import Block, Hlo, Row
+from .parsers.hlo import Block, Hlo, Row, named
 
 # More nodes than this are not laid out as a whole: neighbourhoods and search stay.
 LAYOUT_LIMIT = 150_000
@@ -83,7 +83,7 @@ def hlo_graph(
         bodies[block.name] = list(number.values())
         operands.extend([number[o] for o in row.operands if o in number] for row in block.rows)
         rows.extend(block.rows)
-    inside = {block.name: dict.fromkeys(r.op_name for r in block.rows if r.op_name) for block in hlo.blocks}
+    inside = {block.name: dict.fromkeys(r.origin for r in block.rows if r.origin) for block in hlo.blocks}
     origins = [_origins(row, inside) for row in rows]
     heroes = {block.name: _hero(block) for block in hlo.blocks}
     group = [_NUMBER[_group(row, heroes)] for row in rows]
@@ -93,7 +93,7 @@ def hlo_graph(
         "kind": [r.opcode for r in rows],
         "detail": [short_shape(r.shape) for r in rows],
         "group": group,
-        "note": [_some(names, ", ") for names in origins],
+        "note": [_some(named(names), ", ") for names in origins],
         "where": [_some(dict.fromkeys(where(sources, n) for n in names), "\n") for names in origins],
         "ins": operands,
         "body": [r.called[0] if r.called else "" for r in rows],
@@ -120,8 +120,8 @@ def hlo_graph(
 
 
 def _origins(row: Row, inside: dict[str, dict[str, None]]) -> dict[str, None]:
-    """The TF nodes an instruction came from: a fusion's are those of its body too."""
-    own = {row.op_name: None} if row.op_name else {}
+    """What an instruction came from (Row.origin): a fusion's are those of its body too."""
+    own = {row.origin: None} if row.origin else {}
     return own | inside.get(row.called[0], {}) if row.opcode == "fusion" and row.called else own
 
 

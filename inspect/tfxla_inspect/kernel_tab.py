@@ -7,7 +7,7 @@ from typing import Any
 from .graphs import short_shape
 from .model import Module, amount, frames, place, word, words
 from .parsers import kernels
-from .parsers.hlo import Hlo, Row
+from .parsers.hlo import Hlo, Row, named
 from .reading import Reader, rows
 from .site import Page, cut_lines, route, table_data
 
@@ -103,8 +103,9 @@ def _facts(page: str, module: Module, record: dict[str, Any], instr: str, row: R
     fused = words(record, "instrs")
     if len(fused) > 1:
         facts.append(["Fused", f"{len(fused)}: " + ", ".join(fused[:40]) + (", …" if len(fused) > 40 else "")])
-    nodes = words(record, "sources") or ([row.op_name] if row and row.op_name else [])
-    facts.append(["User lines", _lines(page, module, nodes) or "unknown"])
+    origins = words(record, "sources") or ([row.origin] if row and row.origin else [])
+    facts.append(["User lines", _lines(page, module, origins) or "unknown"])
+    nodes = [name for name in named(origins) if name]
     if nodes:
         more = f", and {len(nodes) - 20} more" if len(nodes) > 20 else ""
         facts.append(["TensorFlow nodes", ", ".join(nodes[:20]) + more])

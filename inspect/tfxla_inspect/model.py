@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from .parsers.hlo import ORIGIN
 from .reading import Reader
 from .scan import Directory, File, ModuleFiles
 
@@ -216,8 +217,8 @@ def _by_id(records: list[Record]) -> dict[tuple[str, int], list[Record]]:
 
 
 def frames(sources: dict[str, Any], node: str) -> list[dict[str, Any]]:
-    """The user's frames of a TF node, innermost first."""
-    value = sources.get(node)
+    """The user's frames of a TF node, or of a Row.origin, innermost first."""
+    value = sources.get(node) or sources.get(node.partition(ORIGIN)[0])
     return [f for f in value if isinstance(f, dict)] if isinstance(value, list) else []
 
 

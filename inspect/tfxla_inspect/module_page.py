@@ -36,6 +36,7 @@ class ModulePages:
         self.after = self._parsed("after", text)
         self.before = self._parsed("before", self.reader.text(self.files.one("before")))
         self.before_count, self.after_count = self.before.count, self.after.count
+        self.module.sources = self.before.sources | self.after.sources | self.module.sources
         plan = self.reader.json(self.files.one("plan"), dict)
         _launches(plan.get("steps"), self.launches)
         records = rows(self.reader.json(self.files.one("kernels"), list))
@@ -73,7 +74,7 @@ class ModulePages:
 
     def _compiled(self) -> Compiled:
         rows_ = (row for block in self.after.stepped() for row in block.rows)
-        places = {row.name: where(self.module.sources, row.op_name) for row in rows_ if row.op_name}
+        places = {row.name: where(self.module.sources, row.origin) for row in rows_ if row.origin}
         return Compiled(self.module, self.after, self.kernels, self.measures, self.decided, places)
 
     def _graph(self) -> None:
@@ -167,7 +168,7 @@ class ModulePages:
         if not sources:
             self.page.missing("lines", "Source lines", f"The user's lines are {UNKNOWN} (only TensorFlow's own file).")
             return
-        counted: Counter[str] = Counter(row.op_name for block in self.after.blocks for row in block.rows)
+        counted: Counter[str] = Counter(row.origin for block in self.after.blocks for row in block.rows)
         by_line: dict[tuple[str, str], list[str]] = {}
         for node in sources:
             if found := frames(sources, node):
@@ -176,10 +177,10 @@ class ModulePages:
             (
                 where,
                 text,
-                len(nodes),
+                len(hlo.named(nodes)),
                 sum(counted[n] for n in nodes),
                 route(self.page.page, "graph", f"?{where}", "in graph"),
-                ", ".join(nodes),
+                ", ".join(hlo.named(nodes)),
             )
             for (where, text), nodes in by_line.items()
         ]

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.inspect import sample
+from tests.inspect.pages import tab
+from tfxla_inspect import report
 from tfxla_inspect.parsers import buffers, graphdef, hlo, kernels
 
 
@@ -118,3 +122,85 @@ def test_kernel_parts():
     assert where == {"a": (0, 1), "b": (1, 2)}
     assert whole.split("\n")[where["b"][0]] == "declare"
     assert kernels.stock_symbol("__compute_module_add_fusion") == kernels.stock_symbol("add_fusion_kernel_module")
+
+
+# --- the user's lines ---
+
+JAX = """\
+HloModule jit_loss, entry_computation_layout={(f32[8]{0})->f32[8]{0}}
+
+FileNames
+1 "/home/me/train.py"
+2 "/site-packages/jax/_src/numpy/ufuncs.py"
+3 "/home/me/it's \\"odd\\".py"
+
+FunctionNames
+1 "main"
+2 "loss"
+
+FileLocations
+1 {file_name_id=1 function_name_id=1 line=30 end_line=30 column=4 end_column=9}
+2 {file_name_id=1 function_name_id=2 line=7 end_line=7 column=2 end_column=8}
+3 {file_name_id=2 function_name_id=2 line=900}
+4 {file_name_id=3 function_name_id=2 line=1}
+
+StackFrames
+1 {file_location_id=1 parent_frame_id=1}
+2 {file_location_id=2 parent_frame_id=2}
+3 {file_location_id=3 parent_frame_id=3}
+4 {file_location_id=4 parent_frame_id=5}
+5 {file_location_id=99 parent_frame_id=1}
+
+
+ENTRY %main.4 (x.1: f32[8]) -> f32[8] {
+  %x.1 = f32[8]{0} parameter(0), metadata={op_name="w[\\'a\\']"}
+  %a = f32[8]{0} tanh(%x.1), metadata={op_name="jit(loss)/tanh" stack_frame_id=3}
+  %b = f32[8]{0} tanh(%a), metadata={op_name="jit(loss)/tanh" stack_frame_id=1}
+  %c = f32[8]{0} tanh(%b), metadata={op_name="jit(loss)/tanh" stack_frame_id=4}
+  %d = f32[8]{0} tanh(%c), metadata={op_name="jit(loss)/tanh" stack_frame_id=5}
+  %e = f32[8]{0} tanh(%d), metadata={op_name="jit(loss)/tanh" stack_frame_id=777}
+  ROOT %f = f32[8]{0} tanh(%e), metadata={op_name="jit(loss)/tanh" source_file="/home/me/old.py" source_line=5}
+}
+"""
+
+
+def test_lines_of_frames_in_tables_and_in_metadata():
+    read = hlo.parse(JAX)
+    rows = {row.name: row for row in read.blocks[0].rows}
+    assert rows["x.1"].op_name == "w['a']"
+    assert {row.op_name for row in read.blocks[0].rows[1:]} == {"jit(loss)/tanh"}
+
+    def stack(name: str) -> list[tuple[str, int, str]]:
+        return [(f["file"], f["line"], f["function"]) for f in read.sources.get(rows[name].origin, [])]
+
+    assert stack("a") == [("/home/me/train.py", 7, "loss"), ("/home/me/train.py", 30, "main")]
+    assert stack("b") == [("/home/me/train.py", 30, "main")]
+    assert stack("c") == [('/home/me/it\'s "odd".py', 1, "loss")]
+    assert stack("d") == stack("e") == stack("x.1") == []
+    assert stack("f") == [("/home/me/old.py", 5, "")]
+    assert hlo.named(row.origin for row in read.blocks[0].rows) == ["w['a']", "jit(loss)/tanh"]
+
+
+def test_frames_that_name_one_another_end():
+    text = JAX.replace("2 {file_location_id=2 parent_frame_id=2}", "2 {file_location_id=2 parent_frame_id=4}")
+    assert len(hlo.parse(text).sources) == 4
+
+
+@pytest.mark.parametrize(
+    "file", ["dummy_file_name", "/x/site-packages/tensorflow/python/framework/ops.py", "/x/keras/src/layers/core.py"]
+)
+def test_lines_of_frameworks_are_nobodys(file):
+    read = hlo.parse(JAX.replace("/home/me/old.py", file))
+    assert read.blocks[0].rows[-1].origin == "jit(loss)/tanh"
+
+
+def test_lines_of_a_dump_without_records(tmp_path):
+    (tmp_path / "module_0000.jit_loss.cpu_after_optimizations.txt").write_text(JAX)
+    made = report.build(tmp_path)
+    lines = {row[0]: row for row in json.loads(tab(made, "m0", "lines"))["rows"]}
+    assert set(lines) == {"train.py:7", "train.py:30", 'it\'s "odd".py:1', "old.py:5"}
+    assert lines["train.py:7"][3] == 1
+    assert lines["train.py:7"][-1] == "jit(loss)/tanh"
+    nodes = json.loads(tab(made, "m0", "graph"))["nodes"]
+    assert nodes["where"][nodes["name"].index("a")] == "train.py:7"
+    assert nodes["note"][nodes["name"].index("a")] == "jit(loss)/tanh"

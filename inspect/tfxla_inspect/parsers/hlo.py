@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
+
+from .stack_tables import StackTables, frame, unescaped
 
 _HEAD = re.compile(r"\s*(ROOT )?%?([\w.\-]+) = ")
 _ARRAY = re.compile(r"[a-z][a-z0-9]*\[[^\]]*\](?:\{[^}]*\})?")
@@ -21,14 +25,19 @@ _CALLED = re.compile(
     r"|(?:branch_computations|called_computations)=\{([^}]*)\}"
 )
 _OP_NAME = re.compile(r'op_name="((?:[^"\\]|\\.)*)"')
+_FRAME = re.compile(r"stack_frame_id=(\d+)")
+_SOURCE = re.compile(r'source_file="((?:[^"\\]|\\.)*)"(?: source_line=(\d+))?')
 _HEADER = re.compile(r"HloModule ([^,\s]+)")
+# Between op_name and the user's line in Row.origin.
+ORIGIN = "\t"
 # Operands of these are no names: a number, or a literal that may be megabytes long.
 _NO_OPERANDS = frozenset(("parameter", "constant", "iota"))
 
 
 @dataclass(slots=True)
 class Row:
-    """An instruction. `line` counts from 0; `operands` and `called` are names; `op_name` is a TF node."""
+    """An instruction. `line` counts from 0; `operands` and `called` are names; `op_name`: of its metadata, a node of
+    TensorFlow's graph. `origin`: the same, told apart by the user's line where the text has that (Hlo.sources)."""
 
     name: str
     shape: str
@@ -38,6 +47,7 @@ class Row:
     called: tuple[str, ...] = ()
     op_name: str = ""
     is_root: bool = False
+    origin: str = ""
 
 
 @dataclass(slots=True)
@@ -53,12 +63,13 @@ class Block:
 @dataclass(slots=True)
 class Hlo:
     """A module's text. `unread`: lines inside computations that are no instruction; `truncated`: the text
-    breaks off inside one."""
+    breaks off inside one; `sources`: Row.origin -> the user's frames that the text has, innermost first."""
 
     name: str
     blocks: list[Block]
     unread: int = 0
     truncated: bool = False
+    sources: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     @property
     def entry(self) -> Block | None:
@@ -93,20 +104,47 @@ def parse(text: str) -> Hlo:
     """Every computation and instruction of `text` that can be recognised."""
     header = _HEADER.search(text[:2000])
     hlo = Hlo(header[1] if header else "", [])
+    tables = StackTables()
     block: Block | None = None
     for number, line in enumerate(text.split("\n")):
         if block is None:
             block = _start(line, number)
-            if block is not None:
+            if block is None:
+                tables.add(line)
+            else:
                 hlo.blocks.append(block)
         elif line.startswith("}"):
             block = None
         elif (row := parse_line(line, number)) is not None:
+            row.origin = _origin(line, row.op_name, tables, hlo.sources)
             block.rows.append(row)
         elif line.strip() and not line.strip().startswith("//"):
             hlo.unread += 1
     hlo.truncated = block is not None
     return hlo
+
+
+def _origin(line: str, op_name: str, tables: StackTables, sources: dict[str, list[dict[str, Any]]]) -> str:
+    """The key of an instruction in Hlo.sources, where its frames are put."""
+    at = line.rfind("metadata={")
+    if at < 0:
+        return op_name
+    if match := _FRAME.search(line, at):
+        frames = [f for f in tables.frames(int(match[1])) if f["user"]]
+    elif match := _SOURCE.search(line, at):
+        frames = [f for f in (frame(unescaped(match[1]), int(match[2] or 0)),) if f["user"]]
+    else:
+        return op_name
+    if not frames:
+        return op_name
+    key = f"{op_name}{ORIGIN}{frames[0]['file']}:{frames[0]['line']}"
+    sources.setdefault(key, frames)
+    return key
+
+
+def named(origins: Iterable[str]) -> list[str]:
+    """The op_names of some Row.origin, each once."""
+    return list(dict.fromkeys(origin.partition(ORIGIN)[0] for origin in origins))
 
 
 def _start(line: str, number: int) -> Block | None:
@@ -132,7 +170,7 @@ def parse_line(line: str, number: int = 0) -> Row | None:
     rest = line[close:] if row.opcode != "constant" else line[max(line.rfind("metadata={"), close) :]
     row.called = tuple(_called(rest))
     name = _OP_NAME.search(rest)
-    row.op_name = name[1] if name else ""
+    row.op_name = unescaped(name[1]) if name else ""
     return row
 
 
