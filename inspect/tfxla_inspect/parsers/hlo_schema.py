@@ -23,7 +23,6 @@ _MORE = {
     "18 source_column int32, 19 source_end_column int32",
 }
 _NEW = """
-HloSnapshot: 1 hlo HloProto, 2 arguments LiteralProto*, 3 result LiteralProto, 4 execution_platform string
 HloBufferDonorProto: 1 entries BufferDonorEntryProto*
 BufferDonorEntryProto: 1 parameter_number int64, 2 parameter_shape_index int64*
 ParameterReplication: 1 replicated_at_leaf_buffers bool*
