@@ -106,6 +106,7 @@ CODEGEN: dict[str, str] = {
     "tfxla_cluster.codegen.kernel.narrow_floats": "codegen/triton/test_narrow_types.py",
     "tfxla_cluster.codegen.kernel.op_reals": "codegen/test_support.py codegen/triton/test_gpu_cases.py",
     "tfxla_cluster.codegen.kernel.planes": "codegen/test_support.py codegen/triton/test_gpu_cases.py",
+    "tfxla_cluster.codegen.kernel.makers": "codegen/kernel/test_makers.py",
     "tfxla_cluster.codegen.kernel.text": "codegen/llvm/test_compile.py codegen/kernel/test_interpreter.py",
     "tfxla_cluster.codegen.kernel.unit": "codegen/kernel/test_interpreter.py codegen/contraction/test_convolution.py",
     "tfxla_cluster.codegen.kernel.walk": "codegen/kernel/test_interpreter.py codegen/contraction/test_convolution.py",

@@ -80,7 +80,7 @@ class Gpu:
         program has, KernelError those that Triton does not compile."""
         rendered = [_rendered(source, self.target) for source in sources]
         if listing is not None:
-            listing("triton.py", [(f"kernel {s.symbol}", r.text) for s, r in zip(sources, rendered)])
+            listing("triton.py", [(f"kernel {s.symbol}", r.listed) for s, r in zip(sources, rendered)])
         made = _compiled(sources, rendered, self.target, options)
         _check_fits({source.symbol: one.shared_bytes for source, one in zip(sources, made)}, self.target)
         if listing is not None:

@@ -53,6 +53,7 @@ class KernelBuilder:
         self._masks: list[Var] = []  # of `only_where`, each within those before
         self._depth: dict[Var, int] = {self.task: 0}
         self._floor = [0]  # nothing is hoisted above the innermost open region
+        self._maker = ""  # the HLO instruction that values are made for
 
     # --- buffers and sizes ---
     def input(self, dtype: DType) -> Buffer:
@@ -99,7 +100,7 @@ class KernelBuilder:
 
     def load(self, buffer: Buffer, offset: Var, mask: Var | None = None, other: Var | None = None) -> Var:
         mask = self._within(mask)
-        return self._define(Var(buffer.dtype), lambda out: Load(out, buffer, offset, mask, other))
+        return self._define(Var(buffer.dtype, self._maker), lambda out: Load(out, buffer, offset, mask, other))
 
     def load_once(self, buffer: Buffer, offset: Var, mask: Var | None = None, other: Var | None = None) -> Var:
         """A load of a buffer that this kernel never writes: shared and hoisted like a pure op.
@@ -111,6 +112,13 @@ class KernelBuilder:
         operands = tuple(v for v in (offset, mask, other) if v is not None)
         key = ("load", buffer, offset, mask, other)
         return self._shared(key, buffer.dtype, lambda out: Load(out, buffer, offset, mask, other), operands)
+
+    @contextmanager
+    def made_for(self, instr: str) -> Iterator[None]:
+        """Values inside are made for the HLO instruction of that name, which listings say."""
+        outer, self._maker = self._maker, instr
+        yield
+        self._maker = outer
 
     @contextmanager
     def only_where(self, mask: Var) -> Iterator[None]:
@@ -177,7 +185,7 @@ class KernelBuilder:
     @contextmanager
     def loop(self, start: Var, stop: Var, kind: str = "serial", width: int = 0, overlap: bool = False) -> Iterator[Var]:
         """`with b.loop(start, stop, "vector") as i:` statements inside form the body."""
-        var = Var(S64, "i")
+        var = Var(S64)
         with self._block(var) as body:
             yield var
         self._append(For(var, start, stop, tuple(body), kind, width=width, overlap=overlap))
@@ -185,7 +193,7 @@ class KernelBuilder:
     @contextmanager
     def tile(self, start: Var, stop: Var, width: int, full: bool = False, parts: int = 1) -> Iterator[Var]:
         """`with b.tile(start, stop, 64) as i:` statements inside form the body."""
-        var = Var(S64, "i")
+        var = Var(S64)
         with self._block(var) as body:
             yield var
         self._append(Tile(var, start, stop, width, tuple(body), full, parts))
@@ -219,7 +227,7 @@ class KernelBuilder:
 
     def fold(self, start: Var, stop: Var, init: Sequence[Var], step: Callable[..., Sequence[Var]]) -> tuple[Var, ...]:
         """A serial loop with carried values: `step(i, *carried)` gives the next ones."""
-        var, args = Var(S64, "i"), tuple(Var(v.dtype) for v in init)
+        var, args = Var(S64), tuple(Var(v.dtype) for v in init)
         with self._block(var, *args) as body:
             yields = tuple(step(var, *args))
         outs = self._outs([v.dtype for v in init])
@@ -238,7 +246,7 @@ class KernelBuilder:
         width: int = 0,
     ) -> tuple[Var, ...]:
         """`value(i)` gives the values of an iteration, `combine(*accumulators, *values)` folds them."""
-        var = Var(S64, "i")
+        var = Var(S64)
         with self._block(var) as body:
             values = tuple(value(var))
         region = self.region([v.dtype for v in (*init, *values)], combine)
@@ -334,7 +342,7 @@ class KernelBuilder:
 
     def _outs(self, dtypes: Sequence[DType]) -> tuple[Var, ...]:
         """Result values of a statement about to be appended to the innermost block."""
-        outs = tuple(Var(d) for d in dtypes)
+        outs = tuple(Var(d, self._maker) for d in dtypes)
         self._depth.update(dict.fromkeys(outs, len(self._blocks) - 1))
         return outs
 
@@ -345,7 +353,7 @@ class KernelBuilder:
         innermost = len(self._blocks) - 1
         depth = max((self._depth.get(v, innermost) for v in operands), default=0)
         depth = max(depth, self._floor[-1])
-        out = Var(dtype)
+        out = Var(dtype, self._maker)
         self._blocks[depth].append(make(out))
         self._memo[depth][key] = out
         self._depth[out] = depth

@@ -27,7 +27,7 @@ from ...ir.dtype import DType
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Var:
-    """An SSA value: one element of `dtype`."""
+    """An SSA value: one element of `dtype`. `hint`, for people: the HLO instruction that it was made for."""
 
     dtype: DType
     hint: str = ""

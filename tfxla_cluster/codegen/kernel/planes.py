@@ -86,7 +86,7 @@ class _Splitter:
         if var not in self.parts:
             if var.dtype.kind == "complex":
                 part = part_of(var.dtype)
-                self.parts[var] = Var(part, f"{var.hint}re"), Var(part, f"{var.hint}im")
+                self.parts[var] = Var(part, var.hint), Var(part, var.hint)
             else:
                 self.parts[var] = (var,)
         return self.parts[var]

@@ -32,13 +32,14 @@ from .ir import (
     While,
 )
 from .lane_ir import SortLanes, Update
+from .makers import maker
 
 
 def render(kernel: Kernel) -> str:
-    """The kernel as text: a header with its sizes and tasks, then `body_lines`."""
+    """The kernel as text: a header with its sizes and tasks, then `body_lines`, with what they were made for."""
     sizes = ", ".join(f"size[{slot}] = {dim}" for slot, dim in enumerate(kernel.sizes))
     head = f"kernel {kernel.name}(tasks = {kernel.tasks}" + (f", {sizes}" if sizes else "") + ")"
-    return "\n".join([head, *(f"  {line}" for line in body_lines(kernel)), ""])
+    return "\n".join([head, *(f"  {line}" for line in _Printer(made_for=True).kernel(kernel)), ""])
 
 
 def body_lines(kernel: Kernel) -> list[str]:
@@ -54,8 +55,11 @@ def statement_line(kernel: Kernel, stmt: Stmt) -> str:
 
 
 class _Printer:
-    def __init__(self) -> None:
+    """`made_for`: lines end with the HLO instruction that they were made for."""
+
+    def __init__(self, made_for: bool = False) -> None:
         self._numbers: dict[Var, int] = {}
+        self._made_for = made_for
 
     def kernel(self, kernel: Kernel) -> list[str]:
         buffers = (*kernel.inputs, *kernel.outputs, *kernel.scratch)
@@ -77,7 +81,10 @@ class _Printer:
 
     def _body(self, body: Iterable[Stmt]) -> Iterator[str]:
         for stmt in body:
-            yield from self._stmt(stmt)
+            name = maker(stmt) if self._made_for else ""
+            lines = self._stmt(stmt)
+            yield next(lines) + (f"  // %{name}" if name else "")
+            yield from lines
 
     def _stmt(self, stmt: Stmt) -> Iterator[str]:
         if isinstance(stmt, Const):

@@ -42,6 +42,8 @@ class Asm:
         self.declares: dict[str, str] = {}
         self._memo: dict[str, Reg] = {}
         self._names = 0
+        self.maker = ""  # the HLO instruction that lines are made for
+        self.makers: dict[str, str] = {}  # name -> that instruction
         self._scopes = [Scope(0, "entry", "entry", True)]
         self._barrier = 0
 
@@ -332,7 +334,10 @@ class Asm:
 
     def _name(self) -> str:
         self._names += 1
-        return f"%v{self._names}"
+        name = f"%v{self._names}"
+        if self.maker:
+            self.makers[name] = self.maker
+        return name
 
     def _label(self, kind: str) -> str:
         self._names += 1

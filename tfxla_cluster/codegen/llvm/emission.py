@@ -11,6 +11,7 @@ from ...ir.dtype import S64
 from ...target import Target
 from ..kernel import abi
 from ..kernel.ir import Buffer, Kernel, Region, Stmt, Var
+from ..kernel.makers import maker
 from .analysis import index_variables
 from .asm import Asm
 from .operand import Reg
@@ -111,8 +112,11 @@ class Emission:
 
     # --- statements ---
     def block(self, body: Sequence[Stmt]) -> None:
+        outer = self.asm.maker
         for stmt in body:
+            self.asm.maker = maker(stmt) or outer
             self.rules[type(stmt)](self, stmt)
+        self.asm.maker = outer
 
     def region(self, region: Region, args: Sequence[Value]) -> list[Value]:
         """Writes the region's body with its arguments bound; the values of its results."""
@@ -158,4 +162,4 @@ class Emission:
     def _text(self, symbol: str) -> Text:
         head = f"define void @{symbol}(ptr %ctx, ptr %inputs, ptr %outputs, ptr %sizes) nounwind {{\nentry:"
         function = "\n".join([head, *self.asm.finish(), "  ret void", "}", ""])
-        return Text(function, self.functions, self.asm.declares, self.shared)
+        return Text(function, self.functions, self.asm.declares, self.shared, self.asm.makers)

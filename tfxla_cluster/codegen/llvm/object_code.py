@@ -126,11 +126,11 @@ _Group = list[tuple[str, Text]]
 def _list_sources(groups: Sequence[tuple[_Group, int]], symbols: Sequence[str], listing: Listing) -> None:
     """Each kernel as emitted, a module by itself; then the modules that are compiled, their parts in order."""
     texts = {symbol: text for group, _ in groups for symbol, text in group}
-    listing("ir-no-opt.ll", [(f"kernel {symbol}", module_text([texts[symbol]])) for symbol in symbols])
+    listing("ir-no-opt.ll", [(f"kernel {s}", "\n".join([texts[s].listed, called_text([texts[s]])])) for s in symbols])
     compiled: list[tuple[str, str]] = []
     for number, (group, level) in enumerate(groups):
         compiled.append((f"module {number} at code generation level {level}", ""))
-        compiled += [(f"kernel {symbol}", text.function) for symbol, text in group]
+        compiled += [(f"kernel {symbol}", text.listed) for symbol, text in group]
         compiled.append(("called by these", called_text([text for _, text in group], whole=False)))
     shared = {name: function for text in texts.values() for name, function in text.shared.items()}
     compiled += [

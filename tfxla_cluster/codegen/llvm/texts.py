@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from ..kernel.makers import with_makers
 
 
 @dataclass(frozen=True)
@@ -19,12 +21,18 @@ class Shared:
 @dataclass(frozen=True)
 class Text:
     """LLVM IR of one kernel: its function, internal functions it calls, large functions that may stand in
-    another module, and declarations, by name."""
+    another module, and declarations, by name; `makers`: of the function's names the HLO instructions they are for."""
 
     function: str
     helpers: Mapping[str, str]
     declares: Mapping[str, str]
     shared: Mapping[str, Shared]
+    makers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def listed(self) -> str:
+        """The function for people: lines say what they were made for."""
+        return with_makers(self.function, self.makers, ";")
 
 
 def module_text(texts: Sequence[Text], whole: bool = True) -> str:

@@ -83,6 +83,7 @@ class Emitter:
         self.depth = 1
         self.lanes = 1
         self.count = 0
+        self.makers: list[tuple[str, str]] = []
 
     def render(self, starts_early: bool) -> TritonSource:
         kernel = self.kernel
@@ -106,6 +107,7 @@ class Emitter:
                 *(contracted.OPTIONS if contracted.may_contract(kernel) else ()),
                 *(early_start.OPTIONS if starts_early else ()),
             ),
+            makers=tuple(self.makers),
         )
 
     # --- plumbing ---
@@ -118,6 +120,8 @@ class Emitter:
 
     def define(self, var: Var, text: str, axes: frozenset[int]) -> None:
         self.names[var] = name = self.fresh("v")
+        if var.hint:
+            self.makers.append((name, var.hint))
         self.axes[var] = axes
         self.put(f"{name} = {text}")
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from ..kernel.makers import with_makers
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,6 +14,7 @@ class TritonSource:
     pointers, then the sizes (i64). `pointers`: their types; `multiples`: (number of a size, what
     it is known to be a multiple of);
     `warps` of a program; `options` of Triton's compiler besides. `grid`: programs along the second and third axis.
+    `makers`: (name of the text, HLO instruction that it was made for), which is no part of what it is.
     `places`: (function, file, line of its `def`) of a user's functions: what Triton says about them is his mistake."""
 
     function: str
@@ -23,6 +26,12 @@ class TritonSource:
     options: tuple[tuple[str, int], ...] = ()
     grid: tuple[int, int] = (1, 1)
     places: tuple[tuple[str, str, int], ...] = ()
+    makers: tuple[tuple[str, str], ...] = field(default=(), compare=False)
+
+    @property
+    def listed(self) -> str:
+        """The text for people: lines say what they were made for."""
+        return with_makers(self.text, dict(self.makers), "#")
 
 
 LANGUAGES = ("ttir", "ttgir", "ptx")  # texts that Triton makes, in order

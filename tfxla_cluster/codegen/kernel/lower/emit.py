@@ -66,7 +66,8 @@ class Emitter:
             if missing:
                 stack.extend(missing)
                 continue
-            self.b.remember(self._key(top), self._compute(top))
+            with self.b.made_for(top.instr.name):
+                self.b.remember(self._key(top), self._compute(top))
             stack.pop()
         found = self._known(access)
         assert found is not None

@@ -98,7 +98,8 @@ def combine_level(
     for reduce in reduces:
         count, at = len(reduce.operands) // 2, len(found)
         args = (*accumulators[at : at + count], *values[at : at + count])
-        found.extend(inline(b, reduce.attrs["to_apply"], args))
+        with b.made_for(reduce.name):
+            found.extend(inline(b, reduce.attrs["to_apply"], args))
     return tuple(found)
 
 
