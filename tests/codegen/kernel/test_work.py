@@ -111,7 +111,7 @@ def test_operations_are_those_of_the_instruction(name: str) -> None:
     for instr, kernel, ins, outs in kernels:
         counts[instr] += found(kernel, ins, outs).operations or 0
     for instr, operations in counts.items():
-        if instr.opcode != "iota":
+        if instr.opcode not in ("iota", "convert"):  # a conversion may be none
             assert flops_of(instr) <= operations <= 2 * flops_of(instr), instr.name  # conversions of narrow floats
 
 
