@@ -46,6 +46,7 @@ TF: dict[str, str] = {
     "tfxla_cluster.tf.graph_pass": "tf/test_graph_pass.py tf/test_clustering.py",
     "tfxla_cluster.tf.grappler_plugin": "tf/test_compare_clusters.py tf/test_clustering.py",
     "tfxla_cluster.tf.must_compile": "tf/test_clustering.py tf/test_compare_clusters.py",
+    "tfxla_cluster.tf.must_compile.function_graph": "tf/test_function_graph.py",
     "tfxla_cluster.tf.must_compile.fast_path": "tf/test_fast_path.py tf/test_clustering.py",
     "tfxla_cluster.tf.must_compile.fallbacks": "tf/test_clustering.py tf/test_compare_clusters.py",
     "tfxla_cluster.tf.must_compile.hook": "tf/test_clustering.py tf/test_compare_clusters.py",

@@ -27,6 +27,7 @@ BASICS = {
     "locks",
     "options",
     "output_file",
+    "phase_times",
     "shared_file",
     "size_spec",
     "target",
@@ -68,7 +69,7 @@ ALLOWED = {
     "tf.rewrites": {"tf.devices", "tf.graph", "tf2xla"},
     "tf.functions": {"ir", "tf2xla", *TF_BELOW},
     "tf.clustering": {"dump", "tf2xla", *TF_BELOW, "tf.functions"},
-    "tf.must_compile": {"tf2xla", *TF_BELOW, "tf.functions"},
+    "tf.must_compile": {"dump", "tf2xla", *TF_BELOW, "tf.functions"},
     "tf": {"ir", "tf2xla", *TF_BELOW, "tf.clustering", "tf.functions", "tf.must_compile"},
 }
 # What puts the stages together, or stands beside them; the rest of the tests say what these may import.

@@ -98,6 +98,7 @@ KINDS: tuple[Kind, ...] = (
     _module("drawing", _DURING + _DRAWN, "XLA's drawing", "binary"),
     _plain("graph_annotated", r"mark_for_compilation_annotated(?:_\d+)?\.pbtxt", "Annotated TF graph"),
     _plain("graph", r"mark_for_compilation(?:_\d+)?\.pbtxt", "TF graph with clusters"),
+    _plain("graph", r"must_compile(?:_\d+)?\.pbtxt", "TF graph with clusters"),
     _plain("graph_before", r"before_mark_for_compilation(?:_\d+)?\.pbtxt", "TF graph before clustering"),
     _plain("autotune_all", rf"autotun\w*results?\w*{_TEXTPROTO}", "Autotuning results"),
     _plain("graph_other", r".*\.pbtxt", "Other TF graph"),

@@ -10,10 +10,9 @@ from ... import flag_options, flags, trace
 from ...dump.sink import Sink
 from ..graph import view as graphs
 from ..graph.pipeline import Observer
-from ..graph.view import Graph
+from ..graph.view import CLUSTER_ATTR, Graph
 from .mark_for_compilation import Clustering
 
-CLUSTER_ATTR = "_XlaCluster"
 _HANDLES = frozenset({"VarHandleOp", "VariableV2", "Variable"})
 
 

@@ -22,6 +22,8 @@ EXITS = frozenset({"Exit", "RefExit"})
 NEXT_ITERATIONS = frozenset({"NextIteration", "RefNextIteration"})
 KEPT_IDENTITY = "PlaceholderWithDefault"
 """An Identity that grappler does not take away."""
+CLUSTER_ATTR = "_XlaCluster"
+"""Of a node in a graph that is dumped: what it is compiled with."""
 CONTROL_FLOW = SWITCHES | MERGES | ENTERS | EXITS | NEXT_ITERATIONS | {"LoopCond"}
 """Ops of TensorFlow's lowered (v1) control flow: they route dead tensors and frames, nothing can move past them."""
 

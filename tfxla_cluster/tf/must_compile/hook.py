@@ -17,7 +17,7 @@ from tensorflow.python import pywrap_tfe  # pylint: disable=no-name-in-module
 from tensorflow.python.eager import cancellation, context, execute
 from tensorflow.python.util import function_utils
 
-from ... import bugs, flags, trace
+from ... import bugs, flags
 from ...counters import add as count
 from ...decision import Decision
 from ...errors import LoweringError, RankError, RecompileLimitError, TuningError, UninitializedError
@@ -28,7 +28,7 @@ from ..compiler_port import Compiler
 from ..functions import function_compiler, function_names, marks, origins, shape_check, uninitialised, variables
 from ..functions.marks import Noted
 from ..native_op import op as native_op
-from . import uncompiled
+from . import function_graph, uncompiled
 from .fallbacks import leave_where_placed, refusal_text, say_fallback
 from .uncompiled import MUST_COMPILE
 
@@ -321,13 +321,7 @@ class Hook:
             say_fallback(name.decode(), bugs.failed(f"rewriting {name.decode()}", error))
             return None
         count("functions")
-        trace.record(
-            "function",
-            name=name.decode(),
-            route="must_compile",
-            variables=len(route.interface.resources),
-            updated=len(route.interface.updated),
-        )
+        function_graph.record(name.decode(), "must_compile", route.interface, definition)
         return route
 
     def _run(self, route: Route, original: Any, ctx: Any, name: bytes, inputs: list[Any], outputs: int) -> Any:

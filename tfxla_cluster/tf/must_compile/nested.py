@@ -21,7 +21,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.framework import tensor_util
 
-from ... import flags, trace
+from ... import flags
 from ...counters import add as count
 from ...decision import YES, Decision, no
 from ...errors import RecompileLimitError, UnsupportedError
@@ -35,7 +35,7 @@ from ..functions.marks import Noted
 from ..graph import host_memory
 from ..graph.view import split_input, type_list
 from ..native_op.op import READY, Program
-from . import uncompiled
+from . import function_graph, uncompiled
 from .fallbacks import leave_where_placed, refusal_text, say_fallback
 from .uncompiled import MUST_COMPILE
 
@@ -189,13 +189,7 @@ class NestedCalls:
         )
         native = variables.wrap(callee, interface, program, fresh_name(f"native_{name}"), node.device)
         count("functions")
-        trace.record(
-            "function",
-            name=name,
-            route="nested_must_compile",
-            variables=len(interface.resources),
-            updated=len(interface.updated),
-        )
+        function_graph.record(name, "nested_must_compile", interface, callee)
         if strict:
             return NestedCall(native.signature.name, (native,), program, noted, registered)
         stock = uncompiled.copy(callee) if unsafe else _stock(node, callee)
