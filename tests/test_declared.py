@@ -132,6 +132,19 @@ def test_a_run_writes_every_field(kind: str, records: list[dict[str, Any]]) -> N
     assert seen <= {*RECORD_KINDS[kind].fields, *COMMON}
 
 
+def test_phases_add_up(records: list[dict[str, Any]]) -> None:
+    """Of each compilation, to what the program waited for."""
+    compiled = [r for r in records if r["kind"] == "compile" and not r["hit"]]
+    for record in compiled:
+        assert {"lowering", "generic", "passes", "lower", "codegen", "assembler", "load", "dump"} <= set(
+            record["phases"]
+        )
+        assert sum(record["phases"].values()) == pytest.approx(record["wall_ms"])
+        assert min(record["phases"].values()) > -1e-3
+        assert sum(record["passes"].values()) <= record["phases"]["passes"] + record["phases"]["dump"] + 1e-3
+    assert any("trace" in record["phases"] for record in compiled)
+
+
 def test_kernels_and_executions_tell_of_the_same_modules(records: list[dict[str, Any]]) -> None:
     kernels = [r for r in records if r["kind"] == "kernel"]
     assert all(r["bytes"] > 0 and r["instrs"] for r in kernels)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from . import trace
+from .compiler import APART
 from .errors import RecompileLimitError
 from .ir import guard
 from .ir.guard import Guard
@@ -74,6 +75,12 @@ def costs(request: CompileRequest, compiled: float | None = None) -> dict[str, f
     """Milliseconds by what they went into: 'trace' where known, 'lowering', 'generic', and 'compile' where it was."""
     known = request.costs if compiled is None else {**request.costs, "compile": compiled}
     return {name: round(spent, 3) for name, spent in known.items()}
+
+
+def phases(request: CompileRequest, executable: trace.Phase) -> dict[str, float]:
+    """Milliseconds of all that it took to have the executable, by phase; `executable`: the phase that is about to end.
+    Their sum is what the program waited for, the trace included where it was not told before."""
+    return {**request.costs, **executable.times.milliseconds(APART, {"compile"})}
 
 
 def limited(request: CompileRequest, limit: int, error: RecompileLimitError) -> None:

@@ -33,7 +33,8 @@ from .target import Target
 
 @dataclass(frozen=True)
 class Compiled(Generic[LauncherT]):
-    """What compilation made. `phases`: milliseconds by name. `chosen`: of each instruction that became kernels."""
+    """What compilation made. `phases`: milliseconds by name, `passes`: of the phase 'passes' by pass. `chosen`: of each
+    instruction that became kernels."""
 
     plan: LaunchPlan
     code: Code
@@ -41,6 +42,11 @@ class Compiled(Generic[LauncherT]):
     module: Module
     phases: Mapping[str, float] = field(default_factory=dict)
     chosen: Mapping[Instr, Chosen] = field(default_factory=dict)
+    passes: Mapping[str, float] = field(default_factory=dict)
+
+
+APART = frozenset(("assembler", "dump", "tuning"))
+"""Phases of a compilation that lie inside others, and are times of their own."""
 
 
 def compile_module(
@@ -64,7 +70,8 @@ def _compile_module(
 ) -> Compiled[LauncherT]:
     target = backend.target
     with trace.phase("compile", module=module.name) as whole:
-        module_files.before(dump, module)
+        with trace.phase("dump"):
+            module_files.before(dump, module)
         with trace.phase("verify"):
             verifier.verify(module)
             nesting.check_size(module)
@@ -73,16 +80,20 @@ def _compile_module(
             nesting.check_depth(optimised)
         with trace.phase("fusion"):
             fused, decisions = fuse(optimised, backend.machine, dump) if options.fusion else (optimised, [])
-        module_files.after(dump, fused, target)
+        with trace.phase("dump"):
+            module_files.after(dump, fused, target)
         made = generate(fused, backend, options, dump, decisions, choices)
         with trace.phase("plan"):
             planned = plan_builder.build(made.module, made.units, launches(made.shared, made.code, backend.origin))
-        module_files.launch_plan(dump, planned.plan, made.module, target)
+        with trace.phase("dump"):
+            module_files.launch_plan(dump, planned.plan, made.module, target)
+            module_files.buffers(dump, planned.plan, planned.buffers, planned.moments)
         with trace.phase("load"):
             executable = backend.load(planned.plan, made.code, options)
-    phases = {name: seconds * 1e3 for name, seconds in whole.parts.items()}
-    module_files.timings(dump, phases, whole.seconds * 1e3, target)
-    return Compiled(planned.plan, made.code, executable, made.module, phases, made.chosen)
+    phases = whole.times.milliseconds(APART)
+    passes = whole.times.parts["passes"].milliseconds()
+    module_files.timings(dump, phases, whole.seconds * 1e3, target, passes=passes)
+    return Compiled(planned.plan, made.code, executable, made.module, phases, made.chosen, passes)
 
 
 @dataclass(frozen=True)
@@ -115,8 +126,9 @@ def generate(
             units = {instr: unit for instr, (unit, _) in lowered.items()}
             chosen = {instr: choice for instr, (_, choice) in lowered.items()}
             shared = share_kernels(units)
-        rows = kernel_table.rows(shared, units, chosen, dump)
-        kernel_table.write(dump, shared, rows)
+        with trace.phase("dump"):
+            rows = kernel_table.rows(shared, units, chosen, dump, backend.floor)
+            kernel_table.write(dump, shared, rows)
         try:
             with trace.phase("codegen"):
                 code = backend.compile(sources(module, units, shared), options, listing)
@@ -127,7 +139,8 @@ def generate(
             if not fitting.fails(shared.chosen(error.symbols, units, chosen), error.message):
                 raise
             continue
-        kernel_table.record(module.name, dump, rows)
+        with trace.phase("dump"):
+            kernel_table.record(module.name, dump, rows)
         return Generated(module, units, chosen, shared, code)
 
 
@@ -142,7 +155,9 @@ def _observer(dump: ModuleDump) -> Any:
     """Writes the module between passes where --xla_dump_hlo_pass_re asks for it."""
 
     def observe(module: Module, name: str, after: str, before: str) -> None:
-        dump.pass_dump(name, after, before, lambda: module_files.hlo_text(dump, module))
+        if dump.wants_passes(name, after):
+            with trace.phase("dump"):
+                dump.pass_dump(name, after, before, lambda: module_files.hlo_text(dump, module))
 
     return observe
 
@@ -151,8 +166,9 @@ def fuse(module: Module, machine: Machine, dump: ModuleDump) -> tuple[Module, li
     """The fused module and its decisions, each of which goes to the trace and the dump."""
     decisions: list[dict[str, Any]] = []
     fused = fusion_planner.fuse(module, machine, decisions.append)
-    module_files.fusion_decisions(dump, decisions)
-    _trace(module, dump, decisions)
+    with trace.phase("dump"):
+        module_files.fusion_decisions(dump, decisions)
+        _trace(module, dump, decisions)
     return fused, decisions
 
 
@@ -179,7 +195,8 @@ def lower_units(
         units: dict[Instr, tuple[Unit, Chosen]] = {}
         refused: dict[Instr, Mapping[str, Any]] = {}
         instrs = list(plan_builder.unit_instructions(module))
-        choices.begin(instrs)
+        with trace.phase("tuning"):
+            choices.begin(instrs)
         for instr in instrs:
             try:
                 units[instr] = _lower(instr, backend, choices)
@@ -191,9 +208,10 @@ def lower_units(
             return module, units
         module = split.split(module, refused)
         decisions = [*decisions, *refused.values()]
-        _trace(module, dump, refused.values())
-        module_files.fusion_decisions(dump, decisions)
-        module_files.after(dump, module, backend.target)
+        with trace.phase("dump"):
+            _trace(module, dump, refused.values())
+            module_files.fusion_decisions(dump, decisions)
+            module_files.after(dump, module, backend.target)
 
 
 def _lower(instr: Instr, backend: Backend[Launcher], choices: Choices) -> tuple[Unit, Chosen]:

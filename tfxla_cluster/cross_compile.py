@@ -68,7 +68,7 @@ def write(module: Module, backend: Backend[Launcher], options: CompileOptions, d
     module_files.after(dump, fused, target)
     shared = share_kernels(units)
     chosen = dict.fromkeys(units, Chosen(reason="the machine is not here"))
-    rows = kernel_table.rows(shared, units, chosen, dump)
+    rows = kernel_table.rows(shared, units, chosen, dump, backend.floor)
     kernel_table.write(dump, shared, rows)
     kernel_table.record(module.name, dump, rows)
     sources = compiler.sources(fused, units, shared)
@@ -77,4 +77,6 @@ def write(module: Module, backend: Backend[Launcher], options: CompileOptions, d
         dump.bytes(f"{source.symbol}.cubin", data)
     if not refused:
         launches = compiler.launches(shared, code, backend.origin)
-        module_files.launch_plan(dump, plan_builder.build(fused, units, launches).plan, fused, target)
+        planned = plan_builder.build(fused, units, launches)
+        module_files.launch_plan(dump, planned.plan, fused, target)
+        module_files.buffers(dump, planned.plan, planned.buffers, planned.moments)

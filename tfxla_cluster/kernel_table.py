@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Union
 
@@ -19,6 +19,7 @@ from .dump.module_files import KernelRow
 from .dump.sink import ModuleDump
 from .ir.dim import sample
 from .ir.node import Instr
+from .runtime.floor import Floor
 from .runtime.schedule import leaves
 from .tuning import fingerprint
 
@@ -62,15 +63,22 @@ def share_kernels(units: Mapping[Instr, Unit]) -> Shared:
 
 
 def rows(
-    shared: Shared, units: Mapping[Instr, Unit], chosen: Mapping[Instr, Chosen], dump: ModuleDump
+    shared: Shared,
+    units: Mapping[Instr, Unit],
+    chosen: Mapping[Instr, Chosen],
+    dump: ModuleDump,
+    floor: Callable[[], Floor | None],
 ) -> list[KernelRow]:
-    """A row of each kernel and call of a library; none where neither dump nor trace takes them."""
+    """A row of each kernel and call of a library; none where neither dump nor trace takes them. `floor`: of the
+    machine, which may have to be measured."""
     if not dump and not trace.wants("kernel"):
         return []
+    best = floor() if dump else None
     launches: dict[str, list[dict[str, Any]]] = {}
     for instr, unit in units.items():
         for symbol, launch in _launches(shared, instr, unit):
-            launches.setdefault(symbol, []).append(launch)
+            least = None if best is None else best.milliseconds(launch["bytes"], launch["flops"])
+            launches.setdefault(symbol, []).append({**launch, "floor_ms": least})
     made = {**shared.instrs, **shared.calls}
     return [
         KernelRow(symbol, instr, {**_first(launches[symbol]), **_tuning(instr, chosen[instr], dump)})

@@ -115,7 +115,8 @@ class Service:
             self._record(request, key, choice, found, {"hit": "memory"})
             return found, False
         with trace.phase("executable", cluster=request.name) as timed:
-            stored = None if key is None else self._from_disk(key, request, choice, backend, options)
+            with trace.phase("cache"):
+                stored = None if key is None else self._from_disk(key, request, choice, backend, options)
             compiled = False
             if key is None:
                 counters.add("cache_misses", reason="its kernels may still be tuned")
@@ -123,7 +124,7 @@ class Service:
                 with self._ranks.turn(key, request) as turn:
                     stored = None if key is None else self._from_rank(turn, key, request, choice, backend, options)
                     if key is None or stored is None:
-                        key, stored = self._compile(choice, untuned, request, backend, options, choices, turn)
+                        key, stored = self._compile(choice, untuned, request, backend, options, choices, turn, timed)
                         tables.PROCESS.dump(tuning)
                         compiled = True
         with self.lock:
@@ -140,8 +141,10 @@ class Service:
         options: CompileOptions,
         choices: Choices,
         turn: Handover,
+        timed: trace.Phase,
     ) -> tuple[cache.Key, Loaded]:
-        """The executable and its key; `untuned`: that of the module. RecompileLimitError where there is to be none."""
+        """The executable and its key; `untuned`: that of the module, `timed`: the phase that this is a part of.
+        RecompileLimitError where there is to be none."""
         module, read = choice.module, rows.of_module(choice.module)
         content = rows.content(read)
         with self._admitted(request, content):
@@ -157,6 +160,7 @@ class Service:
             dynamic_records.guarded(loaded.guards, request)
         if trace.wants("compile"):
             spent = sum(made.phases.values())
+            phases = compile_records.phases(request, timed)
             fields = {
                 "id": number,
                 "hit": "",
@@ -165,8 +169,11 @@ class Service:
                 "serves": compile_records.serves(request, loaded.guards, untuned),
                 "called": list(request.called),
                 "costs": compile_records.costs(request, spent),
-                "phases": made.phases,
+                "phases": phases,
+                "passes": made.passes,
                 "ms": round(spent, 3),
+                "wall_ms": sum(phases.values()),
+                "flags": flags.non_default(),
             }
             self._record(request, key, choice, loaded, fields)
         if store is not None or turn.is_wanted:
@@ -330,16 +337,17 @@ def _compiled(
 
     sink = Sink(flag_options.dump_options())
     dump = sink.module(request.name)
-    module_files.sources(dump, module, request.lines)
-    trace.record(
-        "lowering",
-        module=request.name,
-        id=dump.number,
-        function=request.name,
-        params=list(request.inputs),
-        instructions=sum(len(comp.instrs) for comp in module.computations()),
-        bridge=bridge.DEVICE.partition(":")[0],
-    )
+    with trace.phase("dump"):
+        module_files.sources(dump, module, request.lines)
+        trace.record(
+            "lowering",
+            module=request.name,
+            id=dump.number,
+            function=request.name,
+            params=list(request.inputs),
+            instructions=sum(len(comp.instrs) for comp in module.computations()),
+            bridge=bridge.DEVICE.partition(":")[0],
+        )
     try:
         return dump.number, compiler.compile_module(module, backend, options, dump, choices)
     finally:  # also where this machine has no kernel for what the GPU has one for

@@ -20,6 +20,7 @@ from typing import Any
 
 from . import flags
 from .locks import ForkSafeLock
+from .phase_times import PhaseTimes
 
 SCHEMA_VERSION = 1
 LOGS_ENV = "TFXLA_LOGS"
@@ -219,28 +220,39 @@ def _short(value: Any) -> str:
 
 
 class Phase:
-    """A timed block: `seconds` when it ended, `fields` to add to its record, `parts` the phases inside."""
+    """A timed block: `times` so far, `fields` to add to its record."""
 
     def __init__(self, name: str, fields: dict[str, Any]) -> None:
         self.name, self.fields = name, fields
-        self.seconds = 0.0
-        self.parts: dict[str, float] = {}
+        self._start = time.perf_counter()
+        self._times, self._ended = PhaseTimes(), False
+
+    @property
+    def times(self) -> PhaseTimes:
+        if not self._ended:
+            self._times.seconds = time.perf_counter() - self._start
+        return self._times
+
+    @property
+    def seconds(self) -> float:
+        return self.times.seconds
+
+    def end(self) -> None:
+        self._times, self._ended = self.times, True
 
 
 @contextlib.contextmanager
 def phase(name: str, **fields: Any) -> Iterator[Phase]:
     """Time a block; recorded as kind 'phase' with its milliseconds and those of its parts."""
     outer: Phase | None = getattr(_stack, "top", None)
-    this = Phase(name, dict(fields))
-    _stack.top = this
-    start = time.perf_counter()
+    _stack.top = this = Phase(name, dict(fields))
     try:
         yield this
     finally:
-        this.seconds = time.perf_counter() - start
+        this.end()
         _stack.top = outer
         if outer is not None:
-            outer.parts[name] = outer.parts.get(name, 0.0) + this.seconds
+            outer.times.add(name, this.times)
         if wants("phase"):
-            parts = {k: round(v * 1e3, 3) for k, v in this.parts.items()}
+            parts = {k: round(part.seconds * 1e3, 3) for k, part in this.times.parts.items()}
             record("phase", name=name, ms=round(this.seconds * 1e3, 3), parts=parts, **this.fields)

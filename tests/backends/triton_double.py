@@ -56,6 +56,9 @@ class TritonDouble:
             type_name(buffer.dtype)
         return [render(kernel).text for kernel in kernels]
 
+    def floor(self) -> None:
+        return None
+
     def lower(self, instr: Instr, choice: Choice = DEFAULT) -> Unit:
         return interpreter.Interpreter(self.target).lower(instr, choice)
 

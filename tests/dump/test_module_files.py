@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,10 +10,15 @@ import pytest
 
 import tfxla_cluster
 from tests.inspect import sample
+from tfxla_cluster import compiler
+from tfxla_cluster.backends import interpreter
 from tfxla_cluster.dump import buffer_text, cost, manifest, module_files, schema
+from tfxla_cluster.dump.sink import Sink
 from tfxla_cluster.ir import proto, text
 from tfxla_cluster.ir.dim import sym
 from tfxla_cluster.ir.opcode import FUNCTION, SLOW
+from tfxla_cluster.options import DumpOptions
+from tfxla_cluster.runtime.plan import walk
 from tfxla_inspect.parsers import kernels
 
 HLO = """\
@@ -74,6 +80,41 @@ def test_kernel_texts_are_marked(directory):
     compiled = (directory / "module_0000.cluster_0.ir-with-opt.ll").read_text()
     assert compiled.startswith("; ==== module 0 at code generation level 2 ====\n")
     assert [symbol for symbol, _ in kernels.split(compiled)] == ["multiply_reduce_fusion_k0"]
+
+
+def test_buffer_lives(directory):
+    lives = load(directory, "buffers.json")
+    assert lives["arena_bytes"] == 512
+    assert lives["steps"] == [[0, "multiply_reduce_fusion"], [2, "copy"], [4, "conditional"], [6, "copy"]]
+    wide = {"name": "wide", "bytes": 384, "kind": "temp", "index": 0, "offset": 64, "live": [[1, 3]]}
+    assert wide in lives["buffers"]
+    assert [b["name"] for b in lives["buffers"]] == ["p0", "p1", "multiply_reduce_fusion", "wide", "state", "copy"]
+    assert lives["buffers"][4]["bytes"] == 256
+
+
+CHAIN = """HloModule chain
+ENTRY e { x = f32[16,16] parameter(0)
+  y = f32[16,32] parameter(1)
+  a = f32[16,16] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  b = f32[16,32] dot(a, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  c = f32[16,32] dot(x, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT d = f32[32,32] dot(b, c), lhs_contracting_dims={0}, rhs_contracting_dims={0} }"""
+
+
+def test_lives_of_a_module_that_is_compiled(tmp_path):
+    """No two values lie in one place at one time, and the arena holds the most that is alive at once."""
+    dump = Sink(DumpOptions(str(tmp_path))).module("chain")
+    made = compiler.compile_module(text.parse(CHAIN), interpreter.this_machine(), dump=dump)
+    lives = json.loads((tmp_path / "module_0000.chain.buffers.json").read_text())
+    temps = [b for b in lives["buffers"] if b["kind"] == "temp"]
+    assert {b["name"] for b in temps} == {"a", "b", "c"}
+    assert [name for _, name in lives["steps"]] == [s.instr for s in walk(made.plan.steps)] == ["a", "b", "c", "d"]
+    for a, b in itertools.combinations(temps, 2):
+        apart = a["offset"] + a["bytes"] <= b["offset"] or b["offset"] + b["bytes"] <= a["offset"]
+        assert apart or all(end <= begin for (_, end), (begin, _) in zip(a["live"], b["live"]))
+    last = max(tick for tick, _ in lives["steps"])
+    alive = [sum(b["bytes"] for b in temps if any(s <= t < e for s, e in b["live"])) for t in range(last + 2)]
+    assert 0 < max(alive) <= lives["arena_bytes"]
 
 
 def test_buffer_text():

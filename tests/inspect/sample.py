@@ -11,7 +11,7 @@ from tfxla_cluster.dump.sink import ModuleDump, Sink
 from tfxla_cluster.ir import text
 from tfxla_cluster.ir.dim import make, sym
 from tfxla_cluster.ir.node import Module
-from tfxla_cluster.runtime.plan import BranchStep, CopyStep, KernelStep, LaunchPlan, LoopStep, Ref, SizeSource
+from tfxla_cluster.runtime.plan import BranchStep, CopyStep, KernelStep, LaunchPlan, LoopStep, Placed, Ref, SizeSource
 from tfxla_cluster.target import Target
 
 BEFORE = """\
@@ -194,6 +194,7 @@ def _module(dump: ModuleDump) -> None:
         ],
     )
     module_files.launch_plan(dump, plan(after), after, target)
+    module_files.buffers(dump, plan(after), PLACED, MOMENTS)
     root = after.entry.root.replace(sources=frozenset(("model/mul", "model/sum")))
     symbol = "multiply_reduce_fusion_k0"
     does = {"tasks": 8, "bytes": 1184, "flops": 512}
@@ -210,6 +211,19 @@ def _module(dump: ModuleDump) -> None:
     module_files.kernel_texts(dump, "ir-with-opt.ll", parts)
     module_files.timings(dump, {"lowering": 4.0, "passes": 7.5, "codegen": 20.0}, 33.0, target)
     module_files.sources(dump, after, {"model/mul": f"{__file__}:2", "model/sum": f"{__file__}:9"})
+
+
+# Of the plan: when steps read, and what is in memory; the widened operand is dead before the loop's state begins.
+MOMENTS = ((0, "multiply_reduce_fusion"), (2, "copy"), (4, "conditional"), (6, "copy"))
+PLACED = (
+    Placed("p0", 1024, Ref("input", 0), ((0, 2),)),
+    Placed("p1", 128, Ref("input", 1), ((0, 2),)),
+    Placed("multiply_reduce_fusion", 32, Ref("output", 0), ((1, 8),)),
+    Placed("wide", 384, Ref("temp", 0, 64), ((1, 3),)),
+    Placed("state", make("mul", sym("n", 8), 32), Ref("temp", 0, 128), ((3, 5), (6, 8))),
+    Placed("copy", make("mul", sym("n", 8), 32), Ref("temp", 0, 128), ((5, 6),)),
+    Placed("unused", 64, Ref("temp"), ()),
+)
 
 
 def plan(module: Module) -> LaunchPlan:

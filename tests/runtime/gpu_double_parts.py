@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 V, INT, N, U = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t, ctypes.c_uint
-ATTRIBUTES = {75: 9, 76: 0, 16: 132, 38: 50 << 20}
+ATTRIBUTES = {75: 9, 76: 0, 16: 132, 38: 50 << 20, 13: 1_980_000, 36: 3_201_000, 37: 6144}
 SIGNATURES = {
     "cuInit": (INT,),
     "cuGetErrorName": (INT, V),

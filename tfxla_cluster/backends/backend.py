@@ -14,6 +14,7 @@ from ..fusion.machine import Machine
 from ..held import Held
 from ..ir.node import Instr
 from ..options import CompileOptions
+from ..runtime.floor import Floor
 from ..runtime.launcher.step_times import StepTimes
 from ..runtime.plan import LaunchPlan
 from ..target import Target
@@ -68,6 +69,10 @@ class Backend(Protocol[LauncherT]):
 
     @property
     def origin(self) -> str: ...
+
+    def floor(self) -> Floor | None:
+        """What it does at best; None where it is not here, or nothing of it runs natively."""
+        ...
 
     def lower(self, instr: Instr, choice: Choice = DEFAULT) -> Unit:
         """The kernels that compute `instr`; UnsupportedError where this machine has none, or not what `choice` says."""

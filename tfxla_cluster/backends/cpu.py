@@ -16,8 +16,9 @@ from ..fusion.machine import Costs, Machine
 from ..ir.node import Instr
 from ..options import CompileOptions
 from ..runtime import store
-from ..runtime.cpu import host, native
+from ..runtime.cpu import floor, host, native
 from ..runtime.cpu.executable import Executable
+from ..runtime.floor import Floor
 from ..runtime.plan import LaunchPlan
 from ..target import Target
 
@@ -50,6 +51,9 @@ class Cpu:
     @property
     def machine(self) -> Machine:
         return Machine(COSTS, self.target.cores)
+
+    def floor(self) -> Floor:
+        return floor.floor()
 
     def lower(self, instr: Instr, choice: Choice = DEFAULT) -> Unit:
         return lower.lower(instr, self.target, choice)

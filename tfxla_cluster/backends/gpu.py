@@ -23,7 +23,8 @@ from ..errors import KernelError, TooLargeError, UnsupportedError
 from ..fusion.machine import Costs, Machine
 from ..ir.node import Instr
 from ..options import CompileOptions
-from ..runtime.gpu import driver
+from ..runtime.floor import Floor
+from ..runtime.gpu import driver, floor
 from ..runtime.gpu.executable import Executable
 from ..runtime.gpu.libraries import on_device
 from ..runtime.gpu.libraries.on_device import OnDevice
@@ -64,6 +65,9 @@ class Gpu:
     def machine(self) -> Machine:
         return Machine(COSTS, self.target.cores, _holds, attention.supports)
 
+    def floor(self) -> Floor | None:
+        return None if self.device is None else floor.floor(driver.driver().device(self.device))
+
     def lower(self, instr: Instr, choice: Choice = DEFAULT) -> Unit:
         """UnsupportedError also where a kernel has no Triton form."""
         unit = lower.lower(instr, self.target, choice, self.libraries)
@@ -80,12 +84,15 @@ class Gpu:
         program has, KernelError those that Triton does not compile."""
         rendered = [_rendered(source, self.target) for source in sources]
         if listing is not None:
-            listing("triton.py", [(f"kernel {s.symbol}", r.listed) for s, r in zip(sources, rendered)])
-        made = _compiled(sources, rendered, self.target, options)
+            with trace.phase("dump"):
+                listing("triton.py", [(f"kernel {s.symbol}", r.listed) for s, r in zip(sources, rendered)])
+        with trace.phase("assembler"):
+            made = _compiled(sources, rendered, self.target, options)
         _check_fits({source.symbol: one.shared_bytes for source, one in zip(sources, made)}, self.target)
         if listing is not None:
-            for language in LANGUAGES:
-                listing(language, [(f"kernel {s.symbol}", m.texts[language]) for s, m in zip(sources, made)])
+            with trace.phase("dump"):
+                for language in LANGUAGES:
+                    listing(language, [(f"kernel {s.symbol}", m.texts[language]) for s, m in zip(sources, made)])
         made_of = enumerate(zip(sources, rendered, made))
         params = {source.symbol: launch_params(r, m, number) for number, (source, r, m) in made_of}
         return Code(tuple(m.cubin for m in made), params=params)

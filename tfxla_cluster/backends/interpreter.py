@@ -40,6 +40,9 @@ class Interpreter:
     def machine(self) -> Machine:
         return Cpu(self.target).machine
 
+    def floor(self) -> None:
+        return None
+
     def lower(self, instr: Instr, choice: Choice = DEFAULT) -> Unit:
         return lower.lower(instr, self.target, choice)
 

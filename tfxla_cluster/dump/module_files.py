@@ -16,8 +16,9 @@ from ..ir.dim import DimExpr
 from ..ir.dtype import DType
 from ..ir.node import Instr, Module
 from ..ir.shape import Shape
-from ..runtime.plan import LaunchPlan
+from ..runtime.plan import LaunchPlan, Placed
 from ..target import Target
+from .buffer_lives import buffer_lives
 from .buffer_text import buffer_assignment
 from .schema import MARKER
 from .sink import ModuleDump
@@ -69,6 +70,12 @@ def fusion_decisions(dump: ModuleDump, decisions: Iterable[Mapping[str, Any]]) -
     """What `fusion.planner.fuse` recorded."""
     if dump:
         _json(dump, "fusion_decisions.json", list(decisions))
+
+
+def buffers(dump: ModuleDump, plan: LaunchPlan, placed: Sequence[Placed], moments: Sequence[tuple[int, str]]) -> None:
+    """buffers.json, as `buffer_lives`."""
+    if dump:
+        _json(dump, "buffers.json", buffer_lives(plan, placed, moments), indent=None)
 
 
 def launch_plan(dump: ModuleDump, plan: LaunchPlan, module: Module, target: Target) -> None:
@@ -148,5 +155,5 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-def _json(dump: ModuleDump, suffix: str, value: Any) -> None:
-    dump.text(suffix, lambda: json.dumps(plain(value), indent=1, allow_nan=True) + "\n")
+def _json(dump: ModuleDump, suffix: str, value: Any, indent: int | None = 1) -> None:
+    dump.text(suffix, lambda: json.dumps(plain(value), indent=indent, allow_nan=True) + "\n")

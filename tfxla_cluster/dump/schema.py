@@ -39,8 +39,11 @@ FILE_KINDS: tuple[FileKind, ...] = (
     FileKind("NNNN.*.after_*.before_*.txt", "HLO text between two passes (--xla_dump_hlo_pass_re)."),
     FileKind("fusion_decisions.json", "List of {a, b, ok, rule, reason}: fused, or why not."),
     FileKind("launch_plan.json", "The launch plan: inputs, outputs, sizes, steps, constants (bytes), arena."),
+    FileKind(
+        "buffers.json", "{arena_bytes, aliases, steps, buffers}: when each value is in memory (dump.buffer_lives)."
+    ),
     FileKind("kernels.json", "List of the kernels: the fields that records of kind kernel have."),
-    FileKind("timings.json", "{phases: {phase: ms}, total_ms, target, ...}: where compile time went."),
+    FileKind("timings.json", "{phases: {phase: ms}, passes: {pass: ms}, total_ms, target}: where compile time went."),
     FileKind("sources.json", "Map TF node -> [{file, line, text, ...}], innermost first."),
     FileKind("kernel_ir.txt", "Kernel IR of every kernel, each after a MARKER line."),
     FileKind("ir-no-opt.ll", "LLVM IR of every kernel as emitted."),
@@ -53,6 +56,9 @@ FILE_KINDS: tuple[FileKind, ...] = (
     FileKind("*.cubin", "A kernel's machine code for a GPU."),
     FileKind("graph_rewrites.after_*.before_*.pbtxt", "GraphDef between two (--tfxla_dump_graph_rewrite_re).", False),
     FileKind("before_mark_for_compilation*.pbtxt", "GraphDef before clustering.", False),
+    FileKind(
+        "must_compile*.pbtxt", "GraphDef of a must-compile function, its name as _XlaCluster on all nodes.", False
+    ),
     FileKind("mark_for_compilation*.pbtxt", "GraphDef with attribute _XlaCluster on clustered nodes.", False),
     FileKind("mark_for_compilation_annotated*.pbtxt", "The same, node names prefixed with their cluster.", False),
     FileKind("trace.*.jsonl", "One JSON record a line, one file a process (RECORD_KINDS).", False),
@@ -92,8 +98,8 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
         "A function TensorFlow is about to execute was looked at.",
         {
             "name": "TensorFlow's function name.",
-            "graph": "File name of the clustering graph, if dumped.",
-            "route": "'must_compile', or '' for automatic clustering.",
+            "graph": "File name of its graph, if dumped.",
+            "route": "'must_compile', 'nested_must_compile' (called in a graph), or absent for automatic clustering.",
             "variables": "How many variables it captures.",
             "updated": "How many of them it assigns.",
             "nodes": "How many nodes its graph has.",
@@ -156,8 +162,13 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
             "called": "Stack of the first call of its trace.",
             "costs": "Map of milliseconds: trace (by TensorFlow, where known), lowering, generic (making it one for "
             "all sizes, and proofs), compile.",
-            "phases": "Map phase of compile -> milliseconds.",
-            "ms": "Wall milliseconds of compile.",
+            "phases": "Map phase -> milliseconds: trace (by TensorFlow, told once), lowering, generic, cache (a look "
+            "on disk), verify, passes, fusion, lower (to kernel IR), tuning, codegen, assembler (LLVM, Triton), plan, "
+            "load, dump (writing these files), other.",
+            "passes": "Map pass -> milliseconds, of the phase passes.",
+            "ms": "Wall milliseconds of the compilation itself.",
+            "wall_ms": "Wall milliseconds of it all: the sum of the phases.",
+            "flags": "Map of the flags that were not at their default.",
             "kernels": "Steps of its plan that run code.",
             "native": "Of those, the ones that run native code.",
             "what": "'cluster' or 'must'.",
@@ -270,7 +281,9 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
             "tasks": "Tasks of its first launch: what threads, or a GPU's programs, share.",
             "bytes": "Bytes that this launch reads and writes, of each buffer each byte once.",
             "flops": "Scalar operations of this launch; null: not known.",
-            "launches": "List of {instr, tasks, bytes, flops}: one an instruction that it is launched for.",
+            "floor_ms": "Milliseconds that this launch takes at least: bytes by a copy, operations by a product of "
+            "matrices (CPUs: measured, the fastest of some; GPUs: by the bandwidth and clock that the driver says).",
+            "launches": "List of {instr, tasks, bytes, flops, floor_ms}: one an instruction that it is launched for.",
             "choice": "Map knob -> number of the form it was lowered in; {}: the default.",
             "tuning": "Where that came from: 'default', 'file', 'tuned' or 'given'.",
             "tuning_reason": "A sentence: why the default, when it was tuned.",

@@ -16,6 +16,7 @@ from ..errors import InputFileError, UsageError
 from ..fusion.machine import Machine
 from ..ir.node import Instr
 from ..options import CompileOptions
+from ..runtime.floor import Floor
 from ..runtime.plan import LaunchPlan
 from ..target import Target
 
@@ -69,6 +70,9 @@ class Edited(Generic[LauncherT]):
     @property
     def origin(self) -> str:
         return self.inner.origin
+
+    def floor(self) -> Floor | None:
+        return self.inner.floor()
 
     def lower(self, instr: Instr, choice: Choice = DEFAULT) -> Unit:
         return self.inner.lower(instr, choice)

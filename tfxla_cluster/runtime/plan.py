@@ -170,6 +170,17 @@ class LaunchPlan:
     guards: tuple[Guard, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where an array of an instruction lies, for the dump. `segments`: when, as half-open ranges of `liveness`'s
+    ticks."""
+
+    name: str
+    bytes: Dim
+    place: Ref
+    segments: tuple[tuple[int, int], ...]
+
+
 def walk(steps: tuple[Step, ...]) -> Iterator[Step]:
     """Every step, those of loops and branches after their own, in the order they are written."""
     for step in steps:

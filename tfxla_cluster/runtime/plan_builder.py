@@ -25,10 +25,12 @@ from .plan import (
     LaunchPlan,
     LibraryStep,
     LoopStep,
+    Placed,
     Ref,
     SizeSource,
     SizeStep,
     Step,
+    walk,
 )
 from .plan_emitter import Emitter
 from .schedule import VIEWS, leaves
@@ -38,21 +40,13 @@ PLANNED = VIEWS | {"while", "conditional", "call", "set-dimension-size", "rng-ge
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """Where the arrays of an instruction lie, for the dump: (instruction, bytes, place, live range)."""
-
-    name: str
-    bytes: Dim
-    place: Ref
-    segments: tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Planned:
-    """The plan and, for the dump, what the buffer assigner decided."""
+    """The plan and, for the dump, what the buffer assigner decided. `moments`: when each step reads, and its
+    instruction."""
 
     plan: LaunchPlan
     buffers: tuple[Placed, ...]
+    moments: tuple[tuple[int, str], ...]
 
 
 def unit_instructions(module: Module) -> list[Instr]:
@@ -91,7 +85,8 @@ def build(module: Module, units: Mapping[Instr, Unit], launches: Mapping[Kernel,
         Placed(b.name, b.bytes, place, tuple(live.segments.get(n, ())))
         for n, (b, place) in enumerate(zip(emitter.buffers, assignment.places))
     )
-    return Planned(plan, placed)
+    moments = tuple((live.ticks[id(step)], step.instr) for step in walk(steps) if _stays(step, assignment))
+    return Planned(plan, placed, moments)
 
 
 def _sizes(inputs: Sequence[Shape], produced: Mapping[str, Dim]) -> tuple[SizeSource, ...]:
@@ -125,10 +120,9 @@ def _place_step(step: Step, assignment: Assignment) -> Step | None:
     def at(ref: Ref) -> Ref:
         return assignment.places[ref.index]
 
+    if not _stays(step, assignment):
+        return None
     if isinstance(step, CopyStep):
-        same = assignment.group_of[step.source.index] == assignment.group_of[step.target.index]
-        if same or step.bytes == 0:
-            return None
         return replace(step, source=at(step.source), target=at(step.target))
     if isinstance(step, (KernelStep, LibraryStep)):
         return replace(step, inputs=tuple(map(at, step.inputs)), outputs=tuple(map(at, step.outputs)))
@@ -145,6 +139,13 @@ def _place_step(step: Step, assignment: Assignment) -> Step | None:
         )
     assert isinstance(step, SizeStep), step
     return replace(step, source=at(step.source))
+
+
+def _stays(step: Step, assignment: Assignment) -> bool:
+    """A copy of nothing, or between buffers that share a place, is none."""
+    if not isinstance(step, CopyStep):
+        return True
+    return step.bytes != 0 and assignment.group_of[step.source.index] != assignment.group_of[step.target.index]
 
 
 def _safe_aliases(

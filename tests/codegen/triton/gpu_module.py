@@ -40,6 +40,9 @@ class Interpreted:
     def machine(self) -> Machine:
         return gpu.Gpu(self.target).machine
 
+    def floor(self) -> None:
+        return None
+
     def lower(self, instr: Instr, choice: Choice = DEFAULT) -> Unit:
         return gpu.Gpu(self.target).lower(instr, choice)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
+from ... import trace
 from ...target import Target
 from ..kernel.code import Listing
 from ..kernel.ir import Kernel
@@ -103,7 +104,8 @@ def compile_kernels(
     groups, assembly = _groups(kernels, target, quick), listing is not None
     if listing is not None:
         known = list(groups)
-        _list_sources(known, [symbol for _, symbol in kernels], listing)
+        with trace.phase("dump"):
+            _list_sources(known, [symbol for _, symbol in kernels], listing)
         groups = iter(known)
     with ThreadPoolExecutor(max(threads, 1)) as pool:
         jobs = []
@@ -112,11 +114,13 @@ def compile_kernels(
                 if name not in parts:
                     parts[name] = pool.submit(_shared_object, shared_text(function), target, assembly)
             jobs.append((group, pool.submit(_object, _group_text(group), target, level, assembly)))
-        codes = [code for group, job in jobs for code in _codes(group, job.result(), parts, assembly)]
+        with trace.phase("assembler"):  # what is left to wait for: it began while modules were written
+            codes = [code for group, job in jobs for code in _codes(group, job.result(), parts, assembly)]
     by_symbol = {code.symbol: code for code in codes}
     ordered = [by_symbol[symbol] for _, symbol in kernels]
     if listing is not None:
-        listing("s", [(f"kernel {code.symbol}", code.assembly) for code in ordered])
+        with trace.phase("dump"):
+            listing("s", [(f"kernel {code.symbol}", code.assembly) for code in ordered])
     return ordered
 
 

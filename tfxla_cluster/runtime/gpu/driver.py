@@ -23,6 +23,7 @@ _RELEASE_THRESHOLD = 4  # CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
 _SLOT_BYTES = 64
 # Of cuDeviceGetAttribute.
 _MULTIPROCESSORS, _MAJOR, _MINOR, _L2_BYTES = 16, 75, 76, 38
+_CORE_KHZ, _MEMORY_KHZ, _MEMORY_BITS = 13, 36, 37
 
 
 class Driver:
@@ -104,6 +105,19 @@ class Device:
     @property
     def l2_bytes(self) -> int:
         return self.attribute(_L2_BYTES)
+
+    @property
+    def core_khz(self) -> int:
+        return self.attribute(_CORE_KHZ)
+
+    @property
+    def memory_khz(self) -> int:
+        return self.attribute(_MEMORY_KHZ)
+
+    @property
+    def memory_bits(self) -> int:
+        """Of its bus."""
+        return self.attribute(_MEMORY_BITS)
 
     @contextmanager
     def current(self) -> Iterator[None]:
