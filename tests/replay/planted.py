@@ -10,37 +10,35 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from tfxla_cluster.cli import exec as exec_
-from tfxla_cluster.codegen.llvm import object_code
+from tfxla_cluster.codegen.llvm.math import FLOAT_FUNCTIONS
 from tfxla_cluster.errors import UnsupportedError
 from tfxla_cluster.ir.node import Instr
 from tfxla_cluster.passes import base, pipelines
 from tfxla_cluster.runtime.cpu.executable import Executable
 
 PROGRAM = "tests.replay.planted"
-_emit = object_code.emit
 
 
-def wrong(text: Any) -> Any:
-    return replace(text, function=text.function.replace(" fsub ", " fadd "))
+def wrong(a: Any, b: Any) -> Any:
+    return a + b
 
 
-def dies(text: Any) -> Any:
+def dies(a: Any, b: Any) -> Any:
     os.kill(os.getpid(), signal.SIGSEGV)
 
 
-def refuses(text: Any) -> Any:
-    raise UnsupportedError(f"kernel of {len(text.function)} letters subtracts")
+def refuses(a: Any, b: Any) -> Any:
+    raise UnsupportedError(f"%kernel.{id(a)} subtracts")
 
 
-def hangs(text: Any) -> Any:
+def hangs(a: Any, b: Any) -> Any:
     time.sleep(1000)
 
 
-def slow(text: Any) -> Any:
+def slow(a: Any, b: Any) -> Any:
     run = Executable.run
 
     def late(self: Executable, arrays: Any) -> Any:
@@ -48,20 +46,12 @@ def slow(text: Any) -> Any:
         return run(self, arrays)
 
     Executable.run = late  # type: ignore[method-assign]
-    return text
+    return a - b
 
 
-KERNEL_FAULTS: dict[str, Callable[[Any], Any]] = {
+KERNEL_FAULTS: dict[str, Callable[[Any, Any], Any]] = {
     "kernel": wrong, "crash": dies, "message": refuses, "hang": hangs, "slow": slow,
 }  # fmt: skip
-
-
-def _emitted(fault: Callable[[Any], Any]) -> Callable[..., Any]:
-    def emit(*arguments: Any) -> Any:
-        text = _emit(*arguments)
-        return fault(text) if " fsub " in text.function else text
-
-    return emit
 
 
 def _exchanged(instr: Instr) -> Instr | None:
@@ -80,7 +70,7 @@ def plant(what: str) -> None:
     if what == "pass":
         pipelines.optimize = _with_wrong_pass(pipelines.optimize)
     else:
-        object_code.emit = _emitted(KERNEL_FAULTS[what])
+        FLOAT_FUNCTIONS["subtract"] = lambda asm, a, b: KERNEL_FAULTS[what](a, b)
 
 
 if __name__ == "__main__":

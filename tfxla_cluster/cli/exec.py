@@ -97,6 +97,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--kernel", metavar="FILE", type=Path, help="edited kernels of a dump, instead of generated ones"
     )
+    parser.add_argument("--emit", metavar="FILE.hlo.pb", type=Path, help="write the module as it is after --until")
+    parser.add_argument("--base", metavar="MODULE", help="the reference is the evaluator, of this module")
     parser.add_argument("--rtol", type=common.number(float, 0), help="relative tolerance (default by dtype)")
     parser.add_argument(
         "--repeat", type=common.number(int, 1, 10**9), default=1, help="runs; run_ms is the fastest (default 1)"
@@ -118,6 +120,8 @@ def _report(options: argparse.Namespace, words: Sequence[str]) -> dict[str, Any]
             options.rtol,
             options.repeat,
             options.kernel,
+            options.emit,
+            read_module(options.base) if options.base else None,
         )
         runs.check_memory(module, with_all=bool(request.reference))
         inputs = arrays.inputs(module, options.input, options.seed)

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from .. import compiler, cross_compile, flag_options
+from .. import compiler, cross_compile, flag_options, output_file
 from ..backends import registry
 from ..backends.backend import Backend, Launcher
 from ..dump.sink import Sink
 from ..errors import UnsupportedError, UsageError
-from ..ir import dim, evaluator, verifier
+from ..ir import dim, evaluator, proto, verifier
 from ..ir.node import Module
 from ..passes import size_namer
 from ..runtime.plan import count_kernels
@@ -35,7 +35,9 @@ REFERENCES = (EVALUATOR, XLA)
 class Request:
     """`until`: a stage (`stages.module_at`), after which the module runs as it then is; None: the whole pipeline.
     `fusion`: whether instructions share kernels. `reference`: one of REFERENCES or ''. `rtol`: relative tolerance, by
-    dtype where None. `repeat`: runs. `kernel`: a file of edited kernels (`edited.read`)."""
+    dtype where None. `repeat`: runs. `kernel`: a file of edited kernels (`edited.read`).
+    `emit`: where the module goes, as a proto, as it is after the stage. `base`: the module whose meaning
+    is the reference."""
 
     backend: str = "cpu"
     reference: str = ""
@@ -44,6 +46,8 @@ class Request:
     rtol: float | None = None
     repeat: int = 1
     kernel: Path | None = None
+    emit: Path | None = None
+    base: Module | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +71,9 @@ def execute(module: Module, inputs: Sequence[Array], request: Request) -> tuple[
         **prepared.facts,
         **times,
     }
-    if request.reference:
-        expected, took = timed(prepare(module, Request(request.reference)).run, inputs, request.repeat)
+    if request.reference or request.base is not None:
+        right = Request(request.reference or EVALUATOR)
+        expected, took = timed(prepare(request.base or module, right).run, inputs, request.repeat)
         report["reference_ms"] = took["run_ms"]
         report["compared"] = [arrays.compare(a, b, request.rtol) for a, b in zip(outputs, expected)]
         report["ok"] = all(c["mismatches"] == 0 for c in report["compared"])
@@ -79,11 +84,15 @@ def prepare(module: Module, request: Request) -> Prepared:
     """Compiles, for the backends that do. Errors as those of `compiler.compile_module` and `xla.prepare`."""
     if request.kernel is not None and request.backend in REFERENCES:
         raise UsageError(f"--backend {request.backend} has no kernels to edit", "Take --backend cpu or gpu")
+    backend = registry.named("cpu" if request.backend in REFERENCES else request.backend)
+    staged = stages.module_at(module, request.until, backend)
+    if request.emit is not None:
+        output_file.write(request.emit, proto.write(staged))
     if request.backend == XLA:
-        return Prepared(xla.prepare(stages.module_at(module, request.until, registry.named("cpu"))))
+        return Prepared(xla.prepare(staged))
     if request.backend == EVALUATOR:
-        return Prepared(_evaluated(stages.module_at(module, request.until, registry.named("cpu"))))
-    return _ours(module, request)
+        return Prepared(_evaluated(staged))
+    return _ours(staged, backend, request)
 
 
 def _evaluated(module: Module) -> Run:
@@ -92,9 +101,7 @@ def _evaluated(module: Module) -> Run:
     return lambda inputs: arrays.flat(evaluator.evaluate(named, inputs))
 
 
-def _ours(module: Module, request: Request) -> Prepared:
-    backend: Backend[Launcher] = registry.named(request.backend)
-    staged = stages.module_at(module, request.until, backend)
+def _ours(module: Module, backend: Backend[Launcher], request: Request) -> Prepared:
     how = replace(flag_options.compile_options(), fusion=request.fusion)
     if request.until is not None:
         how = replace(how, passes=False, fusion=request.fusion and request.until != stages.FUSION)
@@ -104,12 +111,12 @@ def _ours(module: Module, request: Request) -> Prepared:
     tuning = flag_options.tuning_options()
     choices = session.choices(backend, how, tuning)
     try:
-        made = compiler.compile_module(staged, backend, how, sink.module(module.name), choices)
+        made = compiler.compile_module(module, backend, how, sink.module(module.name), choices)
     except UnsupportedError:  # the GPU may have a kernel where this machine has none
-        cross_compile.dump_for_gpu(staged, module.name, sink, how)
+        cross_compile.dump_for_gpu(module, module.name, sink, how)
         raise
     tables.PROCESS.dump(tuning)
-    cross_compile.dump_for_gpu(staged, module.name, sink, how)
+    cross_compile.dump_for_gpu(module, module.name, sink, how)
     count = count_kernels(made.plan)
     facts = {
         "phases": {k: round(v, 3) for k, v in made.phases.items()},

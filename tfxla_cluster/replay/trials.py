@@ -19,10 +19,10 @@ from ..child_process import Child
 from ..errors import TfxlaError
 from ..ir import proto
 from ..ir.node import Module
-from . import arrays
+from . import arrays, stages
 
 EXEC = "tfxla_cluster.cli.exec"
-OK, WRONG, CRASH, ERROR, HANG = "ok", "wrong", "crash", "error", "hang"
+OK, WRONG, CRASH, ERROR, HANG, SLOW = "ok", "wrong", "crash", "error", "hang", "slow"
 TIMEOUT_S = 120.0
 _TAIL = 2000  # characters of what a process said before it died
 _PARTICULARS = re.compile(r"%?[\w.-]*\d[\w.-]*|%[\w.-]+|'[^']*'|\[[^\]]*\]")
@@ -52,7 +52,7 @@ class Outcome:
         if self.kind == WRONG:
             wrong = [n for n, c in enumerate(self.report["compared"]) if c["mismatches"]]
             return f"wrong numbers in output {', '.join(map(str, wrong))} (relative error {self.worst:.3g})"
-        kinds = {OK: "right", CRASH: "the process dies", ERROR: "fails", HANG: "does not end"}
+        kinds = {OK: "right", CRASH: "the process dies", ERROR: "fails", HANG: "does not end", SLOW: "slow"}
         return f"{kinds[self.kind]}: {self.detail}" if self.detail else kinds[self.kind]
 
 
@@ -96,6 +96,12 @@ class Trials:
         given = [word for name in self._saved(inputs) for word in ("--input", name)]
         return self.ask([str(path), *given, *words, *self.words])
 
+    def run_against(self, module: Module, base: Module, inputs: Sequence[np.ndarray[Any, Any]]) -> Outcome:
+        """Whether the evaluator gives `module` the outputs that it gives `base`."""
+        path = self.directory / "base.hlo.pb"
+        path.write_bytes(proto.write(base))
+        return self.run(module, inputs, "--backend", "evaluator", "--until", _form(module), "--base", str(path))
+
     def _saved(self, inputs: Sequence[np.ndarray[Any, Any]]) -> list[str]:
         if self._inputs is None or self._inputs[0] is not inputs:
             self._inputs = inputs, arrays.save(self.directory / "inputs", inputs)
@@ -135,6 +141,10 @@ class Trials:
         with contextlib.suppress(OSError):
             self._child.close()
         self._child = None
+
+
+def _form(module: Module) -> str:
+    return stages.OPTIMISED if stages.is_optimised(module) else stages.NONE
 
 
 def _stop(child: Child, late: threading.Event) -> None:

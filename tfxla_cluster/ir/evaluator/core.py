@@ -39,12 +39,16 @@ class Evaluator:
 
     def run(self, comp: Computation, args: Sequence[Any]) -> Any:
         """The value of the root of `comp` on `args`, one a parameter."""
+        return self.values(comp, args)[comp.root]
+
+    def values(self, comp: Computation, args: Sequence[Any]) -> dict[Instr, Any]:
+        """The value of each instruction of `comp` on `args`, one a parameter."""
         values: dict[Instr, Any] = dict(zip(comp.params, args))
         with np.errstate(all="ignore"):
             for instr in comp.instrs:
                 if instr not in values:
                     values[instr] = self.step(instr, [values[o] for o in instr.operands])
-        return values[comp.root]
+        return values
 
     def step(self, instr: Instr, operands: list[Any]) -> Any:
         """The value of one instruction."""

@@ -22,18 +22,24 @@ def evaluate(module: Module, args: Sequence[Any]) -> list[Array]:
     do not fit, UnsupportedError for an opcode whose meaning needs more than one device or a host.
     `rng` draws from a generator that starts anew at each call: its values are arbitrary but repeatable.
     """
-    params = module.entry.params
-    if len(params) != len(args):
-        raise UsageError(f"{module.name} takes {len(params)} arguments, got {len(args)}")
     arrays = [np.asarray(a) for a in args]
-    runner = Evaluator(MEANINGS, _bind([p.shape for p in params], arrays))
-    for param, array in zip(params, arrays):
-        _check_argument(runner, param, array)
+    runner = bound(module, arrays)
     try:
         result = runner.run(module.entry, arrays)
     except RecursionError:
         raise UnsupportedError(f"{module.name} nests too deep for the evaluator") from None
     return list(result) if isinstance(result, tuple) else [result]
+
+
+def bound(module: Module, arrays: Sequence[Array]) -> Evaluator:
+    """An evaluator whose sizes are those of the arguments `arrays` of `module`. UsageError where these do not fit."""
+    params = module.entry.params
+    if len(params) != len(arrays):
+        raise UsageError(f"{module.name} takes {len(params)} arguments, got {len(arrays)}")
+    runner = Evaluator(MEANINGS, _bind([p.shape for p in params], arrays))
+    for param, array in zip(params, arrays):
+        _check_argument(runner, param, array)
+    return runner
 
 
 def _bind(shapes: Sequence[Shape], arrays: Sequence[Array]) -> dict[str, int]:
