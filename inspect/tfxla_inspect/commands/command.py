@@ -26,3 +26,11 @@ class Command:
 def progress(what: str) -> None:
     """Shows `what` on the line of standard error that says how far the work is; '' clears it."""
     print(f"\r\033[K{what}", end="", file=sys.stderr, flush=True)
+
+
+def step(what: str) -> None:
+    """Says one step of a long search: over the one before on a terminal, else as a line of standard error."""
+    if sys.stderr.isatty():
+        progress(what)
+    else:
+        print(what, file=sys.stderr)

@@ -5,28 +5,19 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from .. import module_choice
+from . import running
 from .command import Command
 from .numbers import at_least
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "module", metavar="MODULE", help="HLO text, a proto or a snapshot (.pb), also gzipped, of any frontend"
-    )
-    parser.add_argument("--backend", choices=_BACKENDS, default="cpu", help="what runs it (default cpu)")
+    running.configure(parser)
+    parser.add_argument("--backend", choices=running.BACKENDS, default="cpu", help="what runs it (default cpu)")
     parser.add_argument(
         "--reference", choices=_REFERENCES, default="evaluator", help="what it is compared with (default evaluator)"
     )
-    parser.add_argument(
-        "--inputs",
-        nargs="+",
-        default=(),
-        metavar="WHAT",
-        help="'random', 'snapshot', .npy files, or a folder of input.N.npy (default: the snapshot's, else random)",
-    )
-    parser.add_argument("--seed", type=at_least(0), default=0, help="of random inputs and elided literals (default 0)")
     parser.add_argument("--repeat", type=at_least(1), default=5, help="runs (default 5)")
-    parser.add_argument("--rtol", type=float, help="relative tolerance (default by dtype)")
     parser.add_argument(
         "--kernel", metavar="FILE", type=Path, help="an edited ir-no-opt.ll or triton.py, or LLVM IR of one kernel"
     )
@@ -34,27 +25,27 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
-_BACKENDS = ("cpu", "gpu", "interpreter", "evaluator", "xla")
-_REFERENCES = ("evaluator", "xla", "snapshot", "none")
+_REFERENCES = (*running.REFERENCES, "snapshot", "none")
 
 
 def _run(arguments: argparse.Namespace) -> int:
     from tfxla_cluster.replay import rerun  # compiles, which reports do without
 
-    wanted = rerun.Wanted(
-        arguments.module,
-        arguments.backend,
-        arguments.reference,
-        arguments.inputs,
-        arguments.seed,
-        arguments.repeat,
-        arguments.rtol,
-        arguments.kernel,
-        arguments.save,
-        arguments.json,
-        arguments.flags,
-    )
-    return rerun.run(wanted, print)
+    with module_choice.module_file(arguments.module) as name:
+        wanted = rerun.Wanted(
+            name,
+            arguments.backend,
+            arguments.reference,
+            arguments.inputs,
+            arguments.seed,
+            arguments.repeat,
+            arguments.rtol,
+            arguments.kernel,
+            arguments.save,
+            arguments.json,
+            arguments.flags,
+        )
+        return rerun.run(wanted, print)
 
 
 COMMAND = Command(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import autotune, cache, diff, pgo, replay, report
+from . import autotune, bisect, cache, diff, minimize, pgo, replay, report
 from .command import Command
 
-COMMANDS: tuple[Command, ...] = tuple(m.COMMAND for m in (report, diff, replay, autotune, pgo, cache))
+COMMANDS: tuple[Command, ...] = tuple(m.COMMAND for m in (report, diff, replay, bisect, minimize, autotune, pgo, cache))
