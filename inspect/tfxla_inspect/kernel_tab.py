@@ -1,89 +1,137 @@
-"""The kernels of a module: a table, facts, and every text there is of each."""
+"""The kernels of a module: a table, facts, and every text there is of each, its lines linked to instructions and the
+user's lines."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from . import kernel_facts
 from .graphs import short_shape
-from .model import Module, amount, frames, place, word, words
+from .measures import Kernel
+from .model import Module, where, word, words
 from .parsers import kernels
-from .parsers.hlo import Hlo, Row, named
-from .reading import Reader, rows
-from .site import Page, cut_lines, route, table_data
+from .parsers.hlo import Hlo
+from .reading import Reader
+from .site import Page, cut_lines, table_data
 
 # Kind of file, title of its button, language of assets/text.js.
 _TEXTS = (
-    ("llvm", "LLVM IR", "llvm"),
+    ("triton", "Triton", "python"),
     ("llvm_before", "LLVM IR as emitted", "llvm"),
-    ("assembly", "Assembly", "asm"),
+    ("llvm", "LLVM IR", "llvm"),
     ("kernel_ir", "Kernel IR", "kernel"),
-    ("triton", "Triton", "none"),
-    ("ttir", "Triton IR", "none"),
-    ("ttgir", "Triton GPU IR", "none"),
+    ("assembly", "Assembly", "asm"),
+    ("ttir", "Triton IR", "mlir"),
+    ("ttgir", "Triton GPU IR", "mlir"),
     ("ptx", "PTX", "asm"),
 )
-_COLUMNS = [
+_COLUMNS = (
     ("Symbol", "", 5),
     ("Instruction", "", 4),
     ("Opcode", "", 2),
+    ("Time ms", "n", 1),
+    ("One run us", "n", 1),
+    ("Floor us", "n", 1),
+    ("x floor", "n", 1),
     ("Bytes", "b", 1),
     ("Operations", "n", 1),
-    ("Tasks", "", 1),
-    ("Shape", "", 4),
+    ("GB/s", "n", 1),
     ("Steps", "n", 1),
-]
+    ("Tasks", "n", 1),
+    ("Shape", "", 4),
+)
 
 
-def kernel_tab(page: Page, module: Module, reader: Reader, after: Hlo, launches: dict[str, list[str]]) -> None:
-    """Add the tab 'kernels' to a module's page; `launches`: symbol -> instructions whose step runs it."""
-    found = rows(reader.json(module.files.one("kernels"), list))
-    listed = {word(r, "symbol"): r for r in found if word(r, "symbol")}
-    texts, symbols = [], dict.fromkeys(listed)
-    for kind, title, language in _TEXTS:
-        whole, where = kernels.join(_parts(module, kind, reader))
-        if where:
-            key = page.packer.text(cut_lines(whole), f"{page.title}: {title}")
-            texts.append({"t": title, "key": key, "language": language, "at": where})
-            symbols.update(dict.fromkeys(where))
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A module with its kernels: those of kernels.json, `plan`: the launch plan's steps by symbol, `launches`:
+    symbol -> instructions whose step runs it."""
+
+    module: Module
+    after: Hlo
+    kernels: Sequence[Kernel]
+    launches: dict[str, list[str]]
+    plan: dict[str, dict[str, Any]]
+
+
+def kernel_tab(page: Page, made: Made, reader: Reader) -> None:
+    """Add the tab 'kernels' to a module's page."""
+    texts, symbols = _texts(page, made, reader)
     if not symbols:
         page.missing("kernels", "Kernels", "The dump holds no kernel of this module.")
         return
-    by_name = {row.name: row for block in after.stepped() for row in block.rows}
-    table: list[tuple[Any, ...]] = []
-    facts: dict[str, list[list[Any]]] = {}
-    for symbol in symbols:
-        record = listed.get(symbol, {})
-        instr = word(record, "instr") or kernels.stock_symbol(symbol)
-        row = by_name.get(instr)
-        table.append(
-            (
-                symbol,
-                instr,
-                row.opcode if row else word(record, "opcode"),
-                amount(record, "bytes"),
-                amount(record, "flops"),
-                word(record, "tasks"),
-                short_shape(row.shape) if row else "",
-            )
-        )
-        runs = launches.get(symbol, [])
-        table[-1] += (len(runs) or None,)
-        facts[symbol] = _facts(page.page, module, record, instr, row)
-        if len(runs) > 1:
-            links = [route(page.page, "graph", name) for name in runs[:12]]
-            facts[symbol].insert(1, ["Runs for", [*links, *([f"and {len(runs) - 12} more"] if len(runs) > 12 else [])]])
+    known = {k.symbol: k for k in made.kernels}
+    shown = [known.get(symbol) or _unlisted(symbol, made) for symbol in symbols]
+    shown.sort(key=lambda k: -(k.ms or 0))
+    facts = kernel_facts.Facts(page.page, made.module, made.after, made.plan, reader)
+    rows = {row.name: row for block in made.after.blocks for row in block.rows}
+    cells = [_cells(k, rows.get(k.instr)) for k in shown]
+    filled = [n for n in range(len(_COLUMNS)) if any(row[n] not in ("", None) for row in cells)]
+    lines = {name: text for name, row in rows.items() if (text := where(made.module.sources, row.origin))}
     page.data(
         "kernels",
         "Kernels",
         "kernels",
         {
-            "table": table_data(_COLUMNS, table),
+            "table": table_data([_COLUMNS[n] for n in filled], ([row[n] for n in filled] for row in cells)),
             "texts": texts,
-            "facts": facts,
-            "of": {i: symbol for symbol, names in launches.items() for i in names},
+            "facts": {k.symbol: facts.of(k) for k in shown},
+            "of": dict(_homes(made, shown)),
+            "lines": lines,
+            "page": page.page,
         },
-        n=len(table),
+        n=len(cells),
     )
+
+
+def _texts(page: Page, made: Made, reader: Reader) -> tuple[list[dict[str, Any]], list[str]]:
+    """The texts for assets/kernels.js, and all symbols: of kernels.json and of texts."""
+    texts, symbols = [], dict.fromkeys(k.symbol for k in made.kernels)
+    for kind, title, language in _TEXTS:
+        whole, at = kernels.join(_parts(made.module, kind, reader))
+        if at:
+            key = page.packer.text(cut_lines(whole), f"{page.title}: {title}")
+            texts.append({"t": title, "key": key, "language": language, "at": at})
+            symbols.update(dict.fromkeys(at))
+    return texts, list(symbols)
+
+
+def _unlisted(symbol: str, made: Made) -> Kernel:
+    """A kernel of which there is a text alone."""
+    instr = kernels.stock_symbol(symbol)
+    return Kernel(symbol, {}, instr, made.launches.get(symbol, []))
+
+
+def _cells(kernel: Kernel, row: Any) -> list[Any]:
+    def rounded(value: float | None, digits: int) -> float | None:
+        return None if value is None else round(value, digits)
+
+    each, floor = (None if v is None else v * 1000 for v in (kernel.each, kernel.floor))
+    return [
+        kernel.symbol,
+        kernel.instr,
+        row.opcode if row else word(kernel.record, "opcode"),
+        rounded(kernel.ms, 3),
+        rounded(each, 2),
+        rounded(floor, 2),
+        rounded(kernel.excess, 1),
+        kernel.bytes,
+        kernel.operations,
+        rounded(kernel.rate and kernel.rate / 1e6, 1),
+        len(kernel.steps) or None,
+        kernel.record.get("tasks") if isinstance(kernel.record.get("tasks"), int) else None,
+        short_shape(row.shape) if row else "",
+    ]
+
+
+def _homes(made: Made, shown: Sequence[Kernel]) -> Iterator[tuple[str, str]]:
+    """(instruction, symbol): those that a kernel computes, then those whose step runs it."""
+    for kernel in shown:
+        yield from ((name, kernel.symbol) for name in words(kernel.record, "instrs"))
+    for symbol, names in made.launches.items():
+        yield from ((name, symbol) for name in names)
 
 
 def _parts(module: Module, kind: str, reader: Reader) -> list[tuple[str, str]]:
@@ -93,32 +141,3 @@ def _parts(module: Module, kind: str, reader: Reader) -> list[tuple[str, str]]:
         for symbol, body in kernels.split(reader.text(file)):
             found.append((symbol or file.groups.get("kernel", "") or "module", body))
     return found
-
-
-def _facts(page: str, module: Module, record: dict[str, Any], instr: str, row: Row | None) -> list[list[Any]]:
-    """[title, value] pairs: what the kernel computes and the user's lines it came from."""
-    facts: list[list[Any]] = []
-    if row is not None:
-        facts.append(["Instruction", route(page, "graph", instr, f"{instr} = {row.opcode}, in the graph")])
-    fused = words(record, "instrs")
-    if len(fused) > 1:
-        facts.append(["Fused", f"{len(fused)}: " + ", ".join(fused[:40]) + (", …" if len(fused) > 40 else "")])
-    origins = words(record, "sources") or ([row.origin] if row and row.origin else [])
-    facts.append(["User lines", _lines(page, module, origins) or "unknown"])
-    nodes = [name for name in named(origins) if name]
-    if nodes:
-        more = f", and {len(nodes) - 20} more" if len(nodes) > 20 else ""
-        facts.append(["TensorFlow nodes", ", ".join(nodes[:20]) + more])
-    known = {"symbol", "instr", "opcode", "instrs", "sources", "bytes", "flops", "tasks"}
-    facts += [[key, str(value)] for key, value in record.items() if key not in known and value not in (None, "")]
-    return facts
-
-
-def _lines(page: str, module: Module, nodes: list[str]) -> list[dict[str, str]]:
-    """The user's lines of some nodes, each once, as links into the tab 'lines'."""
-    found: dict[str, dict[str, str]] = {}
-    for node in nodes:
-        for frame in frames(module.sources, node)[:1]:
-            text = f"{place(frame)}  {word(frame, 'text')}"
-            found[text] = route(page, "lines", place(frame), text)
-    return list(found.values())

@@ -85,8 +85,9 @@ def _list(record: Record, key: str) -> list[Any]:
 @dataclass(slots=True)
 class Kernel:
     """A kernel of a module: what kernels.json says of it, and how long it took. `steps`: the instructions whose step
-    runs it, `shares`: how many kernels its instruction has (bytes and operations are those of the instruction).
-    `ms`: of all executions, `each`: of one run; None where it was not timed."""
+    runs it. `bytes`, `operations`, `floor` (milliseconds): of a launch, the mean of its launches; `shares`: how many
+    kernels have these numbers of their instruction together, in dumps that have none of each launch. `ms`: of all
+    executions, `each`: of one run; None where it was not timed."""
 
     symbol: str
     record: Record
@@ -118,23 +119,29 @@ def kernels(records: Iterable[Record], launches: dict[str, list[str]], found: Me
     return [_kernel(r, launches.get(word(r, "symbol"), []), names.count(word(r, "instr")), found) for r in listed]
 
 
-def _kernel(record: Record, steps: Sequence[str], shares: int, found: Measures) -> Kernel:
-    bytes_, operations = amount(record, "bytes"), amount(record, "flops")
+def _kernel(record: Record, steps: Sequence[str], together: int, found: Measures) -> Kernel:
+    launches = rows(_list(record, "launches"))
+    shares = 1 if launches else together
+    bytes_, operations, floor = (_mean(launches or [record], name) for name in ("bytes", "flops", "floor_ms"))
     kernel = Kernel(
         word(record, "symbol"),
         record,
         word(record, "instr"),
         steps,
         shares,
-        None if bytes_ is None else int(bytes_),
-        None if operations is None else int(operations),
+        None if bytes_ is None else round(bytes_),
+        None if operations is None else round(operations),
+        floor=floor,
     )
     code = found.codes.get(kernel.symbol)
-    times = [code] if code else [found.steps[name] for name in steps if name in found.steps and shares == 1]
+    times = [code] if code else [found.steps[name] for name in steps if name in found.steps and together == 1]
     if times:
         kernel.runs = sum(t.runs for t in times)
         kernel.each = sum(t.each * t.runs for t in times) / max(kernel.runs, 1)
         kernel.ms = sum(map(found.spent, times))
-    floor = amount(record, "floor_ms")
-    kernel.floor = None if floor is None else float(floor)
     return kernel
+
+
+def _mean(launches: Sequence[Record], name: str) -> float | None:
+    known = [value for launch in launches if (value := amount(launch, name)) is not None]
+    return sum(known) / len(known) if known else None

@@ -10,7 +10,7 @@ from . import findings, graph_measures, measures, module_summary, passes
 from .file_kinds import TITLES
 from .findings import Compiled, Finding
 from .graphs import hlo_graph, short_shape
-from .kernel_tab import kernel_tab
+from .kernel_tab import Made, kernel_tab
 from .model import Dump, Module, frames, place, where, word
 from .module_summary import Facts
 from .parsers import buffers, hlo
@@ -38,7 +38,8 @@ class ModulePages:
         self.before_count, self.after_count = self.before.count, self.after.count
         self.module.sources = self.before.sources | self.after.sources | self.module.sources
         plan = self.reader.json(self.files.one("plan"), dict)
-        _launches(plan.get("steps"), self.launches)
+        for symbol, step in _by_symbol(plan.get("steps")):
+            self.launches.setdefault(symbol, []).append(word(step, "instr"))
         records = rows(self.reader.json(self.files.one("kernels"), list))
         self.kernels = measures.kernels(records, self.launches, self.measures)
         self.decided = self._decided()
@@ -49,7 +50,8 @@ class ModulePages:
         self._decisions()
         self._plan(plan)
         self._buffers()
-        kernel_tab(self.page, self.module, self.reader, self.after, self.launches)
+        made = Made(self.module, self.after, self.kernels, self.launches, dict(_by_symbol(plan.get("steps"))))
+        kernel_tab(self.page, made, self.reader)
         self._lines()
         self.findings = list(findings.of_module(self._compiled()))
         del self.after, self.before
@@ -255,14 +257,14 @@ def _steps(steps: Any, page: str, prefix: str = "") -> Iterator[tuple[Any, ...]]
         yield from _steps(step.get("body"), page, f"{at}.body.")
 
 
-def _launches(steps: Any, found: dict[str, list[str]]) -> None:
-    """Add to symbol -> instructions what the steps, nested ones too, run."""
+def _by_symbol(steps: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(symbol, step) of the steps that run a kernel, nested ones too."""
     for step in rows(steps) if isinstance(steps, list) else []:
         if symbol := word(step, "symbol"):
-            found.setdefault(symbol, []).append(word(step, "instr"))
+            yield symbol, step
         branches = step.get("branches")
         for inner in [*(branches if isinstance(branches, list) else []), step.get("condition"), step.get("body")]:
-            _launches(inner, found)
+            yield from _by_symbol(inner)
 
 
 def _refs(value: Any) -> str:

@@ -43,6 +43,10 @@ class Reader:
             return ""
         return text.decode("utf-8", "replace")
 
+    def data(self, file: File) -> bytes:
+        """The file's bytes, gzip opened, as far as they can be read."""
+        return b"".join(self._chunks(file, self.limit))
+
     def _decoded(self, file: File) -> str:
         from .decoders import DECODERS  # needs protobuf, which dumps of text do without
 

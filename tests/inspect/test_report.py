@@ -97,13 +97,18 @@ def test_module_page(page):
 def test_kernels(page):
     data = json.loads(tab(page, "m0", "kernels"))
     symbol = "multiply_reduce_fusion_k0"
-    assert [t["t"] for t in data["texts"]] == ["LLVM IR", "LLVM IR as emitted", "Assembly", "Kernel IR"]
+    assert [t["t"] for t in data["texts"]] == ["LLVM IR as emitted", "LLVM IR", "Kernel IR", "Assembly"]
     assembly = next(t for t in data["texts"] if t["t"] == "Assembly")
     first, count = assembly["at"][symbol]
     assert "vmulps" in "\n".join(blocks(page)[assembly["key"]].split("\n")[first : first + count])
     facts = dict(data["facts"][symbol])
-    assert data["of"] == {"multiply_reduce_fusion": symbol}
-    assert data["table"]["rows"][0][-1] == 1
+    assert data["of"] == dict.fromkeys(("wide", "mul", "zero", "reduce", "multiply_reduce_fusion"), symbol)
+    row = dict(zip((c["t"] for c in data["table"]["cols"]), data["table"]["rows"][0]))
+    assert (row["Steps"], row["Tasks"], row["Time ms"], row["One run us"]) == (1, 8, 3.0, 250.0)
+    assert "x floor" not in row
+    assert "sample.py:2" in data["lines"]["mul"]
+    assert facts["Time"] == "0.2 ms a run (12 timed)"
+    assert facts["Floor"] == "unknown"
     assert [line["h"] for line in facts["User lines"]] == ["m0/lines/sample.py%3A2", "m0/lines/sample.py%3A9"]
 
 

@@ -12,11 +12,21 @@
   const kinds = {
     html: async (box, tab) => { box.innerHTML = await report.text(tab.b); },
     table: async (box, tab, item) => showTable(box, await report.json(tab.b), {item}),
-    text: async (box, tab, item) => showText(box, await report.text(tab.b), {language: tab.lang, item}),
+    text: async (box, tab, item, page) => showText(box, await report.text(tab.b), {language: tab.lang, item, tail: tab.id === "text" ? links(page) : null}),
     graph: async (box, tab, item, page) => showGraphs(box, await report.json(tab.b), {item, page: page.id, others: graphs}),
     kernels: async (box, tab, item) => showKernels(box, await report.json(tab.b), {item}),
     note: async (box, tab) => box.replaceChildren(el("p", {class: "note"}, tab.m)),
   };
+
+  // Behind the chosen line of a module's text: where else its instruction stands.
+  function links(page) {
+    return (line, before, chosen) => {
+      const name = chosen && /^\s*(?:ROOT )?%?([\w.-]+) = /.exec(line);
+      if (!name) return null;
+      const to = (tab, text) => page.tabs.some(t => t.id === tab && t.b) ? [" ", el("a", {href: `#${page.id}/${tab}/${encodeURIComponent(name[1])}`}, text)] : [];
+      return el("span", {class: "origin-line"}, "  →", to("kernels", "kernel"), to("graph", "graph"));
+    };
+  }
 
   function drawList() {
     const test = report.matcher(filter.value);

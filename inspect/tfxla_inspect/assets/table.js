@@ -6,13 +6,16 @@ function showTable(box, data, options = {}) {
   const height = 25;
   let rows = data.rows.map((cells, index) => ({cells, index}));
   let sorted = null, chosen = null;
-  const template = data.cols.map(c => `minmax(${c.k ? 96 : 90}px, ${c.w || 1}fr)`).join(" ");
+  // No header is cut; wide tables scroll.
+  const least = data.cols.map(c => Math.max(c.k ? 72 : c.w > 2 ? 150 : 80, 8 * c.t.length + 20));
+  const template = data.cols.map((c, n) => `minmax(${least[n]}px, ${c.w || 1}fr)`).join(" ");
+  const widest = `min-width:${least.reduce((a, b) => a + b, 0)}px`;
   const input = el("input", {type: "search", class: "search", placeholder: "Filter rows, or /regex/",
     "aria-label": "Filter rows", oninput: refilter});
   const count = el("span", {class: "count"});
-  const head = el("div", {class: "vhead", style: `grid-template-columns:${template}`},
+  const head = el("div", {class: "vhead", style: `${widest};grid-template-columns:${template}`},
     data.cols.map((col, n) => el("button", {class: col.k ? "num" : "", onclick: () => sort(n), title: "Sort"}, col.t)));
-  const body = el("div", {class: "vrows"});
+  const body = el("div", {class: "vrows", style: widest});
   const scroller = el("div", {class: "vtable", tabindex: "0", onscroll: draw, onkeydown: key}, head, body);
   const detail = el("div", {class: "detail", hidden: ""});
   box.replaceChildren(el("div", {class: "bar"}, input, count), scroller, detail);

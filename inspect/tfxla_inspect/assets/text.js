@@ -14,6 +14,8 @@ const LANGUAGES = (() => {
     asm: make(/#.*|;.*/, /%\w+|^[\w.$"]+:/, /^\s*[a-z][\w.]*/, /\b(?:[xyz]mm\d+|r\w+|e\w\w)\b|^\s*\.\w+/),
     kernel: make(/\/\/.*|#.*/, /%[\w.]+/, /\b(?:kernel|for|vector|serial|reduce|load|store|if|else|while|yield|combine|tasks|in|out|scratch)\b/,
       /\b(?:pred|[sufbc]+\d+)\b/),
+    python: make(/#.*/, /\bv\d+\b|(?<=def )\w+/, /\b(?:def|for|in|if|else|while|return|import|from|as|and|or|not|is|None|True|False)\b|@[\w.]+/, /\btl\.\w+/),
+    mlir: make(/\/\/.*|loc\(.*\)$/, /[%#@][\w.$:]+/, /(?<== )"?[a-z]\w*\.[\w.]+"?|\b(?:module|attributes|func|scf|arith|tt|return|yield)\b/, /\b[suifb]+\d+\b|\btensor<[^>]*>+/),
     pbtxt: make(/#.*/, /\b\w+(?=: )/, /\b\w+(?= \{)/, /\bDT_\w+\b/),
     json: make(/(?!)/, /"(?:[^"\\]|\\.)*"(?=:)/, /\b(?:true|false|null)\b/, /(?!)/),
     diff: make(/^@.*/, /^\+.*/, /^-.*/, /(?!)/),
@@ -38,13 +40,14 @@ function colour(line, language) {
   return parts;
 }
 
-// Options: language; first, count: only these lines; item: "?query", "L12" or a name to go to.
+// Options: language; first, count: only these lines; item: "?query", "L12" or a name to go to; tail(line, line before,
+// chosen): what stands behind a line; follow(text of a comment): whether it led somewhere.
 function showText(box, text, options = {}) {
   const {el} = report, height = 18;
   const all = text.split("\n");
   const from = options.first || 0;
   const lines = options.count === undefined ? all : all.slice(from, from + options.count);
-  let view = null, hits = [], at = -1, current = -1, definitions = null;
+  let view = null, hits = [], at = -1, current = -1, definitions = null, marked = new Set();
   const input = el("input", {type: "search", class: "search", placeholder: "Search, or /regex/",
     "aria-label": "Search text", oninput: search,
     onkeydown: e => { if (e.key === "Enter") { e.preventDefault(); next(e.shiftKey ? -1 : 1); } }});
@@ -99,15 +102,21 @@ function showText(box, text, options = {}) {
     const drawn = [];
     for (let row = first; row < last; row++) {
       const n = view ? view[row] : row;
-      drawn.push(el("div", {class: "vline" + (n === current ? " chosen" : ""), style: `top:${row * height}px`},
-        el("span", {class: "ln"}, String(n + 1)), el("code", {}, colour(lines[n], options.language || "none"))));
+      drawn.push(el("div", {class: "vline" + (n === current ? " chosen" : marked.has(n) ? " marked" : ""), style: `top:${row * height}px`, "data-line": n},
+        el("span", {class: "ln"}, String(n + 1)), el("code", {}, colour(lines[n], options.language || "none")),
+        options.tail ? options.tail(lines[n], lines[n - 1] || "", n === current) : null));
     }
     body.replaceChildren(...drawn);
   }
 
   // Clicking a name goes to where it is defined.
   function follow(event) {
-    if (event.target.className !== "ti") return;
+    if (event.target.className === "tc" && options.follow && options.follow(event.target.textContent)) return;
+    const row = event.target.closest(".vline");
+    if (event.target.className !== "ti") {
+      if (row && options.tail) { current = Number(row.dataset.line); draw(); }
+      return;
+    }
     const line = define(event.target.textContent.replace(/:$/, ""));
     if (line !== undefined) goLine(line);
   }
@@ -124,6 +133,12 @@ function showText(box, text, options = {}) {
     return definitions.get(name) ?? definitions.get("%" + name);
   }
 
+  // Marks the lines that pass a test, and goes to the first.
+  function mark(test) {
+    marked = new Set(lines.flatMap((line, n) => test(line) ? [n] : []));
+    if (marked.size) goLine([...marked][0]);
+  }
+
   function open(item) {
     if (item.startsWith("?")) { input.value = item.slice(1); search(); return; }
     const line = /^L(\d+)$/.exec(item);
@@ -134,5 +149,5 @@ function showText(box, text, options = {}) {
   draw();
   new ResizeObserver(draw).observe(scroller);
   if (options.item) open(options.item);
-  return {open, input};
+  return {open, mark, input};
 }
