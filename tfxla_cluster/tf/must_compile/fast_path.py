@@ -5,6 +5,10 @@ how to pack results) -> one TFE_Py_Execute. Whatever a guard does not hold for t
 also learns: after it ran, the plan is made and checked to bind the very tensors TensorFlow binds.
 
 Keys hold each tensor's dtype and shape, and Python scalars with their types. The names of guards are GUARDS.
+
+On CPUs a plan without variables has a direct form too (`native_op.direct`): machine code looks at the guards, knows
+the arguments and runs the executable, without TensorFlow's eager runtime. It is tried first, and where it declines
+all goes as above.
 """
 
 from __future__ import annotations
@@ -16,14 +20,16 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.python import pywrap_tfe  # pylint: disable=no-name-in-module
-from tensorflow.python.eager import cancellation, context
-from tensorflow.python.eager.polymorphic_function import eager_function_run, polymorphic_function
+from tensorflow.python.eager import context
+from tensorflow.python.eager.polymorphic_function import polymorphic_function
 from tensorflow.python.framework import ops
-from tensorflow.python.saved_model import save_context
 
 from ... import flags
-from .. import devices
-from .hook import Hook, Route
+from ..native_op import direct
+from ..native_op.op import RUN
+from . import thread_state
+from .hook import Hook
+from .route import Route
 
 Function = polymorphic_function.Function
 GUARDS = {
@@ -41,16 +47,21 @@ GUARDS = {
     "failed": "the direct call failed, TensorFlow's path says why",
 }
 MAX_PLANS = 1024
-_tape_is_empty = pywrap_tfe.TFE_Py_TapeSetIsEmpty
+MAX_DIRECT = 64  # plans of a function that are tried one after another
 _execute = pywrap_tfe.TFE_Py_Execute
 _EAGER = ops.EagerTensor
 _SCALARS = frozenset({int, float, bool, str, bytes, type(None)})
+_OPAQUE = frozenset(t.as_datatype_enum for t in (tf.string, tf.resource, tf.variant))
 
 
 class Plan:
-    """A direct call: `op` with `attrs` on the argument tensors and `captures`."""
+    """A direct call: `op` with `attrs` on the argument tensors and `captures`.
 
-    __slots__ = ("attrs", "captures", "concrete", "op", "outputs", "pack", "route")
+    flat: the direct form for the arguments as they are, None where there is none. slot: another one, called with the
+    argument tensors alone, where arguments are or hold something else. Both are made at the second call.
+    """
+
+    __slots__ = ("attrs", "captures", "concrete", "flat", "op", "outputs", "pack", "route", "slot", "tried")
 
     def __init__(self, concrete: Any, route: Route, captures: list[Any]) -> None:
         kind = concrete.function_type
@@ -58,13 +69,38 @@ class Plan:
         self.op, self.attrs = route.op, route.attrs
         self.outputs = len(kind.flat_outputs)
         self.pack = _packer(kind)
+        self.flat: direct.DirectPlan | None = None
+        self.slot: direct.Slot | None = None
+        self.tried = False
+
+    def make_direct(self, args: Sequence[Any], tensors: Sequence[Any], state: thread_state.ThreadState) -> None:
+        """The direct forms for these arguments, which hold these tensors, where the program has them."""
+        self.tried = True
+        program = self.route.program
+        types = {*program.input_types, *program.output_types}
+        if self.op != RUN or types & _OPAQUE or state.direct is None:
+            return
+        pack = None if self.pack is _only else self.pack
+        described = [(tensor._datatype_enum(), tensor._shape_tuple()) for tensor in tensors]
+        if all(type(arg) is _EAGER or type(arg) in _SCALARS for arg in args):
+            rows = iter(described)
+            arguments = [next(rows) if type(arg) is _EAGER else (arg,) for arg in args]
+            self.flat = direct.DirectPlan(program, self.route.live, arguments, self.captures, pack)
+        if len(tensors) < len(args) or self.flat is None:
+            self.slot = direct.Slot()
+            plan = direct.DirectPlan(program, self.route.live, described, self.captures, pack)
+            self.slot.publish([plan], state.direct)
 
 
 def _packer(kind: Any) -> Callable[[list[Any]], Any]:
     """Flat outputs -> what the function returns."""
     if isinstance(kind.output, tf.TensorSpec) and len(kind.flat_outputs) == 1:
-        return lambda flat: flat[0]
+        return _only
     return kind.pack_output
+
+
+def _only(flat: list[Any]) -> Any:
+    return flat[0]
 
 
 class Plans(dict[Any, "Plan | None"]):
@@ -76,7 +112,45 @@ class Plans(dict[Any, "Plan | None"]):
     def __init__(self) -> None:
         super().__init__()
         self.misses: Counter[str] = Counter()
-        self.calls = 0
+        self.through_op = 0
+        self.slot: direct.Slot | None = None
+        self.direct: Callable[[tuple[Any, ...]], Any] = _decline
+
+    @classmethod
+    def of(cls, function: Any) -> Plans:
+        """Those of a Function, made when they are first asked for."""
+        known: Plans = function.__dict__.get("_tfxla_plans") or function.__dict__.setdefault("_tfxla_plans", cls())
+        return known
+
+    @property
+    def calls(self) -> int:
+        """How many calls went by a plan."""
+        slots = [self.slot, *(plan.slot for plan in self.values() if plan is not None)]
+        return self.through_op + sum(slot.calls for slot in slots if slot is not None)
+
+    def offer(self, plan: Plan, args: Sequence[Any], tensors: Sequence[Any]) -> None:
+        """Try the direct form of a plan, which a call found by its key, if it is not tried yet."""
+        state = thread_state.current()
+        if state is None or state.direct is None:
+            return
+        if not plan.tried:
+            plan.make_direct(args, tensors, state)
+        if plan.slot is not None and plan.slot.state is not state.direct:
+            plan.slot.publish(plan.slot.plans, state.direct)
+        if plan.flat is None:
+            return
+        if self.slot is None:
+            self.slot = direct.Slot()
+            self.direct = self.slot.call
+        known = self.slot.plans if self.slot.state is state.direct else ()
+        if plan.flat not in known and len(known) < MAX_DIRECT:
+            self.slot.publish([plan.flat, *known], state.direct)
+
+    def clear(self) -> None:
+        """Forget all plans."""
+        super().clear()
+        if self.slot is not None and self.slot.state is not None:
+            self.slot.publish([], self.slot.state)
 
     def __reduce__(self) -> Any:
         return Plans, ()
@@ -123,23 +197,8 @@ def _dict_key(arg: dict[Any, Any], tensors: list[Any]) -> tuple[Any, ...] | None
     return None if inner is None else (dict, tuple(names), inner)
 
 
-def blocked_by() -> str:
-    """The guard on this thread's state that forbids a direct call now, '' when none does."""
-    ctx = context._context
-    if ctx is None or eager_function_run.RUN_FUNCTIONS_EAGERLY:
-        return "eager"
-    local = ctx._thread_local_data
-    if not local.is_eager:
-        return "eager"
-    if local.device_name or devices.has_missing():
-        return "device"
-    if not _tape_is_empty():
-        return "tape"
-    if local.op_callbacks or cancellation.context() is not None:
-        return "callbacks"
-    if ops.get_default_graph()._distribution_strategy_stack:
-        return "strategy"
-    return "callbacks" if save_context.in_save_context() else ""
+def _decline(args: tuple[Any, ...]) -> Any:
+    return NotImplemented
 
 
 class FastPath:
@@ -160,10 +219,16 @@ class FastPath:
 
         @functools.wraps(original)
         def __call__(function: Any, *args: Any, **kwargs: Any) -> Any:
+            plans = function._tfxla_plans
+            if plans is not None and not kwargs:
+                result = plans.direct(args)
+                if result is not NotImplemented:
+                    return result
             if not function._jit_compile:
                 return original(function, *args, **kwargs)
             return self.call(original, function, args, kwargs)
 
+        Function._tfxla_plans = None
         Function.__call__ = __call__
 
     def remove(self) -> None:
@@ -173,10 +238,8 @@ class FastPath:
 
     def call(self, original: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One call of a must-compile Function."""
-        plans = function.__dict__.get("_tfxla_plans")
-        if plans is None:
-            plans = function.__dict__["_tfxla_plans"] = Plans()
-        guard = "keywords" if kwargs else blocked_by()
+        plans = Plans.of(function)
+        guard = "keywords" if kwargs else thread_state.blocked_by()
         if guard:
             plans.misses[guard] += 1
             return original(function, *args, **kwargs)
@@ -188,6 +251,11 @@ class FastPath:
         plan = plans.get(key)
         if plan is None or plan.route.closed or plan.route.fallback:
             return self._learn(original, function, args, plans, key, tensors)
+        plans.offer(plan, args, tensors)
+        if plan.slot is not None:
+            result = plan.slot.call(tuple(tensors))
+            if result is not NotImplemented:
+                return result
         calls = plan.route.calls
         calls.append(None)
         try:
@@ -199,7 +267,7 @@ class FastPath:
             return original(function, *args)
         finally:
             calls.pop()
-        plans.calls += 1
+        plans.through_op += 1
         return plan.pack(flat)
 
     def _learn(

@@ -37,9 +37,14 @@ class Jitted:
         make: Callable[[Callable[..., Any]], Jitted] | None = None,
     ) -> None:
         self.function, self.original, self.fast_path, self.make = function, original, fast_path, make
+        self.plans = Plans.of(function)
         functools.update_wrapper(self, original, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not kwargs:
+            result = self.plans.direct(args)
+            if result is not NotImplemented:
+                return result
         fast_path = self.fast_path
         if not fast_path.hook.originals:
             fast_path.hook.install(selected_only=True)
@@ -64,8 +69,7 @@ class Jitted:
     @property
     def misses(self) -> dict[str, int]:
         """Guard name -> calls that could not go directly because of it (fast_path.GUARDS explains each)."""
-        plans = self.function.__dict__.get("_tfxla_plans")
-        return dict(plans.misses) if isinstance(plans, Plans) else {}
+        return dict(self.plans.misses)
 
 
 def jit(

@@ -11,6 +11,10 @@ Parameters: per parameter of the executable: op input or -1, where its elements 
 Outputs: per op output: input that passes through or -1, result index, dtype, element bytes, 1 where the size is
          known only after the run, rank, then per dim a postfix program: word count, then (operator, operand) pairs
 Sizes:   per size: input, axis (-1 and the address of the program of its bound: one that the run produces)
+Table:   owner (a Python object that keeps all of it), rows of the thread's state, name of the host's device, count,
+         plan...                                             (immutable once in its slot)
+Plan:    address of a word that is 0 once it may be taken no more, program, argument count, arguments, capture count,
+         captures (TFE_TensorHandle), Python's callable that packs results or 0   (`direct_code` reads tables and plans)
 
 `record` 0 marks an entry that says "not compilable for these inputs". `device`: the CUDA ordinal of the GPU that an
 entry is for, HOST_DEVICE of one for the CPU.
@@ -47,6 +51,8 @@ ENTRY_WORDS = (
     "executions",
     "device",
 )
+TABLE_WORDS = ("owner", "state", "host", "count", "plans")
+PLAN_WORDS = ("live", "program", "argument_count", "arguments", "capture_count", "captures", "pack")
 HOST_DEVICE = -1
 # A guard's row, and what the number of its kind means.
 GUARD_WORDS = ("kind", "input", "axis", "first", "second")
@@ -88,12 +94,42 @@ GPU_API: Mapping[str, tuple[ll.Type, tuple[ll.Type, ...]]] = {
 }
 # Python's own, not called once it shuts down.
 PYTHON_API: Mapping[str, tuple[ll.Type, tuple[ll.Type, ...]]] = {"failed": (VOID, (PTR, I64, I64))}
+# TensorFlow's eager runtime, and what its Python module has (tensorflow/c/eager/c_api.h, python/eager/pywrap_tfe.h).
+EAGER_API: Mapping[str, tuple[ll.Type, tuple[ll.Type, ...]]] = {
+    "TFE_NewTensorHandle": (PTR, (PTR, PTR)),
+    "TFE_DeleteTensorHandle": (VOID, (PTR,)),
+    "TFE_TensorHandleDeviceName": (PTR, (PTR, PTR)),
+    "TFE_TensorHandleResolve": (PTR, (PTR, PTR)),
+    "TFE_Py_TapeSetIsEmpty": (PTR, ()),
+    "GetEagerContextThreadLocalData": (PTR, (PTR,)),
+    "EagerTensor_CheckExact": (I1, (PTR,)),
+    "EagerTensor_Handle": (PTR, (PTR,)),
+    "EagerTensorFromHandle": (PTR, (PTR, I1)),
+    "strcmp": (I32, (PTR, PTR)),
+}
+# Python's C API.
+PYTHON_C_API: Mapping[str, tuple[ll.Type, tuple[ll.Type, ...]]] = {
+    "PyTuple_Size": (I64, (PTR,)),
+    "PyTuple_GetItem": (PTR, (PTR, I64)),
+    "PyList_New": (PTR, (I64,)),
+    "PyList_SetItem": (I32, (PTR, I64, PTR)),
+    "PyLong_AsVoidPtr": (PTR, (PTR,)),
+    "PyDict_GetItem": (PTR, (PTR, PTR)),
+    "PyObject_GetAttr": (PTR, (PTR, PTR)),
+    "PyObject_IsTrue": (I32, (PTR,)),
+    "PyObject_CallOneArg": (PTR, (PTR, PTR)),
+    "PyErr_Clear": (VOID, ()),
+    "Py_IncRef": (VOID, (PTR,)),
+    "Py_DecRef": (VOID, (PTR,)),
+    "PyEval_SaveThread": (PTR, ()),
+    "PyEval_RestoreThread": (VOID, (PTR,)),
+}
 INVALID_ARGUMENT, INTERNAL, CANCELLED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, UNAVAILABLE = 3, 13, 1, 8, 9, 14
 # Arguments of the miss callback: program, inputs, tensors, status, 1 when a refusal is an answer (ready op), device,
 # TensorFlow's context of the kernel.
 MISS = ll.FunctionType(I64, (PTR, I64, PPTR, PTR, I64, I64, PTR))
 EXECUTE = ll.FunctionType(I32, (PTR, PPTR, PPTR, P64, P64))
-_API = {**C_API, **GPU_API, **PYTHON_API}
+_API = {**C_API, **GPU_API, **PYTHON_API, **EAGER_API, **PYTHON_C_API}
 # Words of a launch, EXECUTE's last argument (null on the CPU): stream, allocate, its owner, reserved.
 LAUNCH_WORDS = 4
 NO_MEMORY = -2
@@ -119,7 +155,7 @@ class Code:
         return "tfxla_device" in self.addresses
 
     def api(self, name: str, *args: ll.Value) -> ll.Value:
-        """Call a function of TensorFlow's C API, of GPU_API or PYTHON_API."""
+        """Call a function of one of the tables above."""
         result, kinds = _API[name]
         pointer = self.b.inttoptr(I64(self.addresses[name]), ll.FunctionType(result, kinds).as_pointer())
         return self.b.call(pointer, args)
@@ -178,3 +214,13 @@ def program_word(name: str) -> int:
 def entry_word(name: str) -> int:
     """Which word of an entry record holds `name`."""
     return ENTRY_WORDS.index(name)
+
+
+def table_word(name: str) -> int:
+    """Which word of a table of direct calls holds `name`."""
+    return TABLE_WORDS.index(name)
+
+
+def plan_word(name: str) -> int:
+    """Which word of a plan of direct calls holds `name`."""
+    return PLAN_WORDS.index(name)

@@ -41,8 +41,8 @@ def build(addresses: Mapping[str, int], table: int, capacity: int, miss: int, st
     """
     module = ll.Module("tfxla_native_op")
     hold = guard_code.build(module, addresses)
-    find = _find(module, addresses, hold)
-    run = run_code.build(module, addresses, stopped)
+    find = build_find(module, addresses, hold)
+    run = run_code.build(module, addresses, run_code.Kernel(stopped))
     _create(module, addresses, table, capacity)
     _delete(module, addresses)
     _compute(module, addresses, find, run, miss, stopped)
@@ -95,7 +95,7 @@ def _delete(module: ll.Module, addresses: Mapping[str, int]) -> None:
     c.b.ret_void()
 
 
-def _find(module: ll.Module, addresses: Mapping[str, int], hold: ll.Function) -> ll.Function:
+def build_find(module: ll.Module, addresses: Mapping[str, int], hold: ll.Function) -> ll.Function:
     """Entry* find(program, tensors, device, context): the first published entry for that device whose guards hold, or
     null."""
     c = Code(module, "find", ll.FunctionType(P64, (P64, PPTR, I64, PTR)), addresses)

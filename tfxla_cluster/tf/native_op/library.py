@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import llvmlite.binding as llvm
+import llvmlite.ir as ll
 import numpy as np
 import tensorflow as tf
 
@@ -166,7 +167,7 @@ class Library:
         self.api["failed"] = ctypes.cast(self.failed, ctypes.c_void_p).value or 0
         self.explain: Callable[[int], Exception] = lambda code: TfxlaError(f"status {code}")
         self.gpu: dict[str, Any] = {}  # functions of GPU_API
-        self.engine = self.load(self.api)
+        self.engine = self.load(self._dispatch(self.api))
         self.gpu_engine: Any = None
         self.define_ops(RUN, READY)
         self.register_kernels(self.engine, HOST, RUN, READY)
@@ -227,14 +228,16 @@ class Library:
         for name, (result, kinds) in GPU_API.items():
             kind = ctypes.CFUNCTYPE(_CTYPES[str(result)], *(_CTYPES[str(k)] for k in kinds))
             self.gpu[name] = kind(addresses[name])
-        return self.load({**self.api, **addresses})
+        return self.load(self._dispatch({**self.api, **addresses}))
 
-    def load(self, addresses: Mapping[str, int]) -> Any:
-        """An engine that holds the machine code of dispatch_code.build."""
+    def _dispatch(self, addresses: Mapping[str, int]) -> ll.Module:
+        miss = ctypes.cast(self.miss, ctypes.c_void_p).value or 0
+        return dispatch_code.build(addresses, ctypes.addressof(self.table), CAPACITY, miss, self.stopped.address)
+
+    def load(self, module: ll.Module) -> Any:
+        """An engine that holds the machine code of a module."""
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
-        miss = ctypes.cast(self.miss, ctypes.c_void_p).value or 0
-        module = dispatch_code.build(addresses, ctypes.addressof(self.table), CAPACITY, miss, self.stopped.address)
         machine = llvm.Target.from_default_triple().create_target_machine(
             cpu=llvm.get_host_cpu_name(), opt=2, jit=True, reloc="static", codemodel="large"
         )  # no 32-bit relocations to overflow

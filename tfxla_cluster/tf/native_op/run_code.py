@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 import llvmlite.ir as ll
 
@@ -69,7 +70,47 @@ def _binary(c: Code, operator: ll.Value, left: ll.Value, right: ll.Value) -> ll.
     return result
 
 
-def build(module: ll.Module, addresses: Mapping[str, int], stopped: int) -> ll.Function:
+class Caller(Protocol):
+    """Who runs an executable: where outputs come from and go to. `context` is the code's first argument."""
+
+    def allocate(self, c: Code, out: Output) -> ll.Value:
+        """A TF_Tensor for an output, null where there is no memory (`status` may say so)."""
+
+    def pass_on(self, c: Code, out: Output, tensor: ll.Value) -> None:
+        """An output is an input itself."""
+
+    def deliver(self, c: Code, number: ll.Value, tensor: ll.Value) -> None:
+        """An output that `allocate` made is complete; the tensor is deleted behind this."""
+
+    def explain(self, c: Code, code: ll.Value) -> None:
+        """`status` says that the executable's entry returned `code`: say more."""
+
+
+class Kernel:
+    """A kernel of TensorFlow's. stopped: address of a word that is 1 once Python shuts down."""
+
+    def __init__(self, stopped: int) -> None:
+        self.stopped = stopped
+
+    def allocate(self, c: Code, out: Output) -> ll.Value:
+        context, status = c.args[0], c.args[4]
+        number = c.b.trunc(out.number, I32)
+        return c.api("TF_AllocateOutput", context, number, out.dtype, out.dims, out.rank, out.bytes, status)
+
+    def pass_on(self, c: Code, out: Output, tensor: ll.Value) -> None:
+        c.api("TF_SetOutput", c.args[0], c.b.trunc(out.number, I32), tensor, c.args[4])
+
+    def deliver(self, c: Code, number: ll.Value, tensor: ll.Value) -> None:
+        """TensorFlow has the tensor since it was allocated."""
+
+    def explain(self, c: Code, code: ll.Value) -> None:
+        """Python knows the words."""
+        b = c.b
+        with b.if_then(b.icmp_signed("==", b.load(I64(self.stopped).inttoptr(P64)), I64(0))):
+            c.api("failed", c.args[4], b.sext(code, I64), c.load(c.args[1], program_word("serial")))
+
+
+def build(module: ll.Module, addresses: Mapping[str, int], caller: Caller) -> ll.Function:
     """void run(context, program, entry, tensors, status): allocate outputs, execute the record.
 
     A result whose size the run produces goes to a tensor of the largest size, and from there to the output.
@@ -87,7 +128,7 @@ def build(module: ll.Module, addresses: Mapping[str, int], stopped: int) -> ll.F
     with c.loop(count) as i:
         c.store(PTR(None), held, i)
     with _outputs(c, dim, sizes, count) as out:
-        _allocate(c, out, held, results, launch)
+        _allocate(c, caller, out, held, results, launch)
     with b.if_then(b.not_(c.failed(status))):
         parameters = b.inttoptr(c.load(entry, entry_word("parameters")), P64)
         with c.loop(c.load(entry, entry_word("parameter_count"))) as k:
@@ -98,13 +139,14 @@ def build(module: ll.Module, addresses: Mapping[str, int], stopped: int) -> ll.F
                 c.store(c.api("TF_TensorData", c.load(tensors, source)), inputs, k)
         execute = b.inttoptr(c.load(entry, entry_word("execute")), EXECUTE.as_pointer())
         record = b.inttoptr(c.load(entry, entry_word("record")), PTR)
-        _report(c, b.call(execute, (record, inputs, results, sizes, launch)), stopped)
+        _report(c, caller, b.call(execute, (record, inputs, results, sizes, launch)))
         b.atomic_rmw("add", b.gep(entry, (I64(entry_word("executions")),)), I64(1), "monotonic")
         with _outputs(c, dim, sizes, count) as out, b.if_then(out.produced, likely=False):
-            _copy_produced(c, out, held, results)
+            _copy_produced(c, caller, out, held, results)
     with c.loop(count) as i:
         tensor = c.load(held, i)
         with b.if_then(b.icmp_signed("!=", tensor, PTR(None))):
+            caller.deliver(c, i, tensor)
             c.api("TF_DeleteTensor", tensor)
     if c.on_gpu:
         c.api("tfxla_end", launch)
@@ -121,16 +163,15 @@ def _begin_launch(c: Code) -> ll.Value:
     return launch
 
 
-def _report(c: Code, code: ll.Value, stopped: int) -> None:
-    """`status` says what the executable's entry returned, where that is not 0; Python knows the words."""
+def _report(c: Code, caller: Caller, code: ll.Value) -> None:
+    """`status` says what the executable's entry returned, where that is not 0."""
     b, status = c.b, c.args[4]
     has_memory = b.icmp_signed("!=", code, I32(NO_MEMORY))
     with b.if_then(b.not_(has_memory), likely=False):
         c.api("TF_SetStatus", status, I32(RESOURCE_EXHAUSTED), c.text("No memory for temporaries"))
     with b.if_then(b.and_(has_memory, b.icmp_signed("!=", code, I32(0))), likely=False):
         c.api("TF_SetStatus", status, I32(INTERNAL), c.text("Compiled code of tfxla_cluster reported a failure"))
-        with b.if_then(b.icmp_signed("==", b.load(I64(stopped).inttoptr(P64)), I64(0))):
-            c.api("failed", status, b.sext(code, I64), c.load(c.args[1], program_word("serial")))
+        caller.explain(c, code)
 
 
 def _read_sizes(c: Code, dim: ll.Function, entry: ll.Value, tensors: ll.Value) -> ll.Value:
@@ -153,7 +194,7 @@ def _read_sizes(c: Code, dim: ll.Function, entry: ll.Value, tensors: ll.Value) -
 
 
 @dataclass(frozen=True)
-class _Output:
+class Output:
     """An op output in a loop over them: its row's words, and `dims` and `bytes` at the sizes now known."""
 
     number: ll.Value
@@ -167,7 +208,7 @@ class _Output:
 
 
 @contextmanager
-def _outputs(c: Code, dim: ll.Function, sizes: ll.Value, count: ll.Value) -> Iterator[_Output]:
+def _outputs(c: Code, dim: ll.Function, sizes: ll.Value, count: ll.Value) -> Iterator[Output]:
     """for each op output: the body is the `with` block."""
     b, entry = c.b, c.args[2]
     cursor = b.alloca(P64)
@@ -184,7 +225,7 @@ def _outputs(c: Code, dim: ll.Function, sizes: ll.Value, count: ll.Value) -> Ite
             c.store(value, dims, axis)
             b.store(_bytes(b, b.load(total), value), total)
             b.store(b.gep(words, (b.add(b.mul(c.load(words, 0), I64(2)), I64(1)),)), cursor)
-        yield _Output(
+        yield Output(
             i,
             source,
             result,
@@ -202,30 +243,30 @@ def _bytes(b: ll.IRBuilder, total: ll.Value, size: ll.Value) -> ll.Value:
     return b.select(none, I64(HIGHEST), OPERATORS["mul"].emit(b, total, size))
 
 
-def _allocate(c: Code, out: _Output, held: ll.Value, results: ll.Value, launch: ll.Value) -> None:
+def _allocate(c: Code, caller: Caller, out: Output, held: ll.Value, results: ll.Value, launch: ll.Value) -> None:
     """Allocate (or pass through) an op output, unless one before it failed; `status` then holds a failure, if any. Of
     a produced size: memory that is large enough."""
     b = c.b
-    context, _, _, tensors, status = c.args
-    number = b.trunc(out.number, I32)
+    tensors, status = c.args[3], c.args[4]
     fine, passes = b.not_(c.failed(status)), b.icmp_signed(">=", out.source, I64(0))
     with b.if_then(fine, likely=True), b.if_else(passes) as (passed, made):
         with passed:
-            c.api("TF_SetOutput", context, number, c.load(tensors, out.source), status)
+            caller.pass_on(c, out, c.load(tensors, out.source))
         with made:
             there = b.alloca(I1)
             b.store(I1(0), there)
             with b.if_then(b.icmp_signed("!=", out.bytes, I64(HIGHEST)), likely=True):
-                b.store(_allocate_result(c, out, held, results, launch), there)
+                b.store(_allocate_result(c, caller, out, held, results, launch), there)
             with b.if_then(b.not_(b.or_(b.load(there), c.failed(status))), likely=False):
                 c.api("TF_SetStatus", status, I32(RESOURCE_EXHAUSTED), c.text("No memory for a result"))
 
 
-def _allocate_result(c: Code, out: _Output, held: ll.Value, results: ll.Value, launch: ll.Value) -> ll.Value:
+def _allocate_result(
+    c: Code, caller: Caller, out: Output, held: ll.Value, results: ll.Value, launch: ll.Value
+) -> ll.Value:
     """Whether the result has its memory now. TensorFlow ends the process where the number of elements leaves 64 bits,
     or a size is negative: not here."""
     b = c.b
-    context, _, _, _, status = c.args
     data = b.alloca(PTR)
     b.store(PTR(None), data)
     with b.if_else(out.produced, likely=False) as (later, now):
@@ -236,29 +277,25 @@ def _allocate_result(c: Code, out: _Output, held: ll.Value, results: ll.Value, l
                 tensor = c.api("TF_AllocateTensor", out.dtype, out.dims, out.rank, out.bytes)
                 _hold(c, out, held, tensor, data)
         with now:
-            number = b.trunc(out.number, I32)
-            tensor = c.api("TF_AllocateOutput", context, number, out.dtype, out.dims, out.rank, out.bytes, status)
-            _hold(c, out, held, tensor, data)
+            _hold(c, out, held, caller.allocate(c, out), data)
     c.store(b.load(data), results, out.result)
     is_held = b.icmp_signed("!=", c.load(held, out.number), PTR(None))
     return b.or_(is_held, b.icmp_signed("!=", b.load(data), PTR(None)))
 
 
-def _hold(c: Code, out: _Output, held: ll.Value, tensor: ll.Value, data: ll.Value) -> None:
+def _hold(c: Code, out: Output, held: ll.Value, tensor: ll.Value, data: ll.Value) -> None:
     """Keep a tensor (null: none) until the run is over; `data` is where its elements are (null where it has none)."""
     c.store(tensor, held, out.number)
     with c.b.if_then(c.b.icmp_signed("!=", tensor, PTR(None)), likely=True):
         c.b.store(c.api("TF_TensorData", tensor), data)
 
 
-def _copy_produced(c: Code, out: _Output, held: ll.Value, results: ll.Value) -> None:
-    """Allocate an op output at its size, now known, and fill it from the memory the run wrote to."""
+def _copy_produced(c: Code, caller: Caller, out: Output, held: ll.Value, results: ll.Value) -> None:
+    """Allocate an op output at its size, now known, fill it from the memory the run wrote to, and hold it instead."""
     b = c.b
-    context, _, _, _, status = c.args
+    context, status = c.args[0], c.args[4]
     with b.if_then(b.not_(c.failed(status))):
-        tensor = c.api(
-            "TF_AllocateOutput", context, b.trunc(out.number, I32), out.dtype, out.dims, out.rank, out.bytes, status
-        )
+        large, tensor = c.load(held, out.number), caller.allocate(c, out)
         with b.if_then(b.icmp_signed("!=", tensor, PTR(None)), likely=True):
             data = c.load(results, out.result)
             if c.on_gpu:
@@ -267,4 +304,5 @@ def _copy_produced(c: Code, out: _Output, held: ll.Value, results: ll.Value) -> 
                     c.api("TF_SetStatus", status, I32(INTERNAL), c.text("A copy on the GPU failed"))
             else:
                 c.copy(c.api("TF_TensorData", tensor), data, out.bytes)
-            c.api("TF_DeleteTensor", tensor)
+                c.api("TF_DeleteTensor", large)
+            c.store(tensor, held, out.number)
