@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tfxla_cluster import flags
 from tfxla_cluster.errors import FlagError, UsageError
-from tfxla_cluster.size_spec import ANY, How, Mark, Size, Source, parse, pattern, size, stronger, text
+from tfxla_cluster.size_spec import ANY, How, Mark, Size, Source, nameless, parse, pattern, size, stronger, text
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,7 @@ from tfxla_cluster.size_spec import ANY, How, Mark, Size, Source, parse, pattern
         (r"a\:b", "a:b", 0, True),
         ("(?:a|b)c", "bc", 0, True),
         ("(?i:A)c", "ac", 0, True),
+        ("x:253", "x", 253, True),
     ],
 )
 def test_what_an_entry_is_about(written: str, name: str, axis: int, holds: bool) -> None:
@@ -86,6 +87,10 @@ def test_any_name_can_be_written(drawn: list[tuple[str, int | None, Size]]) -> N
         ("x:0=n[5-2]", "does not say what a size is behind '='"),  # 5-2 is no range of letters either
         ("x:0=n[5..2]", "no size is from 5 to 2"),
         ("x=n[2..5]:0", "does not say what a size is"),
+        ("x:" + "9" * 5000, "is no number of an axis"),
+        ("x:0=[.." + "9" * 5000 + "]", "does not say what a size is behind '='"),
+        *((word, f"'{word}' does not name an input") for word in ("=n", ":0", ":0=n")),
+        *((word, f"'{word}' has an axis that no input has") for word in ("x:254", "x:9999999999999999=n")),
     ],
 )
 def test_what_is_no_entry(written: str, said: str) -> None:
@@ -93,6 +98,18 @@ def test_what_is_no_entry(written: str, said: str) -> None:
         parse(written)
     with pytest.raises(FlagError, match=f"--tfxla_dynamic_sources: .*{said}"):
         flags.convert("tfxla_dynamic_sources", written)
+
+
+@pytest.mark.parametrize("word", ["x:", ":0", "x:9999999999999999"])
+def test_what_is_no_static_source(word: str) -> None:
+    with pytest.raises(FlagError, match=f"--tfxla_static_sources: .*'{word}'"):
+        flags.convert("tfxla_static_sources", word)
+
+
+def test_entries_of_one_tensor() -> None:
+    written = (Source("", 0, Size("n", 2, 8)), Source("", 1))
+    assert nameless(text(written)) == written
+    assert nameless("") == ()
 
 
 def test_a_static_source_has_no_size() -> None:

@@ -20,10 +20,11 @@ from typing import Any
 from .errors import UsageError
 
 _NAME = r"[A-Za-z_]\w*"
-_SIZE = rf"(?P<size>{_NAME})?(\[(?P<least>\d*)\.\.(?P<most>\d*)\])?"
-_ENTRY = re.compile(rf"(?P<name>.*?)(\s*:\s*(?P<axis>\d+))?(=(?P<says>{_SIZE}))?", re.DOTALL)
+_SIZE = rf"(?P<size>{_NAME})?(\[(?P<least>\d{{0,18}})\.\.(?P<most>\d{{0,18}})\])?"  # sizes have 64 bits
+_ENTRY = re.compile(rf"(?P<name>.*?)(\s*:\s*(?P<axis>\d{{1,18}}))?(=(?P<says>{_SIZE}))?", re.DOTALL)
 _UNREAD = re.compile(r"(?<![?<P[])=")  # an '=' that is no part of a regular expression
 _NO_AXIS = re.compile(r"(?<![?\[\\]):([^:\])]*)$")  # what is behind the last ':', if that is no part of one
+_MOST_AXIS = 253  # TensorFlow's shapes have at most 254 dimensions
 _FORM = "Write it as name:axis=size[least..most], all but the name as needed"
 
 Predicate = Callable[[int], bool]
@@ -150,8 +151,21 @@ def _line_in(error: Exception) -> str:
 
 @functools.lru_cache(maxsize=256)
 def parse(text: str) -> tuple[Source, ...]:
-    """The entries of a text; UsageError for what is none."""
-    return tuple(_source(word) for word in filter(None, (w.strip() for w in text.split(","))))
+    """The entries of a text that somebody wrote; UsageError for what is none, names no input, or an axis that none
+    has."""
+    words = [stripped for word in text.split(",") if (stripped := word.strip())]
+    found = tuple(map(_source, words))
+    for word, one in zip(words, found):
+        if not one.name:
+            raise UsageError(f"'{word}' does not name an input", _FORM)
+        if one.axis is not None and one.axis > _MOST_AXIS:
+            raise UsageError(f"'{word}' has an axis that no input has", f"Axes are from 0 to {_MOST_AXIS}")
+    return found
+
+
+def nameless(text: str) -> tuple[Source, ...]:
+    """The entries of what `text` made of some without names: of the dimensions of one tensor."""
+    return tuple(map(_source, text.split(","))) if text else ()
 
 
 def _source(word: str) -> Source:
@@ -177,7 +191,7 @@ def _check_pattern(name: str, word: str) -> None:
 
 def entry(name: Any, axis: Any, says: Any) -> Source:
     """An entry of its parts, `says` a Size or what `size` reads; UsageError for what is none."""
-    if not isinstance(name, str):
+    if not isinstance(name, str) or not name:
         raise UsageError(f"{name!r} is no name of an argument", "Name it as the function does: {'x': {0: 'batch'}}")
     _check_pattern(name, name)
     if type(axis) is not int or axis < 0:

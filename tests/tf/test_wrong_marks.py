@@ -49,6 +49,8 @@ def test_a_specification_that_is_none() -> None:
         "dynamic: .* does not say what a size is": "x:0=2..4",
         r"dynamic: 'a' in 'x:a' is no number of an axis\. Axes count from 0": "x:a",
         "dynamic: 0 is no name of an argument. Name it as the function does": {0: {0: "b"}},
+        "dynamic: '' is no name of an argument": {"": {0: "b"}},
+        "dynamic: ':0=b' does not name an input": ":0=b",
         "dynamic: 'a' in 'x' is no number of an axis": {"x": {"a": "b"}},
         "dynamic: -1 in 'x' is no number of an axis": {"x": {-1: "b"}},
         "dynamic: 7 does not say what size 0 of 'x' is": {"x": {0: 7}},

@@ -16,7 +16,7 @@ from tensorflow.core.framework import attr_value_pb2
 from tensorflow.python.framework import ops
 
 from ...errors import UsageError
-from ...size_spec import How, Mark, Predicate, Size, Source, parse, stronger, text
+from ...size_spec import How, Mark, Predicate, Size, Source, nameless, stronger, text
 from ...tf2xla import sources
 from ...tf2xla.function_def import library
 from . import python_ints
@@ -174,7 +174,7 @@ def of_attributes(attributes: Mapping[str, bytes]) -> dict[int, Mark]:
     predicates = {number: of for of, number in _numbers.items()}
     found = {}
     for how, attr in _ATTRS.items():
-        for source in parse(attributes.get(attr, b"").decode()):
+        for source in nameless(attributes.get(attr, b"").decode()):
             if source.axis is not None:
                 of = predicates.get(numbers.get(source.axis, -1), ())
                 size = Size(source.size.name, source.size.min, source.size.max, of)
