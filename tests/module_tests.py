@@ -99,7 +99,7 @@ TESTS: dict[str, str] = {
     "tfxla_cluster.dynamic.handing": "dynamic/test_handing.py",
     "tfxla_cluster.dynamic.literals": "dynamic/test_literals.py dynamic/test_families.py dynamic/test_unify.py",
     "tfxla_cluster.dynamic.lowered": "dynamic/test_pattern.py",
-    "tfxla_cluster.dynamic.misfit": "dynamic/test_unify.py dynamic/test_families.py",
+    "tfxla_cluster.dynamic.misfit": "dynamic/test_misfit.py dynamic/test_unify.py",
     "tfxla_cluster.dynamic.pattern": "dynamic/test_pattern.py",
     "tfxla_cluster.dynamic.prove": "dynamic/test_unify.py dynamic/test_families.py",
     "tfxla_cluster.dynamic.rows": "dynamic/test_unify.py dynamic/test_families.py",

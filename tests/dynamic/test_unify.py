@@ -296,7 +296,7 @@ MISFITS: dict[str, tuple[Body, Sequence[int], str]] = {
     "one": (_variable, (1, 5), "sizes below 2 have modules of their own"),
     "none": (_variable, (0, 5), "sizes below 2 have modules of their own"),
     "same": (_variable, (5, 5), "no size of an argument differs"),
-    "constant": (_constant, (4, 5), "no size of an argument differs"),
+    "constant": (_constant, (4, 5), "no size of an argument differs, but this constant does"),
 }
 
 

@@ -6,11 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ..ir.dim import LEAST_GENERIC
+from ..ir.literal import Literal, equal_bits
 from ..ir.node import Instr
+from ..ir.size_values import SIZED
 from .rows import Row, Rows, shape_form, structural_attributes
 
 PARTED = "the programs part here"
+_NO_SIZE = "no size of an argument differs"
 _LONGEST = 60  # characters of a value
 
 
@@ -54,6 +59,36 @@ def difference(modules: Sequence[Rows]) -> Misfit:
             counts = tuple(f"{len(rows.bodies)} computations" for rows in (first, other))
             return Misfit(None, "one has more computations", counts)
     return Misfit(None, "variables are updated in other places")
+
+
+def numbers(modules: Sequence[Rows]) -> Misfit:
+    """The first number in which modules of one structure and of the same sizes of arguments differ."""
+    last = modules[-1]
+    for other in modules[:-1]:
+        for body, peer in zip(other.bodies, last.bodies):
+            for row, found in zip(body.rows, peer.rows):
+                if differing := _numbers(row.instr, found.instr):
+                    what, *values = differing
+                    return Misfit(found.instr, f"{_NO_SIZE}, but {what} does", tuple(values))
+    return Misfit(None, _NO_SIZE)
+
+
+def _numbers(one: Instr, two: Instr) -> tuple[str, str, str] | None:
+    """What differs, and what it is in each; None where the instructions have the same numbers."""
+    sized = SIZED.get(one.opcode, "")
+    if one.opcode == "constant" and not equal_bits(one.attrs["literal"], two.attrs["literal"]):
+        return "this constant", *_elements(one.attrs["literal"], two.attrs["literal"])
+    if one.attrs.get(sized) != two.attrs.get(sized):
+        return f"its {sized}", short(one.attrs[sized]), short(two.attrs[sized])
+    return None if one.shape == two.shape else ("its shape", str(one.shape), str(two.shape))
+
+
+def _elements(one: Literal, two: Literal) -> tuple[str, str]:
+    """Of two arrays of one shape and several elements the first that differs, with its place; else all."""
+    if isinstance(one, tuple) or isinstance(two, tuple) or one.shape != two.shape or one.size == 1:
+        return short(one), short(two)
+    at = next(at for at in np.ndindex(one.shape) if one[at].tobytes() != two[at].tobytes())
+    return short(f"{one[at]} at {list(at)}"), short(f"{two[at]} at {list(at)}")
 
 
 def _between(row: Row, other: Row) -> Misfit | None:

@@ -18,7 +18,7 @@ from ..ir import verifier
 from ..ir.dim import LEAST_GENERIC, Dim
 from ..size_spec import ANY, Size
 from .fit import Assumed, Sizes, Vector, assumptions, weaker_assumptions
-from .misfit import SMALL_SIZES, Misfit, difference
+from .misfit import SMALL_SIZES, Misfit, difference, numbers
 from .rows import Rows, structure
 from .unifier import Generic, Parted, Unifier
 
@@ -54,7 +54,7 @@ def unify(modules: Sequence[Rows], limits: Limits = NONE) -> Generic | Misfit:
         return refused
     varying = list(dict.fromkeys(vector for row in vectors for vector in row if len(set(vector)) > 1))
     if not varying:
-        return Misfit(None, "no size of an argument differs")
+        return numbers(modules)
     if any(min(vector) < LEAST_GENERIC for vector in varying):
         return SMALL_SIZES
     said = _said(modules, limits)
