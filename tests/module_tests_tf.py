@@ -6,6 +6,7 @@ TF: dict[str, str] = {
     "tfxla_cluster.tf": "device/test_decisions.py ir/test_size_operators.py",
     "tfxla_cluster.tf.clustering": "tf/test_clustering.py tf/test_cluster_checks.py",
     "tfxla_cluster.tf.clustering.cluster_checks": "tf/test_cluster_checks.py tf/test_clustering.py",
+    "tfxla_cluster.tf.clustering.cluster_names": "tf/test_cluster_names.py tf/test_clustering.py",
     "tfxla_cluster.tf.clustering.cluster_program": "tf/test_clustering.py tf/test_compare_clusters.py",
     "tfxla_cluster.tf.clustering.compile_time_constants": "tf/test_cluster_checks.py tf/test_clustering.py",
     "tfxla_cluster.tf.clustering.copied_constants": "tf/test_clustering.py device/test_decisions.py",

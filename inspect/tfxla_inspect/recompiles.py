@@ -182,10 +182,8 @@ def _title(record: Record) -> str:
     """What all traces share: the family without the number of inputs, or the name without TensorFlow's numbers."""
     name = word(record, "cluster", "function", "module").removeprefix(FUNCTION_PREFIX)
     family = _INPUTS.sub("", word(record, "family"))
-    if word(record, "what") == "cluster":
-        caller = family.rpartition("/")[0].removeprefix("__inference_")
-        return f"{name} in {caller}" if caller else name
-    return (family or _NUMBERS.sub("", name)).removeprefix("__inference_") or "unknown"
+    title = (family or _NUMBERS.sub("", name)).removeprefix("__inference_") or "unknown"
+    return f"cluster of {title}" if family and word(record, "what") == "cluster" else title
 
 
 def _cause(change: Record) -> str:

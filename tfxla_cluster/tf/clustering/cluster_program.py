@@ -7,11 +7,10 @@ own while TensorFlow's ops run, --tf_xla_always_defer_compilation never compiles
 from __future__ import annotations
 
 import atexit
-import hashlib
 import queue
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -26,6 +25,7 @@ from ..compiler_port import Compiler
 from ..functions import function_compiler, function_names, marks, origins, variables
 from ..native_op.op import InputView, Program
 from ..native_op.records import Entry
+from .cluster_names import ClusterNames
 from .encapsulate import ClusterFunction
 
 _MOST_TEXT = 500  # characters of a reason that are said
@@ -38,6 +38,7 @@ class ClusterPrograms:
     def __init__(self, compiler: Compiler) -> None:
         self.compiler = compiler
         self._lock = threading.RLock()
+        self._names = ClusterNames()
         self._programs: defaultdict[str, list[Program]] = defaultdict(list)
 
     def make(self, function: ClusterFunction) -> Program:
@@ -53,7 +54,7 @@ class ClusterPrograms:
             tuple(origins.told_apart([given.named(known) for given in function.given])),
             kinds=tuple(given.kind for given in function.given),
         )
-        family = f"{function_names.family_of(caller)}/{_digest(function.nodes)}"
+        family = self._family(caller, function.nodes)
 
         def lines() -> dict[str, str]:
             known = sources.caller_lines(caller)
@@ -92,17 +93,17 @@ class ClusterPrograms:
                 self._programs[caller].append(program)
         return program
 
+    def _family(self, caller: str, nodes: Sequence[str]) -> str:
+        """The same for this cluster in each trace of the function."""
+        around = function_names.family_of(caller)
+        return f"{around} from {self._names.name(around, origins.of(caller).defined, caller, nodes)}".lstrip()
+
     def forget(self, callers: Iterable[str]) -> None:
         """These functions are gone: so are the programs of their clusters, once TensorFlow has dropped the kernels."""
         with self._lock:
             gone = [program for caller in callers for program in self._programs.pop(caller, ())]
         for program in gone:
             program.close()
-
-
-def _digest(nodes: Iterable[str]) -> str:
-    """Tells clusters of one function apart; the same in each trace of it."""
-    return hashlib.sha256("\n".join(sorted(nodes)).encode()).hexdigest()[:16]
 
 
 def fallen_back(name: str, reason: str) -> None:
