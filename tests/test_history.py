@@ -83,6 +83,18 @@ REMEDIES = {
     "size": (request(8, 4), request(9, 4), GENERIC, SIZE),
     "odd name": (request(8, of="argument 'a,b:0'"), request(9, of="argument 'a,b:0'"), GENERIC, "=a.b[:]0:0 "),
     "variable": (request(8, of="variable 'x'"), request(9, of="variable 'x'"), GENERIC, ""),
+    "cluster": (
+        dataclasses.replace(request(8), kind="cluster"),
+        dataclasses.replace(request(9), kind="cluster"),
+        GENERIC,
+        "mark_dynamic(x, 0) before each call or --tfxla_dynamic_sources=x:0: the",
+    ),
+    "value in a cluster": (
+        dataclasses.replace(request(8, of="value 'y'"), kind="cluster"),
+        dataclasses.replace(request(9, of="value 'y'"), kind="cluster"),
+        GENERIC,
+        "--tfxla_dynamic_sources=y:0: the",
+    ),
     "two dims": (request(8, 8), request(9, 9), GENERIC, "mark_dynamic(x, [0, 1]) before each call"),
     "marked": (request(8), dataclasses.replace(request(9), marks={(0, 0): MODULE}), GENERIC, ""),
     "marked static": (request(8), request(9), misfit(f"no ({sources.MARKED_STATIC})"), "leave out mark_static"),
@@ -172,7 +184,7 @@ def test_the_same_once_more() -> None:
 
 def test_functions_of_one_name_are_told_apart_by_their_line() -> None:
     history = History()
-    one, two = (dataclasses.replace(request(8), defined=line) for line in ("a.py:1", "b.py:1"))
+    one, two = (dataclasses.replace(request(8), place=lambda line=line: line) for line in ("a.py:1", "b.py:1"))
     assert [history.note(r, key(), ALONE, n)["reason"][:5] for n, r in enumerate((one, two))] == ["first", "first"]
     found = history.note(dataclasses.replace(one, guards=request(9).guards), key(hlo="b"), ALONE, 2)
     assert found["closest"] == 0
@@ -204,9 +216,9 @@ def test_a_size_is_not_held_against_a_small_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "mark"), [("must", "mark_dynamic(x, 0, max=N) before each call or "), ("cluster", "")]
+    ("noun", "mark"), [("argument", "mark_dynamic(x, 0, max=N) before each call or "), ("value", "")]
 )
-def test_the_end_of_a_range(kind: str, mark: str) -> None:
+def test_the_end_of_a_range(noun: str, mark: str) -> None:
     """Of sizes that were small so far; with the remedy it is no end."""
 
     def module(size: int) -> Rows:
@@ -215,10 +227,10 @@ def test_the_end_of_a_range(kind: str, mark: str) -> None:
 
     found, history, beyond = Families(), History(), fit.SMALL + 1
     for number, size in enumerate((5, 9, beyond)):
-        asked = dataclasses.replace(request(size), kind=kind)
+        asked = request(size, of=f"{noun} 'x'")
         noted = history.note(asked, key(hlo=str(number)), found.choose("f", module(size)), number)
     assert noted["reason"] == (
-        f"argument 'x': dim 0 was 9, is {beyond}; the earlier executable is for at most {fit.SMALL} there; "
+        f"{noun} 'x': dim 0 was 9, is {beyond}; the earlier executable is for at most {fit.SMALL} there; "
         "compiled for all such sizes"
     )
     assert noted["remedies"] == [

@@ -26,7 +26,8 @@ EARLIER = 64
 """The latest compilations of a function, which are remembered: each later one is held against them."""
 _PROGRAM = "hlo"  # the fact of a key that is the program itself
 _NAMED = re.compile(r"(?P<noun>[\w ]+) '(?P<name>.*)'", re.DOTALL)
-_MARKED = frozenset({"argument", "value"})  # what a list of sources may name; variables are static
+_PASSED = "argument"
+_LISTED = frozenset({_PASSED, "value"})  # what a list of sources may name; variables are static
 _NUMBER = re.compile(r"[-+]?(\d[\d_.e+-]*|inf|nan)|True|False")
 _RELEASED = {
     sources.LISTED_STATIC: "take the input out of --tfxla_static_sources",
@@ -39,11 +40,11 @@ _RELEASED = {
 
 @dataclass(frozen=True)
 class Compilation:
-    """id: the number of its module's files. defined: `file:line` of its Python function, '' unknown. key: of the cache,
+    """id: the number of its module's files. where: `file:line` of its function, '' unknown. key: of the cache,
     before tuning. sizes: of one for many, by (input in words, axis)."""
 
     id: int | None
-    defined: str
+    where: str
     guards: tuple[guard.Guard, ...]
     key: tuple[guard.Guard, ...]
     generic: bool
@@ -68,11 +69,11 @@ class History:
         """The fields of record `compile` that tell why this one is made: `reason` and, where it is not the function's
         first, `closest`, `changed`, `apart`, `remedies`.
 
-        A function is what has one name and is defined at one line."""
+        A function is what has one name and begins at one line."""
         family = request.family or request.name
         python = tuple(guard.Guard("python", name, value) for name, value in request.python.items())
         generic, sizes = choice.generic is not None, _sizes(request, choice)
-        made = Compilation(number, request.defined, (*request.guards, *python), key, generic, sizes)
+        made = Compilation(number, request.place() or "", (*request.guards, *python), key, generic, sizes)
         closest = self._closest(family, made)
         if closest is None:
             return {
@@ -111,8 +112,8 @@ class History:
 
 
 def _are_one(one: Compilation, other: Compilation) -> bool:
-    """Functions of one name are one unless they are known to be defined at different lines."""
-    return not (one.defined and other.defined) or one.defined == other.defined
+    """Functions of one name are one unless they are known to begin at different lines."""
+    return not (one.where and other.where) or one.where == other.where
 
 
 def _has_small(guards: Iterable[guard.Guard]) -> bool:
@@ -185,7 +186,7 @@ def _remedies(
     yield from filter(None, map(_for_value, changed))
     if known:
         yield "raise --tfxla_cache_capacity where executables are dropped from memory"
-    elif not changed and request.kind == "must":
+    elif not changed:
         yield "pass what the function reads from outside and what changes there as a tensor: each value is compiled in"
     if any(change.kind == "flag" for change in changed):
         yield "set the flags once, before the first call"
@@ -199,13 +200,12 @@ def _for_sizes(
         return
     if choice.generic is not None:
         if not closest.generic and (listed := _unlisted(request, closest, changed)):
-            ways = [f"--tfxla_dynamic_sources={','.join(listed)}"]
-            if request.kind == "must":  # an argument of a cluster is another tensor than the one that was marked
-                ways = [*_marks(changed), *ways, "jit(fn, dynamic=True)"]
+            ways = [*_marks(changed), f"--tfxla_dynamic_sources={','.join(listed)}"]
+            ways += ["jit(fn, dynamic=True)"] * (request.kind == "must")
             yield (
                 f"{' or '.join(ways)}: the first executable is for all sizes, unless its trace holds for its own alone"
             )
-        yield from _wider(request, [change for change, _ in _beyond(closest, changed)])
+        yield from _wider([change for change, _ in _beyond(closest, changed)])
     elif choice.misfit is None:
         if not flag_options.is_dynamic():
             yield "--tfxla_dynamic=on: one executable for many sizes"
@@ -216,17 +216,19 @@ def _for_sizes(
             yield f"make {where} the same program at each size (tf.shape(x) in place of x.shape)"
 
 
-def _wider(request: CompileRequest, beyond: Sequence[guard.Change]) -> Iterator[str]:
+def _wider(beyond: Sequence[guard.Change]) -> Iterator[str]:
     """For executables that are for larger sizes from the first on."""
     for change in beyond:
         if name := _argument(change):
             listed = f"--tfxla_dynamic_sources={size_spec.pattern(name)}:{change.axis}=[..N]"
-            marked = f"mark_dynamic({name}, {change.axis}, max=N) before each call or " * (request.kind == "must")
+            marked = f"mark_dynamic({name}, {change.axis}, max=N) before each call or " * _is_markable(change)
             yield f"{marked}{listed}, N the largest size that comes: the first executable is for sizes to there"
 
 
 def _marks(changed: Sequence[guard.Change]) -> list[str]:
-    """The calls that mark the dimensions, as one way."""
+    """The calls that mark the dimensions, as one way; none where one is of what the program does not pass."""
+    if not all(map(_is_markable, changed)):
+        return []
     axes: dict[str, list[int]] = {}
     for change in changed:
         axes.setdefault(_name(change), []).append(change.axis)
@@ -266,7 +268,13 @@ def _for_value(change: guard.Change) -> str:
 def _argument(change: guard.Change) -> str:
     """The user's name of the input that it is about; '' for a variable and for what is no input."""
     found = _NAMED.fullmatch(change.of)
-    return found["name"] if found and found["noun"] in _MARKED else ""
+    return found["name"] if found and found["noun"] in _LISTED else ""
+
+
+def _is_markable(change: guard.Change) -> bool:
+    """Is it about a tensor that the program passes, to the function or to the one that the cluster lies in?"""
+    found = _NAMED.fullmatch(change.of)
+    return found is not None and found["noun"] == _PASSED
 
 
 def _name(change: guard.Change) -> str:

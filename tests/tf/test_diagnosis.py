@@ -86,6 +86,54 @@ def test_a_python_if_on_a_size(records: Records) -> None:
     assert proven["sizes"] == {"s0": 40}
 
 
+def op_first(x: Any) -> Any:
+    if x.shape[0] == 33:
+        x = x + 1.0  # an op before all others
+    return tf.reduce_sum(tf.tanh(x) * 2.0, axis=1)
+
+
+def op_between(x: Any) -> Any:
+    y = tf.tanh(x) * 2.0
+    if x.shape[0] == 33:
+        y = tf.exp(y)  # an op between
+    return tf.reduce_sum(y, axis=1)
+
+
+@pytest.mark.parametrize(("function", "text"), [(op_first, "an op before all others"), (op_between, "an op between")])
+@flags.patch(**AUTO)
+def test_a_python_if_in_a_cluster(function: Callable[..., Any], text: str, records: Records) -> None:
+    """Wherever the other op stands, the clusters of the traces are one, named by the function and its first op."""
+    step = tf.function(function, reduce_retracing=False)
+    for size in (8, 16, 33):
+        step(ones(size, 4))
+    record, line = again(records), line_of(text)
+    assert {r["family"] for r in records("compile")} == {f"__inference_{function.__name__} from Tanh"}
+    assert changed(record) == [("equal", "argument 'x'", 0, "16", "33")]
+    assert record["apart"]["where"] == line
+    assert record["remedies"] == [f"make {line} the same program at each size (tf.shape(x) in place of x.shape)"]
+    (special,) = [r for r in records("dynamic") if r["event"] == "specialised"]
+    assert special["where"] == line
+
+
+@pytest.mark.parametrize("jit_compile", [True, None])
+@flags.patch(**AUTO)
+def test_a_constant_of_a_trace(jit_compile: bool | None, records: Records) -> None:
+    def made(factor: float) -> Any:
+        def step(x: Any) -> Any:
+            y = tf.tanh(x) + 1.0
+            return tf.nn.softmax(y * factor)  # the constant
+
+        return tf.function(step, jit_compile=jit_compile)
+
+    for factor in (0.5, 2.5):
+        made(factor)(ones(8, 4))
+    record = again(records)
+    assert record["apart"]["where"] == line_of("the constant")
+    assert record["apart"]["what"] == "no size of an argument differs, but this constant does"
+    assert record["apart"]["values"] == ["0.5", "2.5"]
+    assert "pass what the function reads from outside" in record["remedies"][0]
+
+
 def test_a_size_gets_a_name(records: Records) -> None:
     @must
     def step(x: Any, y: Any) -> Any:
@@ -258,9 +306,9 @@ def test_a_flag(records: Records) -> None:
 
 
 def test_a_limit(records: Records) -> None:
-    @must
+    @must  # the limited function
     def step(x: Any) -> Any:
-        return tf.tanh(x) + 1.0  # the limited function
+        return tf.tanh(x) + 1.0
 
     with flags.patch(tfxla_recompile_limit=1, tfxla_dynamic="off"):
         step(ones(8))
@@ -282,6 +330,7 @@ def test_a_cluster(records: Records) -> None:
         step(ones(size, 4))
     record = again(records)
     assert changed(record) == [("equal", "argument 'x'", 0, "8", "9")]
+    assert record["remedies"][0].startswith("mark_dynamic(x, 0) before each call or --tfxla_dynamic_sources=x:0: the")
     assert {i["of"] for i in record["serves"]["inputs"]} == {"argument 'x'", "variable 'dense/kernel'"}
 
 

@@ -94,7 +94,7 @@ def test_sizes_beyond_it_are_stock_xlas(name: str, capfd: Any) -> None:
     assert f"function step_{name} has 3 executables, all that --tfxla_recompile_limit={LIMIT} allows" in line
     assert "(the last one: argument 'x': dim 0 was 4, is 5)" in line
     assert "For fewer: --tfxla_dynamic=on: one executable for many sizes; or raise the limit (0: none)" in line
-    assert re.search(rf"{Path(__file__).name}:{step.__code__.co_firstlineno + 1}: function step_{name}", line)
+    assert re.search(rf"{Path(__file__).name}:{step.__code__.co_firstlineno}: function step_{name}", line)
     new = {reason: n for reason, n in after["fallback_reasons"].items() if n != fallbacks.get(reason)}
     assert [bool("tfxla_recompile_limit" in reason) for reason in new] == [True]
 
@@ -178,6 +178,30 @@ def test_what_python_reads_is_named(capfd: Any) -> None:
     assert not trace.wants("compile"), "it is said without logs too"
     at = f"{Path(__file__).name}:{unrolled.__code__.co_firstlineno + 2}"
     assert re.search(rf"For fewer: make \S*{at} the same program at each size \(tf.shape\(x\) in place of", line)
+
+
+@pytest.mark.parametrize("kind", ["must", "jit", "before", "clusters"])
+def test_retraces_of_one_python_function_count_together(kind: str, capfd: Any) -> None:
+    """Whatever its first op is, and where traces were made before anybody looked."""
+
+    def branching(x: Any) -> Any:
+        if x.shape[0] in (4, 5, 8):
+            x = tf.sin(x)
+        if x.shape[0] % 2:
+            x = tf.exp(x) * 0.5
+        return step(x)
+
+    function = {"jit": tfxla_cluster.jit, "must": MUST["must"], "before": MUST["must"], "clusters": tf.function}[kind](
+        branching
+    )
+    if kind == "before":
+        tfxla_cluster.disable()
+        function.get_concrete_function(tf.TensorSpec([3, 6]))
+        tfxla_cluster.enable()
+    with flags.patch(**(AUTO if kind == "clusters" else {}), tfxla_dynamic="on"):
+        assert compiled(function, same=branching) == [1, 1, 1, 0, 0, 0]
+    (line,) = said(capfd)
+    assert f"{Path(__file__).name}:{branching.__code__.co_firstlineno}: " in line
 
 
 def test_functions_of_one_name_are_told_apart() -> None:

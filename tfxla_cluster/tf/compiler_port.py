@@ -42,11 +42,11 @@ class CompileRequest:
     the proto of the same function at other sizes of some (HLO parameter, axis); LoweringError where it does not lower
     so. marks: what the program says about sizes of (HLO parameter, axis). title: the user's name of the function, that
     of which a cluster is a part. place(): the user's `file:line` at which it begins ('' unknown), None once
-    TensorFlow removed it. defined: `file:line` of the Python function, '' unknown. python: the Python values that it
-    was traced for, by name. costs: milliseconds of 'trace' and 'lowering', as far as known. called: the stack of its
-    first call. stack(node): that of a TF node; both outermost frame first, each {file, line, text, function, user}.
-    traced(): the trace, None where it is of no function that is known. ordered: sums must have the same bits in each
-    run. question(): what the function asks about its sizes, in words with the user's line, '' where it asks nothing.
+    TensorFlow removed it. python: the Python values that it was traced for, by name. costs: milliseconds of 'trace'
+    and 'lowering', as far as known. called: the stack of its first call. stack(node): that of a TF node; both outermost
+    frame first, each {file, line, text, function, user}. traced(): the trace, None where it is of no function that is
+    known. ordered: sums must have the same bits in each run. question(): what the function asks about its sizes, in
+    words with the user's line, '' where it asks nothing.
     """
 
     name: str
@@ -71,7 +71,6 @@ class CompileRequest:
     costs: Mapping[str, float] = field(default_factory=dict)
     called: Sequence[Mapping[str, Any]] = ()
     stack: Callable[[str], Sequence[Mapping[str, Any]]] = lambda node: ()
-    defined: str = ""
     untold: frozenset[int] = frozenset()
     traced: Callable[[], Trace | None] = lambda: None
     ordered: bool = False

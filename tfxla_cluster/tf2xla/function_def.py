@@ -31,9 +31,13 @@ def library(name: str) -> Any:
     return known[name]
 
 
+def exists(name: str) -> bool:
+    """Is a function of that name in the eager context?"""
+    return bool(context.context().has_function(name.encode()))
+
+
 def _fetched(name: str) -> Any:
-    ctx = context.context()
-    return ctx.get_function_def(name) if ctx.has_function(name.encode()) else None
+    return context.context().get_function_def(name) if exists(name) else None
 
 
 @contextmanager

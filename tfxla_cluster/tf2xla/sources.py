@@ -20,7 +20,7 @@ from tensorflow.python.util import tf_stack  # pylint: disable=no-name-in-module
 
 from ..errors import UsageError
 from . import function_calls
-from .function_def import library
+from .function_def import exists, library
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _DEMO = os.path.join(_PACKAGE, "demo")  # a user's program as far as reports go
@@ -92,9 +92,8 @@ def lines(function: str) -> dict[str, str]:
 
 def _traces(function: str) -> Iterator[tuple[str, Any]]:
     """Node name and frames, outermost first, of the nodes of a registered function that have a trace."""
-    ctx = context.context()
-    if ctx.has_function(function.encode()):
-        traces = tf_stack.LoadTracesFromDebugInfo(ctx.get_graph_debug_info(function))
+    if exists(function):
+        traces = tf_stack.LoadTracesFromDebugInfo(context.context().get_graph_debug_info(function))
         yield from ((name.partition("@")[0], frames) for name, frames in _items(traces))
 
 
@@ -130,10 +129,10 @@ def _first_line(function: str) -> str:
 
 
 def first_line(function: str) -> str | None:
-    """`file:line` at which a traced function begins, '' when unknown; None for one that TensorFlow removed."""
+    """`file:line` of the first op of a traced function, '' when unknown; None for one that TensorFlow removed."""
     if not function:
         return ""
-    return _first_line(function) if context.context().has_function(function.encode()) else None
+    return _first_line(function) if exists(function) else None
 
 
 class LazyLines(Mapping[str, str]):

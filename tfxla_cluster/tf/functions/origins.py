@@ -27,7 +27,7 @@ from tensorflow.python.ops import handle_data_util
 from tensorflow.python.util import tf_decorator
 
 from ... import bugs
-from ...tf2xla import sources
+from ...tf2xla import function_def, sources
 from . import python_ints
 
 _NEAR = 8  # frames between the runtime's door and the ConcreteFunction
@@ -76,6 +76,14 @@ def spent(function: str) -> float | None:
     return known.trace_ms
 
 
+def place(function: str, defined: str) -> str | None:
+    """`file:line` at which a traced function begins: `defined`, or its first op's where that is not known or no line of
+    the user (Keras' steps). '' unknown; None for one that TensorFlow removed."""
+    if not sources.is_user_file(defined.rpartition(":")[0]):
+        return sources.first_line(function)
+    return defined if function_def.exists(function) else None
+
+
 def forget(function: str) -> None:
     """TensorFlow removed the function; takes no lock."""
     _known.pop(function, None)
@@ -93,7 +101,9 @@ def note(function: str) -> None:
     try:
         atomic, concrete = _called(caller)
         if atomic is not None and atomic.name.decode() == function:
-            _note(atomic, concrete or atomic, {}, _stack(caller))
+            python = _function(caller)
+            before = "" if python is None else definition(python.python_function)
+            _note(atomic, concrete or atomic, {}, _stack(caller), before)
     except Exception as error:  # noqa: BLE001 - it reads what TensorFlow keeps to itself
         bugs.failed(f"looking for the names of {function}", error)
 
@@ -111,9 +121,11 @@ def _called(frame: FrameType | None) -> tuple[Any, Any]:
     return atomic, None
 
 
-def _note(atomic: Any, traced: Any, outer: Mapping[int, str], stack: tuple[sources.Frame, ...]) -> None:
+def _note(
+    atomic: Any, traced: Any, outer: Mapping[int, str], stack: tuple[sources.Frame, ...], defined: str = ""
+) -> None:
     """Of a function and those it calls; `traced`: the one that Python knows, which this is or is made of by gradients.
-    `outer`: id of a tensor of the function around it -> its name."""
+    `outer`: id of a tensor of the function around it -> its name. `defined`: where it is, if nobody saw its trace."""
     signature, graph = traced.function_type, atomic._cached_graph
     if graph is None:  # restored from a file
         _known[atomic.name.decode()] = Origin({}, dict(_values(signature)), stack)
@@ -124,7 +136,7 @@ def _note(atomic: Any, traced: Any, outer: Mapping[int, str], stack: tuple[sourc
     given = [name for name, part in _parts(signature) for _ in part.flatten()]
     if len(given) + len(graph.captures) == len(graph.inputs):
         names |= {k: name for k, name in enumerate(given) if k not in names}
-    trace_ms, defined, number = _traced.get(traced.graph, (None, "", 0))
+    trace_ms, defined, number = _traced.get(traced.graph, (None, defined, 0))
     outside = {id(internal) for external, internal in graph.captures if _is_constant(external, internal)}
     constants = frozenset(k for k, tensor in enumerate(graph.inputs) if id(tensor) in outside)
     held = {k: _held_dims(tensor) for k, tensor in enumerate(graph.inputs) if tensor.dtype == tf.resource}
@@ -230,12 +242,18 @@ def timed(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _number(frame: FrameType | None) -> int:
     """That of the tf.function that these frames trace; 0 for none."""
+    found = _function(frame)
+    return 0 if found is None else _numbers.setdefault(found, next(_drawn))
+
+
+def _function(frame: FrameType | None) -> Any:
+    """The tf.function that these frames trace or call, None for none."""
     for _ in range(_NEAR):
         this = None if frame is None else frame.f_locals.get("self")
         if isinstance(this, polymorphic_function.Function):
-            return _numbers.setdefault(this, next(_drawn))
+            return this
         frame = None if frame is None else frame.f_back
-    return 0
+    return None
 
 
 def _defined(name: str, python_func: Any, *rest: Any, **more: Any) -> str:
