@@ -11,6 +11,7 @@ from tfxla_cluster.dynamic import families, rows
 from tfxla_cluster.dynamic.families import Choice, Families
 from tfxla_cluster.dynamic.misfit import SMALL_SIZES
 from tfxla_cluster.dynamic.rows import Rows
+from tfxla_cluster.dynamic.unify import Limits
 from tfxla_cluster.ir.builder import Builder
 from tfxla_cluster.ir.dtype import F32
 from tfxla_cluster.ir.node import Module
@@ -69,6 +70,32 @@ def test_a_sample_makes_the_first_generic() -> None:
     assert asked == [20]
     assert found.choose("g", read(1), samples=[lambda: sample(20)]).generic is None
     assert found.choose("h", read(4), samples=[lambda: module(20, "abs")]).generic is None
+
+
+def two(rows_: int, columns: int) -> Module:
+    b = Builder("m")
+    x, w = (b.parameter(array(F32, dims)) for dims in ((rows_, 3), (columns, 3)))
+    return b.module(b.add_op("tuple", b.negate(x), b.negate(w)))
+
+
+def test_what_a_sample_leaves_earlier_modules_tell() -> None:
+    """A trace that leaves one size open, and another one that came with two sizes."""
+    found = Families()
+    calls = ((5, 4), (6, 7), (8, 9), (9, 9), (9, 7), (6, 4))
+    made = [
+        found.choose("f", rows.of_module(two(n, m)), samples=[lambda n=n, m=m: two(n + 16, m)]).generic
+        for n, m in calls
+    ]
+    assert made[0] is not made[1]
+    assert {id(generic) for generic in made[1:]} == {id(made[1])}
+    limits = Limits({(1, 0): "it is a variable's"})
+    kept = [
+        found.choose("g", rows.of_module(two(n, m)), limits, [lambda n=n, m=m: two(n + 16, m)]).generic
+        for n, m in ((5, 4), (6, 7), (9, 4), (9, 7))
+    ]
+    assert kept[0] is kept[2]
+    assert kept[1] is kept[3]
+    assert kept[0] is not kept[1]
 
 
 def test_what_serves_is_told_without_making_more() -> None:

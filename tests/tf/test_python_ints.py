@@ -152,6 +152,24 @@ def test_sizes_of_variables_and_of_captured_constants(dynamic: bool, count: int)
             assert compiled() - before == count, make
 
 
+@pytest.mark.parametrize(("dynamic", "count"), [(False, 4), (True, 2)])
+def test_sizes_of_a_variable_beside_open_sizes(dynamic: bool, count: int) -> None:
+    """The trace leaves the argument's size open, and is for one of the variable's."""
+    held = tf.Variable(tf.ones([45, 4]), shape=tf.TensorShape([None, 4]))
+
+    @tf.function(jit_compile=True, input_signature=[tf.TensorSpec([None, 4])])
+    def closed(x: Any) -> Any:
+        return x @ tf.transpose(held)
+
+    with flags.patch(tfxla_dynamic_variables=dynamic):
+        before = compiled()
+        for n, rows in ((3, 45), (7, 50), (9, 61), (9, 80), (5, 45)):
+            held.assign(np.random.default_rng(rows).standard_normal((rows, 4)).astype(np.float32))
+            x = tf.random.stateless_normal([n, 4], [n, rows])
+            assert_near(closed(x), x @ tf.transpose(held), 4e-6)
+        assert compiled() - before == count
+
+
 def _closing(held: Any) -> Any:
     @tf.function(jit_compile=True)
     def closed(x: Any) -> Any:

@@ -11,13 +11,13 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from ..ir import proto
-from ..ir.dim import LEAST_GENERIC, DimExpr
+from ..ir.dim import LEAST_GENERIC, Dim, DimExpr
 from ..ir.node import Module
 from . import pattern, prove, rows, unify
 from .lowered import Lowered
@@ -227,18 +227,40 @@ def digest(module: Module) -> str:
 def _with_samples(
     family: _Family, structure: str, module: Rows, limits: Limits, samples: Sequence[Sample]
 ) -> Generic | Misfit | None:
-    """What it makes with the first of itself at other sizes that makes one; None where there is no such module."""
+    """What it makes with the first of itself at other sizes that makes one, and with earlier modules where these tell
+    more; None where there is no such module."""
     found: Generic | Misfit | None = None
     for sample in () if structure in family.refused else samples:
         other = sample()
         if other is None:
             continue
         read = rows.of_module(other)
-        if _may_vary(read, module):
-            found = unify.unify([read, module], limits)
-        if isinstance(found, Generic):
-            break
+        for modules in _read_together(family.seen.get(structure, []), read, module):
+            found = unify.unify(modules, limits)
+            if isinstance(found, Generic):
+                return found
     return found
+
+
+def _read_together(earlier: Sequence[Rows], sample: Rows, module: Rows) -> Iterator[list[Rows]]:
+    """What may make one: the earlier modules first that have other sizes where the sample has the module's, such as
+    those of a variable that had another shape then."""
+    if not _may_vary(sample, module):
+        return
+    same = [a == b for a, b in zip(_dims(sample), _dims(module))]
+    others = [
+        one
+        for one in earlier
+        if _may_vary(one, module) and any(is_same and a != b for is_same, a, b in zip(same, _dims(one), _dims(module)))
+    ]
+    if others:
+        yield [*others, sample, module]
+    yield [sample, module]
+
+
+def _dims(read: Rows) -> list[Dim]:
+    """Of the parameters."""
+    return [dim for param in read.module.entry.params for dim in param.shape.dims]
 
 
 def _with_earlier(family: _Family, structure: str, module: Rows, limits: Limits) -> Generic | Misfit | None:
