@@ -82,12 +82,15 @@ def test_a_compilation_is_told_in_short(
 ) -> None:
     for logs, has_key in (("recompiles", False), ("guards", False), ("guards,+recompiles", True)):
         monkeypatch.setenv(trace.LOGS_ENV, logs)
-        trace.record("compile", cluster="f", id=None, hit="", remedies=[], reason="why", native=0, key="long")
+        fields = {"remedies": [], "reason": "why", "native": 0, "key": "long", "structure": "0ab1"}
+        trace.record("compile", cluster="f", id=None, hit="", **fields)
         line = capsys.readouterr().err
         if has_key:
-            assert "id=null hit= remedies=[] reason=why native=0 key=long" in line
+            assert line == "[tfxla compile] cluster=f reason=why native=0 key=long\n"
             continue
         assert line == "[tfxla compile] cluster=f reason=why native=0\n"
+    for named in (trace._BRIEF, trace._FOR_PROGRAMS):
+        assert all(fields <= schema.RECORD_KINDS[kind].fields.keys() for kind, fields in named.items())
     assert trace._BRIEF["compile"] <= schema.RECORD_KINDS["compile"].fields.keys()
 
 

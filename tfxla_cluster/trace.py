@@ -28,7 +28,7 @@ _TEST_OUTPUTS = ("sponge", "test_undeclared_outputs_dir")
 
 # Topic of TFXLA_LOGS -> kinds of record it prints, and further kinds with a '+' before the topic.
 TOPICS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "recompiles": (("compile", "recompile", "limit"), ("lowering", "phase")),
+    "recompiles": (("compile", "limit"), ("recompile", "lowering")),
     "dynamic": (("dynamic",), ("dynamic",)),
     "guards": (("compile", "recompile"), ()),
     "clustering": (("cluster", "fallback"), ("unclustered", "function")),
@@ -38,12 +38,18 @@ TOPICS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "autotune": (("autotune",), ()),
     "ranks": (("ranks",), ()),
 }
-# Kind -> the fields that a line has without a '+', where they say something: the rest is long, and for programs.
+# Kind -> the fields that a line has without a '+', where they say something.
 _BRIEF = {
     "autotune": frozenset(("event", "instr", "choice", "ms", "default_ms", "space", "seconds", "reason")),
     "compile": frozenset(
         ("cluster", "what", "id", "hit", "generic", "where", "guards", "reason", "remedies", "ms", "costs", "native")
     ),
+}
+# Kind -> the fields that no line has: they are long, and for programs, or stand in others in words.
+_FOR_PROGRAMS = {
+    "compile": frozenset(
+        ("module", "inputs", "family", "told", "structure", "serves", "changed", "apart", "called", "passes")
+    )
 }
 ALL = "all"
 # Kinds of which a topic without '+' prints only the records with this field true: what was done, not what was refused.
@@ -189,8 +195,7 @@ def record(kind: str, **fields: Any) -> None:
         _writer.write(where, json.dumps(entry, default=_plain) + "\n")
     logged = logged_kinds()
     if kind in logged and (logged[kind] or fields.get(_DONE.get(kind, ""), True)):
-        brief = None if logged[kind] else _BRIEF.get(kind)
-        shown = " ".join(f"{k}={_short(v)}" for k, v in fields.items() if brief is None or _says(brief, k, v))
+        shown = " ".join(f"{k}={_short(v)}" for k, v in fields.items() if _is_shown(kind, k, v, logged[kind]))
         with contextlib.suppress(OSError):  # nobody reads it any more: what is compiled goes on
             print(f"[tfxla {kind}] {shown}", file=sys.stderr, flush=True)  # noqa: T201
 
@@ -205,9 +210,13 @@ def muted() -> Iterator[None]:
         _stack.muted = before
 
 
-def _says(brief: frozenset[str], field: str, value: Any) -> bool:
-    """Is a field told in short, and is there something in it?"""
-    return field in brief and value not in (None, "", [])
+def _is_shown(kind: str, field: str, value: Any, is_full: bool) -> bool:
+    """Has a line of this kind this field, and is there something in it? is_full: a '+' asks for all."""
+    brief = None if is_full else _BRIEF.get(kind)
+    if brief is None and kind not in _FOR_PROGRAMS:
+        return True
+    wanted = field not in _FOR_PROGRAMS[kind] if brief is None else field in brief
+    return wanted and value not in (None, "", [])
 
 
 def _plain(value: Any) -> Any:
