@@ -27,6 +27,8 @@ EMPTY: Any = SimpleNamespace(module=SimpleNamespace(entry=SimpleNamespace(params
 ALONE, GENERIC = Choice(MODULE), Choice(MODULE, generic=EMPTY)
 ADD: Any = SimpleNamespace(name="add.4", opcode="add", sources=frozenset({"step/add"}))
 
+CONSTANT: Any = SimpleNamespace(name="c", opcode="constant", sources=frozenset({"step/add"}))
+
 
 class Names:
     def __init__(self, *inputs: str) -> None:
@@ -103,6 +105,12 @@ REMEDIES = {
     "parted": (request(8), request(9), misfit(PARTED, ADD), "make train.py:9 the same program at each size"),
     "listed": (request(8), request(9), misfit(f"no ({sources.LISTED_STATIC})"), "out of --tfxla_static_sources"),
     "dynamic=False": (request(8), request(9), misfit(f"no ({sources.ASKED_STATIC})"), "leave out dynamic=False"),
+    "constant": (
+        request(8),
+        request(9),
+        misfit("a literal varies that follows no size", CONSTANT),
+        "compute the constant of train.py:9 from tf.shape, or pass it as a tensor",
+    ),
     "another misfit": (request(8), request(9), misfit("its sizes follow in no way", ADD), ""),
     "dtype": (request(8), request(8, dtype=2), misfit("the type differs"), "cast 'x' to float32 before the call"),
     "rank": (request(8), request(8, 1), misfit("the rank differs"), ""),
@@ -180,6 +188,21 @@ def test_the_same_once_more() -> None:
     found = noted(request(8), request(8), ALONE, two=key())
     assert found["reason"].startswith("compiled before")
     assert "--tfxla_cache_capacity" in found["remedies"][0]
+
+
+def test_why_an_executable_for_many_sizes_did_not_serve() -> None:
+    """Another one for many sizes is made then."""
+    history, refused = History(), dataclasses.replace(GENERIC, refused=(Misfit(CONSTANT, "another literal"),))
+    history.note(request(8), key(), GENERIC, 0)
+    found = history.note(request(9), key(hlo="b"), refused, 1)
+    assert found["reason"] == (
+        "argument 'x': dim 0 was 8, is 9; compiled for all such sizes; the earlier one is not this program: "
+        "train.py:9: %c (constant): another literal"
+    )
+    assert found["apart"]["where"] == "train.py:9"
+    first = History()
+    first.note(request(8), key(), ALONE, 0)
+    assert first.note(request(9), key(hlo="b"), refused, 1)["apart"] is None, "that one is for its own size alone"
 
 
 def test_functions_of_one_name_are_told_apart_by_their_line() -> None:

@@ -58,11 +58,10 @@ class DynamicPolicy:
             raise
         except Exception as error:  # noqa: BLE001 - the module itself may compile
             return families.alone(lowered.module, bugs.failed(f"making {request.name} one for all sizes", error))
-        if trace.wants(dynamic_records.KIND):
-            refused = []
-            if choice.generic is None:
-                refused = self._families.refusals(_family(request, lowered.shapes), lowered.rows)
-            dynamic_records.chosen(choice, lowered.shapes, request, refused)
+        if choice.generic is None or not choice.proofs:  # nothing that there was serves it
+            refused = self._families.refusals(_family(request, lowered.shapes), lowered.rows)
+            choice = replace(choice, refused=tuple(refused))
+        dynamic_records.chosen(choice, lowered.shapes, request)
         return choice
 
     def _choose(self, lowered: Lowered, request: CompileRequest) -> Choice:

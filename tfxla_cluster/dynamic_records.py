@@ -25,13 +25,13 @@ Shapes = Sequence[Shape]
 _ASKED = frozenset({"range", "divisible", "residue", "same"})  # kinds of guards that a module for all sizes may add
 
 
-def chosen(choice: Choice, shapes: Shapes, request: CompileRequest, refused: Iterable[str]) -> None:
-    """A module whose parameters have these shapes is compiled as `choice` says; `refused`: why modules for many sizes
-    that there are do not serve it."""
+def chosen(choice: Choice, shapes: Shapes, request: CompileRequest) -> None:
+    """A module whose parameters have these shapes is compiled as `choice` says."""
     if not trace.wants(KIND):
         return
-    for reason in refused:
-        _record("refused", request, ok=False, sizes=_sizes(shapes, request), reason=reason)
+    for misfit in choice.refused:
+        sizes, where = _sizes(shapes, request), place(misfit, request)
+        _record("refused", request, ok=False, sizes=sizes, where=where, reason=str(misfit))
     if choice.misfit is not None:
         specialised(choice.misfit, shapes, request)
     elif choice.generic is not None and choice.proofs:

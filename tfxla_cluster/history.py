@@ -84,12 +84,13 @@ class History:
             *(c for c in guard.changes(closest.key, key) if c.of != _PROGRAM),
         ]
         known = not changed and closest.key == key
-        apart = None if choice.misfit is None else _apart(choice.misfit, request)
+        parted = _parted(choice, closest, changed)
+        where = "" if parted is None else dynamic_records.place(parted, request)
         return {
-            "reason": "; ".join(_words(changed, known, choice, closest, apart)),
+            "reason": "; ".join(_words(changed, known, choice, closest, parted, where)),
             "closest": closest.id,
             "changed": [asdict(c) for c in changed],
-            "apart": apart,
+            "apart": None if parted is None else _apart(parted, request),
             "remedies": list(_remedies(request, choice, closest, changed, known)),
         }
 
@@ -136,10 +137,23 @@ def _beyond(closest: Compilation, changed: Iterable[guard.Change]) -> Iterator[t
             yield change, size.high
 
 
+def _parted(choice: Choice, closest: Compilation, changed: Sequence[guard.Change]) -> Misfit | None:
+    """Why it and an earlier module are not one; None where no other one is compiled than the closest's, or its range
+    says that."""
+    if choice.generic is None or not choice.refused or not closest.generic or any(_beyond(closest, changed)):
+        return choice.misfit
+    return choice.refused[0]
+
+
 def _words(
-    changed: Sequence[guard.Change], known: bool, choice: Choice, closest: Compilation, apart: dict[str, Any] | None
+    changed: Sequence[guard.Change],
+    known: bool,
+    choice: Choice,
+    closest: Compilation,
+    parted: Misfit | None,
+    where: str,
 ) -> Iterator[str]:
-    """The reason, in parts of a sentence."""
+    """The reason, in parts of a sentence. where: the user's line at which it and the closest part."""
     if known:
         yield "compiled before, but no longer in memory, or its kernels were not tuned to the end"
     elif not changed:
@@ -149,8 +163,9 @@ def _words(
     yield from for_all(choice)
     if any(change.kind == "value" for change in changed):
         yield "each value is compiled in"
-    elif choice.generic is None and apart is not None:
-        yield f"for these alone: {apart['where']}{': ' if apart['where'] else ''}{choice.misfit}"
+    elif parted is not None:
+        said = "for these alone" if choice.generic is None else "the earlier one is not this program"
+        yield ": ".join(filter(None, (said, where, str(parted))))
 
 
 def for_all(choice: Choice) -> Iterator[str]:
@@ -211,9 +226,11 @@ def _for_sizes(
             yield "--tfxla_dynamic=on: one executable for many sizes"
     else:
         yield from (remedy for reason, remedy in _RELEASED.items() if f"({reason})" in choice.misfit.what)
-        where = dynamic_records.place(choice.misfit, request)
+        where, instr = dynamic_records.place(choice.misfit, request), choice.misfit.instr
         if where and choice.misfit.what == PARTED:
             yield f"make {where} the same program at each size (tf.shape(x) in place of x.shape)"
+        elif where and instr is not None and instr.opcode == "constant":
+            yield f"compute the constant of {where} from tf.shape, or pass it as a tensor: each value is compiled in"
 
 
 def _wider(beyond: Sequence[guard.Change]) -> Iterator[str]:

@@ -52,8 +52,8 @@ class Choice:
     """The module to compile, or to find compiled. generic: that it is one for many sizes; proofs: at how many it was
     proven besides those that it was made from. digest: of what it computes. misfit: why it is none, where an earlier
     module might have made it one. apart: why the same trace at other sizes makes none with it, where that was tried.
-    told: what other workers have that made it one for many sizes. handed: the literals that it takes as its last
-    parameters, as they are at these sizes."""
+    refused: why it is none of the modules for many sizes that there were. told: what other workers have that made it
+    one for many sizes. handed: the literals that it takes as its last parameters, as they are at these sizes."""
 
     module: Module
     generic: Generic | None = None
@@ -61,6 +61,7 @@ class Choice:
     digest: str = ""
     misfit: Misfit | None = None
     apart: Misfit | None = None
+    refused: tuple[Misfit, ...] = ()
     told: tuple[Told, ...] = ()
     handed: tuple[np.ndarray, ...] = ()
 
@@ -153,12 +154,11 @@ class Families:
         with family.lock:
             return _serving(family, module, limits)
 
-    def refusals(self, name: str, module: Rows) -> list[str]:
-        """Why each generic module there is is not this one; what is proven to be it has none."""
+    def refusals(self, name: str, module: Rows) -> list[Misfit]:
+        """Why each generic module there is is not this one, the newest first; what is proven to be it has none."""
         family = self._family(name)
         with family.lock:
-            fits = [prove.prove(made.generic, module) for made in family.made]
-        return [found.reason for found in fits if not found]
+            return [misfit for made in family.made if (misfit := prove.parted(made.generic, module)) is not None]
 
     def refuse(self, name: str, generic: Generic, reason: str) -> None:
         """It cannot be compiled: modules of this structure are compiled as they are."""

@@ -22,6 +22,7 @@ from ..ir.node import Instr
 from ..ir.shape import Shape
 from ..ir.size_values import SIZED, replaced
 from .forms import Handed
+from .misfit import Misfit
 from .rows import Row, Rows, fixed_attributes
 from .unifier import Generic, at
 
@@ -30,21 +31,27 @@ RULE = "dynamic-proof"
 
 def prove(generic: Generic, module: Rows) -> Decision:
     """Yes, or the first instruction where the two differ."""
+    misfit = parted(generic, module)
+    return YES if misfit is None else no(RULE, str(misfit))
+
+
+def parted(generic: Generic, module: Rows) -> Misfit | None:
+    """Where the two differ first, None where the module is the generic one at its sizes."""
     env = sizes_of(generic, module.module.param_shapes)
     if isinstance(env, Decision):
-        return env
+        return Misfit(None, env.reason)
     template = generic.template
     if template.module.aliases != module.module.aliases or len(template.bodies) != len(module.bodies):
-        return no(RULE, "another number of computations, or other aliases")
+        return Misfit(None, "another number of computations, or other aliases")
     at_sizes = _AtSizes(generic, env)
     for number, (body, other) in enumerate(zip(template.bodies, module.bodies)):
         if len(body.rows) != len(other.rows) or body.root != other.root:
-            return no(RULE, f"{other.comp.name} has {len(other.rows)} instructions, not {len(body.rows)}")
+            return Misfit(None, f"{other.comp.name} has {len(other.rows)} instructions, not {len(body.rows)}")
         for place, (row, found) in enumerate(zip(body.rows, other.rows)):
             wrong = at_sizes.difference((number, place), row, found)
             if wrong:
-                return no(RULE, f"%{found.instr.name} ({found.instr.opcode}): {wrong}")
-    return YES
+                return Misfit(found.instr, wrong)
+    return None
 
 
 def sizes_of(generic: Generic, shapes: Sequence[Shape]) -> dict[str, int] | Decision:
