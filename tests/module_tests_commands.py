@@ -22,6 +22,8 @@ COMMANDS: dict[str, str] = {
     "tfxla_inspect.commands": "inspect/test_cli.py",
     "tfxla_inspect.commands.autotune": "inspect/test_autotuning.py",
     "tfxla_inspect.commands.bisect": "replay/test_faults.py",
+    "tfxla_inspect.bundle": "inspect/test_bundle.py",
+    "tfxla_inspect.commands.bundle": "inspect/test_bundle.py",
     "tfxla_inspect.commands.cache": "inspect/test_stores.py",
     "tfxla_inspect.commands.command": "inspect/test_cli.py",
     "tfxla_inspect.commands.diff": "inspect/test_diff.py",
@@ -32,5 +34,6 @@ COMMANDS: dict[str, str] = {
     "tfxla_inspect.commands.report": "inspect/test_cli.py",
     "tfxla_inspect.commands.running": "replay/test_faults.py",
     "tfxla_inspect.commands.table": "inspect/test_cli.py",
+    "tfxla_inspect.scrub": "inspect/test_bundle.py",
     "tfxla_inspect.module_choice": "replay/test_faults.py",
 }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from . import autotune, bisect, cache, diff, minimize, pgo, replay, report
+from . import autotune, bisect, bundle, cache, diff, minimize, pgo, replay, report
 from .command import Command
 
-COMMANDS: tuple[Command, ...] = tuple(m.COMMAND for m in (report, diff, replay, bisect, minimize, autotune, pgo, cache))
+COMMANDS: tuple[Command, ...] = tuple(
+    m.COMMAND for m in (report, diff, replay, bisect, minimize, bundle, autotune, pgo, cache)
+)
