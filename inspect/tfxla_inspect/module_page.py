@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from . import findings, graph_measures, measures, module_summary, passes
+from . import findings, graph_measures, measures, memory, memory_page, module_summary, passes
 from .file_kinds import TITLES
 from .findings import Compiled, Finding
 from .graphs import hlo_graph, short_shape
 from .kernel_tab import Made, kernel_tab
-from .model import Dump, Module, frames, place, where, word
+from .model import Dump, Module, frames, place, where, word, words
 from .module_summary import Facts
-from .parsers import buffers, hlo
+from .parsers import buffers, hlo, lives
 from .reading import Reader, rows
 from .site import UNKNOWN, Page, route
+
+Assigned = tuple[str, list[buffers.Allocation]]  # the text of a buffer assignment, and what is in it
 
 
 class ModulePages:
@@ -49,11 +51,12 @@ class ModulePages:
         self._text("text", "Optimised HLO", text, "after")
         self._decisions()
         self._plan(plan)
-        self._buffers()
+        compiled = self._compiled()
+        self._memory(self._buffers(), compiled.places)
         made = Made(self.module, self.after, self.kernels, self.launches, dict(_by_symbol(plan.get("steps"))))
         kernel_tab(self.page, made, self.reader)
         self._lines()
-        self.findings = list(findings.of_module(self._compiled()))
+        self.findings = list(findings.of_module(compiled))
         del self.after, self.before
 
     def _parsed(self, kind: str, text: str) -> hlo.Hlo:
@@ -141,11 +144,25 @@ class ModulePages:
             lacking = f"No launch plan: {module_summary.lacking(self.decided)}" if self.module.elsewhere else ""
             self.page.missing("plan", "Launch plan", lacking or f"The launch plan is {UNKNOWN}.")
 
-    def _buffers(self) -> None:
-        found = buffers.parse(self.reader.text(self.files.one("buffers")))
+    def _memory(self, assigned: Assigned, places: Mapping[str, str]) -> None:
+        """Ours have a file of it; of XLA's, its live ranges beside or in the buffer assignment."""
+        text, allocations = assigned
+        found = lives.of_json(self.reader.json(self.files.one("lives"), dict))
+        if found is None:
+            found = lives.of_text(self.reader.text(self.files.one("live")) or text, allocations)
+        if found is None:
+            self.page.missing("memory", "Memory", "When each value is in memory is not in the dump of this module.")
+            return
+        names = words(self.module.compiled, "inputs")
+        shown = memory_page.build(memory.timeline(found), self.page.page, places, names)
+        self.page.html("memory", "Memory", shown)
+
+    def _buffers(self) -> Assigned:
+        text = self.reader.text(self.files.one("buffers"))
+        found = buffers.parse(text)
         if not found:
             self.page.missing("buffers", "Buffers", "The dump holds no buffer assignment of this module.")
-            return
+            return text, found
         columns = [
             ("Allocation", "n", 1),
             ("Kind", "", 2),
@@ -163,6 +180,7 @@ class ModulePages:
                 for name, amount, offset, shape in values
             ]
         self.page.table("buffers", "Buffers", columns, cells)
+        return text, found
 
     def _lines(self) -> None:
         """User lines with the instructions that came from each, most first."""

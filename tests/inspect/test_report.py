@@ -58,6 +58,7 @@ def test_pages(page):
         "fusion",
         "plan",
         "buffers",
+        "memory",
         "kernels",
         "lines",
         "before",
