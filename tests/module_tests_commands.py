@@ -34,6 +34,7 @@ COMMANDS: dict[str, str] = {
     "tfxla_inspect.commands.report": "inspect/test_cli.py",
     "tfxla_inspect.commands.running": "replay/test_faults.py",
     "tfxla_inspect.commands.table": "inspect/test_cli.py",
+    "tfxla_inspect.commands.trace": "inspect/test_chrome_trace.py",
     "tfxla_inspect.scrub": "inspect/test_bundle.py",
     "tfxla_inspect.module_choice": "replay/test_faults.py",
 }

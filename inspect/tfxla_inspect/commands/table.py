@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from . import autotune, bisect, bundle, cache, diff, minimize, pgo, replay, report
+from . import autotune, bisect, bundle, cache, diff, minimize, pgo, replay, report, trace
 from .command import Command
 
-COMMANDS: tuple[Command, ...] = tuple(
-    m.COMMAND for m in (report, diff, replay, bisect, minimize, bundle, autotune, pgo, cache)
-)
+_MODULES = (report, diff, replay, bisect, minimize, trace, bundle, autotune, pgo, cache)
+COMMANDS: tuple[Command, ...] = tuple(module.COMMAND for module in _MODULES)
