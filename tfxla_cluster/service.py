@@ -145,16 +145,19 @@ class Service:
     ) -> tuple[cache.Key, Loaded]:
         """The executable and its key; `untuned`: that of the module, `timed`: the phase that this is a part of.
         RecompileLimitError where there is to be none."""
-        module, read = choice.module, rows.of_module(choice.module)
-        content = rows.content(read)
+        module = choice.module
+        with trace.phase("history"):
+            read = rows.of_module(module)
+            content = rows.content(read)
         with self._admitted(request, content):
             number, made = _compiled(module, request, backend, options, choices)
         loaded = Loaded.of(made.executable, request.name, number)
         store = opened(options.store)
-        key = self._tuned_keys.learn(untuned, choices, made.chosen.values(), store)
         counters.add("compilations")
-        why = self._history.note(request, untuned, choice, number)
-        self._limit.note(request, content, why["reason"], why.get("remedies", []))
+        with trace.phase("history"):
+            key = self._tuned_keys.learn(untuned, choices, made.chosen.values(), store)
+            why = self._history.note(request, untuned, choice, number)
+            self._limit.note(request, content, why["reason"], why.get("remedies", []))
         loaded.count_kernels()
         if choice.generic is not None:
             dynamic_records.guarded(loaded.guards, request)

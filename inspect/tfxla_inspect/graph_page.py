@@ -81,8 +81,9 @@ def build(page: Page, dump: Dump, graph: Graph, reasons: GraphReasons) -> None:
 
 
 def coverage(graph: Graph) -> tuple[int, int]:
-    """Nodes in clusters, and nodes that compute something."""
-    return sum(bool(n.cluster) for n in graph.nodes), sum(n.op not in PLUMBING for n in graph.nodes)
+    """Of the nodes that compute something those in clusters, and all."""
+    computing = [n for n in graph.nodes if n.op not in PLUMBING]
+    return sum(bool(n.cluster) for n in computing), len(computing)
 
 
 def _clusters(dump: Dump, graph: Graph) -> Html:

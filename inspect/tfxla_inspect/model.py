@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,7 @@ Record = dict[str, Any]
 _STOCK_CLUSTER = re.compile(r"(cluster_\d+(?:_\d+)*?)__Xla")
 # Before a cluster's name in the name of the function that it became.
 FUNCTION_PREFIX = "tfxla_"
+_NOTHING_MS = 1e-3
 _STOCK_FUNCTION = re.compile(r"a?_+inference_(.+?)_?\d*__XlaMustCompile")
 
 
@@ -50,9 +52,15 @@ def words(record: Record, key: str) -> list[str]:
     return [str(v) for v in value] if isinstance(value, list) else []
 
 
+def _numbers(value: dict[str, Any]) -> dict[str, float]:
+    """The entries of a mapping that are numbers."""
+    return {k: v for k, v in value.items() if isinstance(v, (int, float)) and not isinstance(v, bool)}
+
+
 @dataclass(slots=True)
 class Module:
-    """A module of the dump with its records. `page`: its route in the report."""
+    """A module of the dump with its records. `page`: its route in the report. `clustering`: milliseconds that finding
+    it in its function's graph took, that is its share of all clusters there; None of no cluster."""
 
     files: ModuleFiles
     page: str
@@ -61,6 +69,7 @@ class Module:
     timings: dict[str, Any] = field(default_factory=dict)
     sources: dict[str, Any] = field(default_factory=dict)
     crossed: Record = field(default_factory=dict)
+    clustering: float | None = None
 
     @property
     def elsewhere(self) -> str:
@@ -98,17 +107,25 @@ class Module:
 
     @property
     def phases(self) -> dict[str, float]:
-        """Phase -> milliseconds, empty where unknown."""
-        merged = {**mapping(self.compiled, "phases"), **mapping(self.timings, "phases")}
-        return {str(k): v for k, v in merged.items() if isinstance(v, (int, float)) and not isinstance(v, bool)}
+        """Phase -> milliseconds of all that it took to have the executable, empty where unknown: from the record of
+        the compilation, of one that was killed before that from the times of what was done."""
+        known = _numbers(mapping(self.compiled, "phases"))
+        done = _numbers(mapping(self.timings, "phases"))
+        rest = (amount(self.timings, "total_ms") or 0) - sum(done.values())
+        if sum(known.values()) < sum(done.values()) + max(rest, 0):  # earlier versions had no record of all phases
+            known = {**done, "other": done.get("other", 0) + rest} if rest > _NOTHING_MS else done
+        clustering = {} if self.clustering is None else {"cluster": self.clustering}
+        return {**clustering, **known} if known else {}
+
+    @property
+    def passes(self) -> dict[str, float]:
+        """Pass -> milliseconds of the phase 'passes', empty where unknown."""
+        return _numbers(mapping(self.compiled, "passes") or mapping(self.timings, "passes"))
 
     @property
     def milliseconds(self) -> float | None:
-        """Compile time in all, None where unknown."""
-        known = amount(self.timings, "total_ms")
-        if known is None:
-            known = amount(self.compiled or self.crossed, "ms", "total_ms")
-        return known if known is not None else sum(self.phases.values()) or None
+        """What the program waited for it in all, None where unknown."""
+        return sum(self.phases.values()) or amount(self.timings or self.compiled or self.crossed, "total_ms", "ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +183,8 @@ class Dump:
         return module.function or next((word(r, "function") for r in clusters), "")
 
     def module_of(self, cluster: str) -> Module | None:
-        return next((m for m in self.modules if m.cluster == cluster), None)
+        """Of a cluster, or of a function that is compiled whole."""
+        return next((m for m in self.modules if cluster in (m.cluster, m.function)), None)
 
 
 def load(directory: Directory, reader: Reader) -> Dump:
@@ -178,6 +196,7 @@ def load(directory: Directory, reader: Reader) -> Dump:
             kind = word(record, "kind") or "?"
             records.setdefault(kind, []).append({**where, **record})
     modules = _modules(directory, records, reader)
+    _share_clustering(modules, records)
     graphs = directory.all("graph") or directory.all("graph_before")
     return Dump(directory, modules, records, graphs)
 
@@ -204,6 +223,20 @@ def _modules(directory: Directory, records: dict[str, list[Record]], reader: Rea
             )
         )
     return sorted(modules, key=lambda m: (-(m.milliseconds or 0), -m.files.bytes, m.files.id))
+
+
+def _share_clustering(modules: list[Module], records: dict[str, list[Record]]) -> None:
+    """Give each cluster its part of the time that its function's graph took."""
+    spent: dict[str, float] = {}
+    for record in records.get("phase", []):
+        if word(record, "name") == "graph":
+            spent[word(record, "function")] = spent.get(word(record, "function"), 0.0) + (amount(record, "ms") or 0.0)
+    functions = {word(r, "name"): word(r, "function") for r in records.get("cluster", [])}
+    counts = Counter(functions.values())
+    for module in modules:
+        function = functions.get(module.cluster, "")
+        if module.cluster and function in spent:
+            module.clustering = spent[function] / counts[function]
 
 
 def _by_id(records: list[Record]) -> dict[tuple[str, int], list[Record]]:

@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from .compile_times import phase_table
 from .graphs import short_shape
 from .markup import Html, el, join, link, milliseconds, number, plural, size, table
 from .measures import Kernel, Measures
 from .model import Dump, Module, Record, mapping, word, words
 from .parsers.hlo import Hlo
 from .parsers.shapes import byte_size
-from .phases import phase_bar, phase_legend
+from .phases import phase_bar
 from .site import UNKNOWN
 
 _MOST_STEPS = 50
@@ -41,7 +42,7 @@ def build(facts: Facts) -> Html:
         parts += [
             el("h3", "Phases of compilation"),
             phase_bar(module.phases, module.milliseconds or 0),
-            phase_legend(module.phases),
+            phase_table(module.phases, module.passes),
         ]
     parts += [*_executions(facts), *_parameters(facts), *_guards(module), *_asked_again(module)]
     return join([*parts, *_opcodes(facts)])

@@ -1,4 +1,4 @@
-"""Phase times as a bar and a legend."""
+"""Phases of compilations: their order and colours, and a bar of their times."""
 
 from __future__ import annotations
 
@@ -7,25 +7,34 @@ from collections.abc import Iterable, Mapping
 from .markup import Html, el, join, milliseconds
 
 # Usual phases first, so that colours agree between modules.
-_ORDER = (
+ORDER = (
     "trace",
     "cluster",
     "lowering",
-    "lower",
+    "generic",
+    "cache",
+    "rank",
+    "history",
+    "verify",
     "passes",
     "fusion",
-    "plan",
+    "lower",
+    "tuning",
     "codegen",
-    "llvm",
-    "assemble",
-    "autotune",
+    "assembler",
+    "plan",
     "load",
     "dump",
+    "other",
 )
 
 
-def _colour(phase: str) -> str:
-    place = _ORDER.index(phase) if phase in _ORDER else len(_ORDER) + sum(map(ord, phase)) % 7
+def _place(phase: str) -> int:
+    return ORDER.index(phase) if phase in ORDER else len(ORDER)
+
+
+def colour(phase: str) -> str:
+    place = ORDER.index(phase) if phase in ORDER else len(ORDER) + sum(map(ord, phase)) % 7
     return f"background:hsl({(place * 57 + 210) % 360} 55% 55%)"
 
 
@@ -35,25 +44,13 @@ def phase_bar(phases: Mapping[str, float], whole: float) -> Html:
     return el(
         "div",
         *(
-            el("i", title=f"{name}: {milliseconds(ms)}", style=f"width:{100 * ms / total:.2f}%;{_colour(name)}")
-            for name, ms in phases.items()
+            el("i", title=f"{name}: {milliseconds(ms)}", style=f"width:{100 * ms / total:.2f}%;{colour(name)}")
+            for name, ms in sorted(phases.items(), key=lambda p: _place(p[0]))
         ),
         class_="phases",
     )
 
 
-def phase_legend(phases: Mapping[str, float]) -> Html:
-    """Each phase's colour, name and time, longest first."""
-    return el(
-        "p",
-        *(
-            join((el("span", class_="key", style=_colour(name)), f"{name} {milliseconds(ms)}"))
-            for name, ms in sorted(phases.items(), key=lambda p: -p[1])
-        ),
-        class_="soft",
-    )
-
-
 def colour_key(names: Iterable[str]) -> Html:
     """The colours of phases, without times."""
-    return el("p", *(join((el("span", class_="key", style=_colour(name)), name)) for name in names), class_="soft")
+    return el("p", *(join((el("span", class_="key", style=colour(name)), name)) for name in names), class_="soft")

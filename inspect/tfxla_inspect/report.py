@@ -12,6 +12,7 @@ from tfxla_cluster import output_file
 from tfxla_cluster.errors import InputFileError
 
 from . import (
+    compile_times,
     findings,
     findings_page,
     graph_page,
@@ -22,10 +23,11 @@ from . import (
     start_page,
     workers_page,
 )
+from .compile_times import Compilation
 from .findings import Finding
 from .graphs import PLUMBING
 from .markup import plural
-from .model import Dump, Record, amount, load, word
+from .model import Dump, Module, Record, amount, load, word
 from .module_page import ModulePages
 from .pack import LIMIT, Packer, document
 from .parsers import graphdef
@@ -76,6 +78,7 @@ def build(directory: Path, limit: int = LIMIT, progress: Progress = lambda what:
     sections = start_page.Sections(
         findings_page.overview(advice, any(t.measures.timed for t in timed)) if dump.modules or advice else None,
         kernel_times.overview(timed),
+        compile_times.overview([_compilation(dump, pages.module) for pages in built]),
         again,
         command or f"tfxla-inspect report {directory.name or directory}",
         "trace" if trace else "",
@@ -165,6 +168,10 @@ def _modules(
         progress(f"texts of module {number + 1} of {len(built)}")
         pages.second()
     return built, rows
+
+
+def _compilation(dump: Dump, module: Module) -> Compilation:
+    return Compilation(dump.function_of(module), module.title, module.page, module.phases, module.passes)
 
 
 def _findings(found: list[Finding], packer: Packer) -> list[Page]:

@@ -60,11 +60,12 @@ class ModuleRow:
 
 @dataclass(frozen=True, slots=True)
 class Sections:
-    """Parts that other modules wrote. `times`: where the time of executions went; `again`: what was compiled more
-    than once; `command`: that made the report; `trace`: the page of all records, or ''."""
+    """Parts that other modules wrote. `times`, `compilations`: where the time of these went; `again`: what was compiled
+    more than once; `command`: that made the report; `trace`: the page of all records, or ''."""
 
     findings: Html | None
     times: Html | None
+    compilations: Html | None
     again: Html | None
     command: str
     trace: str
@@ -86,6 +87,7 @@ def build(
             _tiles(dump, graphs, modules),
             _section("What to do first", sections.findings),
             _section("Where the time of executions went", sections.times),
+            _section("Where the time of compilations went", sections.compilations),
             _section("Modules", _modules(modules)),
             _section("TensorFlow graphs", _graphs(graphs)),
             _section("Not compiled, and why", _unclustered(dump, graphs)),
@@ -183,7 +185,7 @@ def _tiles(dump: Dump, graphs: Sequence[GraphRow], modules: Sequence[ModuleRow])
         else _NONE,
         (number(run), "kernel steps", "of the launch plans") if run else _NONE,
         (number(native), "native steps", "of those: machine code or a library") if run else _NONE,
-        (milliseconds(total), "compile time", "of all modules, traces left out") if total else _NONE,
+        (milliseconds(total), "compile time", "of all modules, from the trace on") if total else _NONE,
         (
             size(sum(f.bytes for f in dump.directory.files) + sum(m.files.bytes for m in dump.modules)),
             "dump",

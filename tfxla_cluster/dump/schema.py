@@ -163,8 +163,8 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
             "costs": "Map of milliseconds: trace (by TensorFlow, where known), lowering, generic (making it one for "
             "all sizes, and proofs), compile.",
             "phases": "Map phase -> milliseconds: trace (by TensorFlow, told once), lowering, generic, cache (a look "
-            "on disk), verify, passes, fusion, lower (to kernel IR), tuning, codegen, assembler (LLVM, Triton), plan, "
-            "load, dump (writing these files), other.",
+            "on disk), history (why it is made), verify, passes, fusion, lower (to kernel IR), tuning, codegen, "
+            "assembler (LLVM, Triton), plan, load, dump (writing these files), other.",
             "passes": "Map pass -> milliseconds, of the phase passes.",
             "ms": "Wall milliseconds of the compilation itself.",
             "wall_ms": "Wall milliseconds of it all: the sum of the phases.",
