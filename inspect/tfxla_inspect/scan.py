@@ -12,8 +12,8 @@ from pathlib import Path
 
 from tfxla_cluster.errors import InputFileError
 
-from . import logs
-from .file_kinds import ANCHORS, ANYBODYS, BY_NAME, FRONTEND, KINDS
+from . import file_kinds, logs
+from .file_kinds import ANYBODYS, BY_NAME, FRONTEND, KINDS
 from .places import BROKEN, Found, Place, Problems, listed
 from .sniff import sniff
 
@@ -172,10 +172,9 @@ class _Grouping:
         return False
 
     def _other(self, found: Found, name: str) -> None:
-        for kind in KINDS:
-            if not kind.per_module and (match := kind.pattern.fullmatch(name)):
-                self.others.append(_file(found, kind.name, _groups(match)))
-                return
+        if known := file_kinds.plain(name):
+            self.others.append(_file(found, known[0].name, _groups(known[1])))
+            return
         kind_name = sniff(found)
         if kind_name == "log":
             self._log(found)
@@ -241,12 +240,7 @@ def _runs(members: list[_Member]) -> list[list[_Member]]:
 
 def _module_names(rests: list[str]) -> list[str]:
     """Module names among file name remainders, longest first."""
-    names = set()
-    for rest in rests:
-        for kind in KINDS:
-            if kind.name in ANCHORS and (match := kind.pattern.search(rest)):
-                names.add(rest[: match.start()])
-                break
+    names = {rest[: match.start()] for rest in rests if (match := file_kinds.anchor(rest))}
     if not names:
         prefix = os.path.commonprefix([*rests, rests[0]])
         names.add(prefix.rpartition(".")[0])
@@ -254,12 +248,11 @@ def _module_names(rests: list[str]) -> list[str]:
 
 
 def _classify(member: _Member, rest: str) -> File:
-    for kind in KINDS:
-        if kind.per_module and (match := kind.pattern.search(rest)):
-            groups = _groups(match)
-            if member.computation:
-                groups["computation"] = member.computation
-            return _file(member.found, kind.name, groups)
+    if known := file_kinds.of_module(rest):
+        groups = _groups(known[1])
+        if member.computation:
+            groups["computation"] = member.computation
+        return _file(member.found, known[0].name, groups)
     kind_name = sniff(member.found)
     return _file(member.found, kind_name if kind_name in _OF_MODULES else "unknown")
 

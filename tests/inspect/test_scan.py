@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.inspect import sample
 from tfxla_cluster.dump import schema
 from tfxla_cluster.errors import InputFileError
+from tfxla_inspect import file_kinds
 from tfxla_inspect.scan import natural, scan
 
 STOCK = "cluster_0__XlaCompiledKernel_true__XlaHasReferenceVars_false_.._.5"
@@ -100,3 +103,22 @@ def test_one_line_errors(tmp_path, make, said):
 
 def test_natural_order():
     assert sorted(["x_10", "x_9", "x"], key=natural) == ["x", "x_9", "x_10"]
+
+
+def test_only_possible_kinds_are_searched():
+    """Names of each kind, as its pattern and as others would have them: the first kind of the whole table is found."""
+    words = ["cpu", "0012", "algsimp", "a-b", "fused.3", "module", "x_y", "1"]
+    endings = (Path(__file__).parent / "dump_names.txt").read_text().split()
+    names = [f"{word}.{ending}" for word in words for ending in endings] + endings
+    names += [f"{name}.gz" for name in names]
+    found = set()
+    for name in names:
+        searched = ((k, k.pattern.search(name)) for k in file_kinds.KINDS if k.per_module)
+        first = next((k for k, match in searched if match), None)
+        assert (file_kinds.of_module(name) or [None])[0] is first
+        whole = ((k, k.pattern.fullmatch(name)) for k in file_kinds.KINDS if not k.per_module)
+        outside = next((k for k, match in whole if match), None)
+        assert (file_kinds.plain(name) or [None])[0] is outside
+        found |= {k.name for k in (first, outside) if k}
+    ours = {kind.suffix for kind in schema.FILE_KINDS}  # each has a test of its own
+    assert found >= {k.name for k in file_kinds.KINDS if not any(k.pattern.search(suffix) for suffix in ours)} - {"log"}
