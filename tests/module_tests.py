@@ -337,7 +337,7 @@ TESTS: dict[str, str] = {
     "tfxla_inspect.autotuning": "inspect/test_autotuning.py",
     "tfxla_inspect.chrome_trace": "inspect/test_chrome_trace.py",
     "tfxla_inspect.cli": "inspect/test_cli.py cli/test_output_file.py",
-    "tfxla_inspect.cluster_map": "cli/test_output_file.py cli/test_wrong_use.py",
+    "tfxla_inspect.cluster_map": "inspect/test_cluster_map.py",
     "tfxla_inspect.compile_times": "inspect/test_compile_times.py",
     "tfxla_inspect.decoders": "inspect/test_hlo_proto.py inspect/test_places.py",
     "tfxla_inspect.diff": "inspect/test_diff.py inspect/test_recompiles.py",

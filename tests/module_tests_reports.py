@@ -5,6 +5,7 @@ from __future__ import annotations
 REPORTS: dict[str, str] = {
     "tfxla_inspect.findings": "inspect/test_findings.py inspect/test_report.py",
     "tfxla_inspect.findings_page": "inspect/test_findings.py inspect/test_report.py",
+    "tfxla_inspect.fusions": "inspect/test_findings.py inspect/test_report.py",
     "tfxla_inspect.graph_measures": "inspect/test_report.py inspect/test_browser.py",
     "tfxla_inspect.kernel_facts": "inspect/test_report.py inspect/test_browser.py",
     "tfxla_inspect.kernel_times": "inspect/test_findings.py inspect/test_report.py",

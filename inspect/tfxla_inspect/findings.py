@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tfxla_cluster.ir.opcode import OPCODES
 
 from . import recompiles
+from .fusions import homes
 from .markup import milliseconds, plural, size
 from .measures import Kernel, Measures
 from .model import Dump, Module, Record, amount, mapping, word, words
@@ -253,13 +254,7 @@ def _between(block: Block, steps: set[str]) -> Iterator[tuple[Row, str, list[str
 
 def _reasons(compiled: Compiled) -> dict[tuple[str, str], tuple[str, str]]:
     """(step, step) -> rule and reason for which what they hold was not joined."""
-    bodies = {block.name: block for block in compiled.hlo.blocks}
-    home: dict[str, str] = {}
-    for block in compiled.hlo.stepped():
-        for row in block.rows:
-            body = bodies.get(row.called[0]) if row.opcode == "fusion" and row.called else None
-            home.update((r.name, row.name) for r in (body.rows if body else ()) if r.opcode != "parameter")
-            home.setdefault(row.name, row.name)
+    home = homes(compiled.hlo)
     found: dict[tuple[str, str], tuple[str, str]] = {}
     for record in compiled.decisions:
         a, b = home.get(word(record, "a", "producer")), home.get(word(record, "b", "consumer"))

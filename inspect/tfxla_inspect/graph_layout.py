@@ -64,23 +64,28 @@ def layout(widths: Sequence[float], edges: Sequence[tuple[int, int]]) -> Layout:
 
 def _ranks(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
     """Longest path from the inputs; a node without inputs stands one rank above its first user."""
+    ranks = depths(count, edges)
     users: list[list[int]] = [[] for _ in range(count)]
-    waiting = [0] * count
+    read = [False] * count
     for a, b in edges:
         users[a].append(b)
-        waiting[b] += 1
-    ranks, sources = [0] * count, [i for i in range(count) if not waiting[i]]
-    _propagate(ranks, users, waiting, count)
-    for i in sources:
-        if users[i]:
+        read[b] = True
+    for i in range(count):
+        if users[i] and not read[i]:
             ranks[i] = max(min(ranks[u] for u in users[i]) - 1, 0)
     used = {rank: place for place, rank in enumerate(sorted(set(ranks)))}
     return [used[rank] for rank in ranks]
 
 
-def _propagate(ranks: list[int], users: list[list[int]], waiting: list[int], count: int) -> None:
-    """Kahn's algorithm; where only cycles are left, the first node of one goes ahead."""
-    done = [False] * count
+def depths(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
+    """Longest path from the inputs to each node (Kahn's algorithm); where only cycles are left, the first node of one
+    goes ahead. `edges`: each once."""
+    users: list[list[int]] = [[] for _ in range(count)]
+    waiting = [0] * count
+    for a, b in edges:
+        users[a].append(b)
+        waiting[b] += 1
+    ranks, done = [0] * count, [False] * count
     ready = [i for i in range(count) if not waiting[i]]
     following = 0
     while True:
@@ -98,7 +103,7 @@ def _propagate(ranks: list[int], users: list[list[int]], waiting: list[int], cou
         while following < count and done[following]:
             following += 1
         if following == count:
-            return
+            return ranks
         ready.append(following)
 
 

@@ -63,6 +63,7 @@ def build(page: Page, dump: Dump, graph: Graph, reasons: GraphReasons) -> None:
         "In no cluster",
         columns,
         ((n.name, n.op, n.dtype, reasons.reason(n), reasons.place(n)) for n in outside),
+        group=3,
     )
     columns = [
         ("Node", "", 5),
@@ -77,6 +78,7 @@ def build(page: Page, dump: Dump, graph: Graph, reasons: GraphReasons) -> None:
         "Nodes",
         columns,
         ((n.name, n.op, n.dtype, n.cluster, n.device.rpartition("/")[2], ", ".join(n.inputs)) for n in graph.nodes),
+        group=3,
     )
 
 
@@ -93,7 +95,8 @@ def _clusters(dump: Dump, graph: Graph) -> Html:
         el(
             "p",
             f"{inside:,} of {computing:,} nodes that compute something are in clusters{share}. "
-            "Lines carry values; dashed ones go back or far.",
+            "Grey lines carry values (long dashes: far), red dots are order only: the end waits for the beginning. "
+            "Ops in no cluster stand together by type and depth.",
         )
     ]
     if graph.truncated:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from . import findings, graph_measures, measures, memory, memory_page, module_summary, passes
+from . import findings, fusions, graph_measures, measures, memory, memory_page, module_summary, passes
 from .file_kinds import TITLES
 from .findings import Compiled, Finding
 from .graphs import hlo_graph, short_shape
@@ -105,22 +105,17 @@ class ModulePages:
             why = "There was nothing to fuse." if self.module.elsewhere else f"Fusion decisions are {UNKNOWN}."
             self.page.missing("fusion", "Fusion decisions", why)
             return
-        columns = [("Producer", "", 3), ("Consumer", "", 3), ("Fused", "", 1), ("Rule", "", 2), ("Reason", "", 6)]
-        self.page.table(
-            "fusion",
-            "Fusion decisions",
-            columns,
-            (
-                (
-                    word(r, "a", "producer"),
-                    word(r, "b", "consumer"),
-                    "yes" if r.get("ok") else "no",
-                    word(r, "rule"),
-                    word(r, "reason"),
-                )
-                for r in found
-            ),
-        )
+        columns = [
+            ("Kernel", "", 3),
+            ("Producer", "", 3),
+            ("Consumer", "", 3),
+            ("Fused", "", 1),
+            ("Bytes saved", "b", 1),
+            ("Rule", "", 2),
+            ("Reason", "", 6),
+        ]
+        listed = fusions.decided(self.after, self.kernels, found)
+        self.page.table("fusion", "Fusion decisions", columns, listed, group=0)
 
     def _decided(self) -> list[dict[str, Any]]:
         found = rows(self.reader.json(self.files.one("decisions"), list))

@@ -154,9 +154,10 @@ def _modules(
     dump: Dump, reader: Reader, packer: Packer, progress: Progress
 ) -> tuple[list[ModulePages], list[ModuleRow]]:
     built, rows = [], []
+    titles = _titles(dump)
     for number, module in enumerate(dump.modules):
         progress(f"module {number + 1} of {len(dump.modules)}")
-        page = Page(packer, module.page, "Modules", module.title)
+        page = Page(packer, module.page, "Modules", titles[module.page])
         pages = ModulePages(dump, module, reader, page)
         pages.first()
         kernels = next((tab.get("n", 0) for tab in page.tabs if tab["id"] == "kernels"), 0)
@@ -172,6 +173,17 @@ def _modules(
 
 def _compilation(dump: Dump, module: Module) -> Compilation:
     return Compilation(dump.function_of(module), module.title, module.page, module.phases, module.passes)
+
+
+def _titles(dump: Dump) -> dict[str, str]:
+    """Page -> title; modules of one title have the function and their number besides."""
+    count = Counter(module.title for module in dump.modules)
+    found = {}
+    for module in dump.modules:
+        function = dump.function_of(module)
+        more = f" of {function}" if function and function != module.title else ""
+        found[module.page] = module.title if count[module.title] == 1 else f"{module.title}{more}, {module.files.id}"
+    return found
 
 
 def _findings(found: list[Finding], packer: Packer) -> list[Page]:

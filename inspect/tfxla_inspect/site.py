@@ -26,9 +26,12 @@ class Page:
     def html(self, tab: str, title: str, content: Html) -> None:
         self._add(tab, title, "html", self.packer.text(content, self._what(title)))
 
-    def table(self, tab: str, title: str, columns: Sequence[Column], rows: Iterable[Sequence[Any]]) -> None:
-        """A table; `columns` are (title, kind '', 'n' or 'b', relative width)."""
-        data = table_data(columns, rows)
+    def table(
+        self, tab: str, title: str, columns: Sequence[Column], rows: Iterable[Sequence[Any]], group: int | None = None
+    ) -> None:
+        """A table; `columns` are (title, kind '', 'n' or 'b', relative width); `group`: the column by which rows are
+        grouped and folded."""
+        data = table_data(columns, rows) | ({} if group is None else {"group": group})
         self._add(tab, title, "table", self.packer.json(data, self._what(title)), n=len(data["rows"]))
 
     def text(self, tab: str, title: str, content: str, language: str) -> None:

@@ -120,7 +120,7 @@ DRIVER = """
   out.assembly = page.querySelector(".lower .vtext").textContent;
   await open("g0/nodes");
   await type(page.querySelector(".search"), "/^AsString$/");
-  out.rows = [...page.querySelectorAll(".vrow")].map(r => r.innerText);
+  out.rows = [...page.querySelectorAll(".vrow:not(.head)")].map(r => r.innerText);
   key(document.body, "h");
   await wait(100);
   out.home = !document.getElementById("start").hidden;

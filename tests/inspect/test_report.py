@@ -84,7 +84,9 @@ def test_module_page(page):
     assert [v["t"] for v in graph["views"]] == ["main"]
     assert set(graph["bodies"]) == {"sum", "fused", "main"}
     decisions = json.loads(tab(page, "m0", "fusion"))["rows"]
-    assert ["wide", "reduce", "no", "reuse", "computed twice otherwise"] in decisions
+    symbol = "multiply_reduce_fusion_k0"
+    assert [symbol, "wide", "reduce", "no", "", "reuse", "computed twice otherwise"] in decisions
+    assert [symbol, "mul", "reduce", "yes", 2048, "", "one reader"] in decisions  # 8x32 floats written and read
     plan = json.loads(tab(page, "m0", "plan"))["rows"]
     assert [row[0] for row in plan] == ["0", "1", "1.condition.0", "1.body.0", "1.body.0.branch0.0"]
     assert plan[0][1] == {"t": "multiply_reduce_fusion_k0", "h": "m0/kernels/multiply_reduce_fusion_k0"}

@@ -1,11 +1,12 @@
 "use strict";
-// A table of any length: only the rows in view exist. data = {cols: [{t, w, k}], rows: [[cell, ...], ...]},
-// k: "n" number, "b" bytes, "" text. Options: select(row) is called for the chosen row, item names it.
+// A table of any length: only the rows in view exist. data = {cols: [{t, w, k}], rows: [[cell, ...], ...], group},
+// k: "n" number, "b" bytes, "" text; group: the column by which rows are grouped and folded, until they are sorted. Options: select(row) is called for the chosen row, item names it.
 function showTable(box, data, options = {}) {
   const {el} = report;
   const height = 25;
   let rows = data.rows.map((cells, index) => ({cells, index}));
-  let sorted = null, chosen = null;
+  let sorted = null, chosen = null, items = [];
+  const open_ = new Set();
   // No header is cut; wide tables scroll.
   const least = data.cols.map(c => Math.max(c.k ? 72 : c.w > 2 ? 150 : 80, 8 * c.t.length + 20));
   const template = data.cols.map((c, n) => `minmax(${least[n]}px, ${c.w || 1}fr)`).join(" ");
@@ -26,6 +27,22 @@ function showTable(box, data, options = {}) {
       .filter(row => !input.value || row.cells.some(c => test(report.plain(c))));
     if (sorted) order();
     scroller.scrollTop = 0;
+    arrange();
+  }
+
+  // What stands below one another: rows, or a header a group and the rows of those that are open.
+  function arrange() {
+    items = rows;
+    if (data.group !== undefined && !sorted) {
+      const groups = new Map();
+      for (const row of rows) {
+        const name = report.plain(row.cells[data.group]);
+        if (!groups.has(name)) groups.set(name, []);
+        groups.get(name).push(row);
+      }
+      const all = groups.size === 1 || Boolean(input.value);
+      items = [...groups].flatMap(([name, members]) => [{group: name, members}, ...(all || open_.has(name) ? members : [])]);
+    }
     draw();
   }
 
@@ -33,7 +50,7 @@ function showTable(box, data, options = {}) {
     sorted = sorted && sorted.column === column ? {column, down: !sorted.down}
       : {column, down: Boolean(data.cols[column].k)};
     order();
-    draw();
+    arrange();
   }
 
   function order() {
@@ -53,19 +70,32 @@ function showTable(box, data, options = {}) {
 
   function draw() {
     count.textContent = `${report.format(rows.length)} of ${report.format(data.rows.length)} rows`;
-    body.style.height = rows.length * height + "px";
+    body.style.height = items.length * height + "px";
     const first = Math.max(0, Math.floor(scroller.scrollTop / height) - 15);
-    const last = Math.min(rows.length, first + Math.ceil(scroller.clientHeight / height) + 30);
-    body.replaceChildren(...rows.slice(first, last).map((row, n) => el("div", {
+    const last = Math.min(items.length, first + Math.ceil(scroller.clientHeight / height) + 30);
+    body.replaceChildren(...items.slice(first, last).map((row, n) => row.members ? header(row, first + n) : el("div", {
       class: "vrow" + (row === chosen ? " chosen" : ""), "data-row": row.index,
       style: `top:${(first + n) * height}px;grid-template-columns:${template}`,
       onclick: event => { if (event.target.tagName !== "A") choose(row); },
     }, data.cols.map((col, k) => cell(row.cells[k], col)))));
   }
 
+  // A group: its name, how many rows, and the sums of its numbers.
+  function header(item, at) {
+    const cells = data.cols.map((col, k) => {
+      if (!col.k) return el("span", {}, "");
+      const known = item.members.map(row => row.cells[k]).filter(v => typeof v === "number");
+      return cell(known.length ? known.reduce((a, b) => a + b, 0) : "", col);
+    });
+    cells[0] = el("span", {class: "grouped"}, `${items.includes(item.members[0]) ? "▾" : "▸"} ${item.group || "(none)"} (${report.format(item.members.length)})`);
+    return el("div", {class: "vrow head", style: `top:${at * height}px;grid-template-columns:${template}`, title: item.group,
+      onclick: () => { if (!open_.delete(item.group)) open_.add(item.group); arrange(); }}, cells);
+  }
+
   function choose(row, scroll) {
     chosen = row;
-    if (scroll) scroller.scrollTop = Math.max(0, rows.indexOf(row) * height - scroller.clientHeight / 3);
+    if (scroll && data.group !== undefined && !sorted) { open_.add(report.plain(row.cells[data.group])); arrange(); }
+    if (scroll) scroller.scrollTop = Math.max(0, items.indexOf(row) * height - scroller.clientHeight / 3);
     if (options.select) options.select(row.cells);
     else {
       detail.hidden = false;
@@ -79,8 +109,10 @@ function showTable(box, data, options = {}) {
     const step = {ArrowDown: 1, ArrowUp: -1, PageDown: 20, PageUp: -20}[event.key];
     if (!step || !rows.length) return;
     event.preventDefault();
-    const at = chosen ? rows.indexOf(chosen) : -1;
-    choose(rows[Math.min(rows.length - 1, Math.max(0, at + step))], true);
+    const shown = items.filter(item => !item.members);
+    if (!shown.length) return;
+    const at = chosen ? shown.indexOf(chosen) : -1;
+    choose(shown[Math.min(shown.length - 1, Math.max(0, at + step))], true);
   }
 
   // Show a query ("?text") or the row whose first cell is `item`.
@@ -90,7 +122,7 @@ function showTable(box, data, options = {}) {
     if (row) choose(row, true);
   }
 
-  draw();
+  arrange();
   new ResizeObserver(draw).observe(scroller);
   if (options.item) open(options.item);
   return {open, input};
