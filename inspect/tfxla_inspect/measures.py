@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -110,6 +110,24 @@ class Kernel:
     def excess(self) -> float | None:
         """How many times its floor a run takes."""
         return self.each / self.floor if self.each is not None and self.floor else None
+
+
+def by_symbol(steps: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(symbol, step) of the steps that run a kernel, nested ones too."""
+    for step in rows(steps) if isinstance(steps, list) else []:
+        if symbol := word(step, "symbol"):
+            yield symbol, step
+        branches = step.get("branches")
+        for inner in [*(branches if isinstance(branches, list) else []), step.get("condition"), step.get("body")]:
+            yield from by_symbol(inner)
+
+
+def launches(steps: Any) -> dict[str, list[str]]:
+    """Symbol -> instructions whose step, nested ones too, runs it."""
+    found: dict[str, list[str]] = {}
+    for symbol, step in by_symbol(steps):
+        found.setdefault(symbol, []).append(word(step, "instr"))
+    return found
 
 
 def kernels(records: Iterable[Record], launches: dict[str, list[str]], found: Measures) -> list[Kernel]:

@@ -40,7 +40,7 @@ class ModulePages:
         self.before_count, self.after_count = self.before.count, self.after.count
         self.module.sources = self.before.sources | self.after.sources | self.module.sources
         plan = self.reader.json(self.files.one("plan"), dict)
-        for symbol, step in _by_symbol(plan.get("steps")):
+        for symbol, step in measures.by_symbol(plan.get("steps")):
             self.launches.setdefault(symbol, []).append(word(step, "instr"))
         records = rows(self.reader.json(self.files.one("kernels"), list))
         self.kernels = measures.kernels(records, self.launches, self.measures)
@@ -53,7 +53,7 @@ class ModulePages:
         self._plan(plan)
         compiled = self._compiled()
         self._memory(self._buffers(), compiled.places)
-        made = Made(self.module, self.after, self.kernels, self.launches, dict(_by_symbol(plan.get("steps"))))
+        made = Made(self.module, self.after, self.kernels, self.launches, dict(measures.by_symbol(plan.get("steps"))))
         kernel_tab(self.page, made, self.reader)
         self._lines()
         self.findings = list(findings.of_module(compiled))
@@ -268,16 +268,6 @@ def _steps(steps: Any, page: str, prefix: str = "") -> Iterator[tuple[Any, ...]]
             yield from _steps(branch, page, f"{at}.branch{n}.")
         yield from _steps(step.get("condition"), page, f"{at}.condition.")
         yield from _steps(step.get("body"), page, f"{at}.body.")
-
-
-def _by_symbol(steps: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(symbol, step) of the steps that run a kernel, nested ones too."""
-    for step in rows(steps) if isinstance(steps, list) else []:
-        if symbol := word(step, "symbol"):
-            yield symbol, step
-        branches = step.get("branches")
-        for inner in [*(branches if isinstance(branches, list) else []), step.get("condition"), step.get("body")]:
-            yield from _by_symbol(inner)
 
 
 def _refs(value: Any) -> str:
