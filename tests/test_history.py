@@ -205,6 +205,20 @@ def test_why_an_executable_for_many_sizes_did_not_serve() -> None:
     assert first.note(request(9), key(hlo="b"), refused, 1)["apart"] is None, "that one is for its own size alone"
 
 
+def test_sizes_of_which_the_closest_is_for_all_are_a_reason_alone_only() -> None:
+    def module(size: int) -> Rows:
+        b = Builder("m")
+        return rows.of_module(b.module(b.add_op("negate", b.parameter(array(F32, (size,))))))
+
+    found, history = Families(), History()
+    for number, size in enumerate((5, 9)):
+        history.note(request(size, k="1"), key(hlo=str(number)), found.choose("f", module(size)), number)
+    other = history.note(request(33, k="2"), key(hlo="c"), ALONE, 2)
+    assert [(c["of"], c["was"], c["now"]) for c in other["changed"]] == [("Python value 'k'", "1", "2")]
+    alone = history.note(request(34, k="1"), key(hlo="d"), misfit(PARTED, ADD), 3)
+    assert [(c["of"], c["was"], c["now"]) for c in alone["changed"]] == [("argument 'x'", "9", "34")]
+
+
 def test_functions_of_one_name_are_told_apart_by_their_line() -> None:
     history = History()
     one, two = (dataclasses.replace(request(8), place=lambda line=line: line) for line in ("a.py:1", "b.py:1"))

@@ -83,6 +83,7 @@ class History:
             *guard.changes(closest.guards, made.guards, request.names),
             *(c for c in guard.changes(closest.key, key) if c.of != _PROGRAM),
         ]
+        changed = _reasons(changed, closest)
         known = not changed and closest.key == key
         parted = _parted(choice, closest, changed)
         where = "" if parted is None else dynamic_records.place(parted, request)
@@ -127,6 +128,17 @@ def _sizes(request: CompileRequest, choice: Choice) -> dict[tuple[str, int], Dim
     params = () if choice.generic is None else choice.generic.module.entry.params
     dims = ((words, axis, dim) for words, p in zip(request.inputs, params) for axis, dim in enumerate(p.shape.dims))
     return {(words, axis): dim for words, axis, dim in dims if isinstance(dim, DimExpr) and dim.is_size}
+
+
+def _reasons(changed: list[guard.Change], closest: Compilation) -> list[guard.Change]:
+    """But for sizes of which the closest is for all: beside another change they are no reason, alone they are, for then
+    the program is another one at them."""
+
+    def is_free(change: guard.Change) -> bool:
+        size = closest.sizes.get((change.of, change.axis))
+        return size is not None and change.now.isdigit() and size.admits(int(change.now))
+
+    return [change for change in changed if not is_free(change)] or changed
 
 
 def _beyond(closest: Compilation, changed: Iterable[guard.Change]) -> Iterator[tuple[guard.Change, int]]:

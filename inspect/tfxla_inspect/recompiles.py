@@ -62,6 +62,8 @@ class Compilation:
             return [_STRUCTURE if self._is_other_program() else _CONSTANT] if apart else [_DROPPED]
         if word(apart, "instr") and self._is_other_program() and not _OTHER_PROGRAM & set(found):
             found.append(_STRUCTURE)
+        elif set(found) == {CAUSES["equal"]} and "(constant)" in word(apart, "instr"):
+            found.append(_CONSTANT)
         return list(dict.fromkeys(found))
 
     def _is_other_program(self) -> bool:

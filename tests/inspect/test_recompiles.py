@@ -179,6 +179,12 @@ def test_a_limit_is_a_cause(tmp_path: Path) -> None:
     assert "it has 1 executables" in html.unescape(start(page))
 
 
+def test_a_constant_is_a_cause_beside_a_size(tmp_path: Path) -> None:
+    apart = {"where": "train.py:9", "instr": "%c (constant)", "what": "another literal"}
+    again = compiled(1, structure="s", closest=0, changed=[change("equal", "8", "9")], apart=apart)
+    assert "size, constant in the program" in shown(built(tmp_path, compiled(0, structure="s"), again))
+
+
 def test_structure_is_a_cause_where_it_differs(tmp_path: Path) -> None:
     """A rule may forbid one executable where the program is the same."""
     apart = APART | {"what": "dimension 0 may not vary (it is a variable's)"}
