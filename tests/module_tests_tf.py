@@ -81,4 +81,10 @@ TF: dict[str, str] = {
     "tfxla_cluster.tf.rewrites.random_ops": "tf/test_random_ops.py device/test_decisions.py",
     "tfxla_cluster.tf.rewrites.rewritten_functions": "tf/test_op_forms.py tf/test_function_compiler.py",
     "tfxla_cluster.tf.rewrites.whole_loops": "tf/test_whole_loops.py tf/test_clustering.py",
+    "tfxla_cluster.tf.watch": "tf/test_watch_numerics.py",
+    "tfxla_cluster.tf.watch.difference": "tf/test_watch_numerics.py",
+    "tfxla_cluster.tf.watch.locate": "tf/test_watch_numerics.py",
+    "tfxla_cluster.tf.watch.op_by_op": "tf/test_watch_numerics.py",
+    "tfxla_cluster.tf.watch.watched": "tf/test_watch_numerics.py",
+    "tfxla_cluster.tf.watch.watcher": "tf/test_watch_numerics.py",
 }

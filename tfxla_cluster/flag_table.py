@@ -187,6 +187,13 @@ FLAGS: dict[str, Flag] = {
             "out of range, integer division by zero, asserts, check_numerics.",
         ),
         Flag(
+            "tfxla_watch_numerics",
+            "bool",
+            False,
+            "Run each execution of a compiled function op by op in eager TensorFlow too, and name the first op whose "
+            "value parts, or where NaN or an infinity appears. Slow; read when a function is first called.",
+        ),
+        Flag(
             "tfxla_must_compile_fallback",
             "enum",
             "xla",

@@ -195,6 +195,18 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
             "failed": "List: guards of the nearest executable that do not hold, in words.",
         },
     ),
+    "numerics": RecordKind(
+        "A compiled function beside eager TensorFlow (--tfxla_watch_numerics).",
+        {
+            "function": "Function or cluster.",
+            "event": "'parts' (the op gives another value compiled), 'nonfinite' (NaN or an infinity appears at the "
+            "op), 'unwatched' (eager TensorFlow does not run it).",
+            "op": "Its type; '' for none.",
+            "node": "Its name in the graph.",
+            "where": "file:line of the user's program.",
+            "message": "A sentence.",
+        },
+    ),
     "limit": RecordKind(
         "A function is compiled no more (--tfxla_recompile_limit).",
         {

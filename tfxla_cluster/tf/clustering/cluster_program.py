@@ -25,6 +25,7 @@ from ..compiler_port import Compiler
 from ..functions import function_compiler, function_names, marks, origins, variables
 from ..native_op.op import InputView, Program
 from ..native_op.records import Entry
+from ..watch import watcher
 from .cluster_names import ClusterNames
 from .encapsulate import ClusterFunction
 
@@ -88,6 +89,14 @@ class ClusterPrograms:
 
         types = function.input_types, function.output_types
         program = Program(function.name, *types, compile, refused, _Later(), host=function.constants)
+        if watcher.is_asked_for():
+            program.watcher = watcher.Watcher(
+                f"{function_names.user_name(caller)} ({function.name})",
+                function.fdef,
+                range(len(function.input_types)),
+                library=function.library.get,
+                line_of=lambda owner, node: lines().get(node) or sources.line_of(owner, node),
+            )
         if caller:
             with self._lock:
                 self._programs[caller].append(program)

@@ -21,6 +21,7 @@ from ..graph import host_memory, open_sizes
 from ..graph import view as graphs
 from ..graph.open_sizes import OpenSizes
 from ..graph.view import Graph, NodeDef
+from ..watch.watcher import Watcher
 from .copied_constants import is_copied, waits_for
 from .given import Given, given
 from .mark_for_compilation import CLUSTERED_ATTR, Cluster, Clustering
@@ -49,6 +50,8 @@ class ClusterFunction:
 
 class Program(Protocol):
     """What makes the nodes that run a cluster (tf.native_op.op.Program)."""
+
+    watcher: Watcher | None
 
     def node(self, name: str, inputs: Sequence[str], op: str = ...) -> NodeDef:
         """A node of the native op; `inputs` as the graph or function it goes into names them."""
@@ -282,9 +285,11 @@ def _native_branch(function: ClusterFunction, program: Program) -> function_pb2.
     node = program.node("run", [a.name for a in fdef.signature.input_arg], RUN)
     node.attr[CLUSTERED_ATTR].b = True
     fdef.node_def.add().CopyFrom(node)
-    results = "results" if node.op == RUN else "output"
+    results = f"run:{'results' if node.op == RUN else 'output'}"
+    if program.watcher is not None:
+        results = program.watcher.add_to(fdef, "run", [a.name for a in fdef.signature.input_arg])
     for k, argument in enumerate(fdef.signature.output_arg):
-        fdef.ret[argument.name] = f"run:{results}:{k}"
+        fdef.ret[argument.name] = f"{results}:{k}"
     return fdef
 
 

@@ -24,6 +24,7 @@ from ..native_op import op as native_op
 from ..native_op.op import InputView, Program
 from ..native_op.records import UNREAD, Entry, Output
 from ..rewrites import rewritten_functions
+from ..watch import watcher
 from . import kept_lowering, origins, shape_check
 from .function_names import dynamic_of, family_of, user_name
 from .lowered_function import InputNames, LoweredFunction
@@ -79,7 +80,21 @@ def program(
         line_of=functools.partial(sources.line_of, interface.function),
         host=_constants(interface) if devices.has_accelerator() else (),
     )
+    if watcher.is_asked_for():
+        made.watcher = _watcher(interface)
     return made
+
+
+def _watcher(interface: Interface) -> watcher.Watcher:
+    return watcher.Watcher(
+        user_name(interface.function),
+        bridge.function_def(interface.function),
+        interface.inputs,
+        interface.updated,
+        {i: interface.args[i] for i in interface.resources},
+        bridge.library,
+        sources.line_of,
+    )
 
 
 def _constants(interface: Interface) -> Iterator[int]:

@@ -251,17 +251,14 @@ def wrap(function: Any, iface: Interface, program: Program, name: str, device: s
     refs = read_inputs(new, iface, args, taken)
     new.node_def.append(program.node(op, refs))
     new.node_def[-1].device = device
-    finals = [op]
+    results = program.watcher.add_to(new, op, refs) if program.watcher else f"{op}:results"
+    finals = [results.partition(":")[0]]
     for k, i in enumerate(iface.updated, len(iface.outputs)):
         assign = _node(
-            new,
-            free_name(f"assign_{args[i]}", taken),
-            "AssignVariableOp",
-            [args[i], f"{op}:results:{k}"],
-            iface.args[i],
+            new, free_name(f"assign_{args[i]}", taken), "AssignVariableOp", [args[i], f"{results}:{k}"], iface.args[i]
         )
         finals.append(assign.name)
-    _returns(new, function, iface, args, op)
+    _returns(new, function, iface, args, results)
     del new.signature.control_output[:]
     new.signature.control_output.extend(finals)
     for final in finals:
@@ -281,10 +278,10 @@ def read_inputs(new: Any, iface: Interface, args: list[str], taken: set[str]) ->
     return refs
 
 
-def _returns(new: Any, function: Any, iface: Interface, args: list[str], op: str) -> None:
-    results = iter(range(len(iface.outputs)))
+def _returns(new: Any, function: Any, iface: Interface, args: list[str], results: str) -> None:
+    numbers = iter(range(len(iface.outputs)))
     for k, out in enumerate(function.signature.output_arg):
-        new.ret[out.name] = args[iface.handles[k]] if k in iface.handles else f"{op}:results:{next(results)}"
+        new.ret[out.name] = args[iface.handles[k]] if k in iface.handles else f"{results}:{next(numbers)}"
 
 
 def free_name(name: str, taken: set[str]) -> str:

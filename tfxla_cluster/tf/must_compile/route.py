@@ -110,7 +110,7 @@ class Route(Fallback):
         self.wrapper = b""
         self.op = native_op.RUN
         self.attrs: tuple[Any, ...] = self.program.attrs
-        if not self.interface.is_pure or self._crosses_memories():
+        if not self.interface.is_pure or self._crosses_memories() or self.program.watcher is not None:
             self._wrap(definition)
         written = self.interface.updated and len(self.interface.resources) > 1
         self.distinct = sorted(self.interface.resources) if written else []

@@ -27,6 +27,7 @@ from ...errors import InternalError, LoweringError, RankError, TuningError, Unin
 from ...ir import guard as guards
 from .. import devices
 from ..devices import device_of
+from ..watch.watcher import Watcher
 from . import gpu_context
 from .builder import HOST_DEVICE, entry_word, program_word
 from .library import CAPACITY, FAILURE, READY, RUN, InputView, Library, describe
@@ -70,7 +71,7 @@ class Program:
     later(program, inputs, device number) -> bool: asked where TfxlaReady finds no executable; True: answer no and do
     not compile now.
     tells_failures: what was raised while compiling is kept for `failure_of`. host: inputs that graphs hand over in the
-    host's memory, as compiling needs their values.
+    host's memory, as compiling needs their values. watcher: set it before a node is made.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Program:
         self.recyclable = False
         self.later, self.tells_failures = later, tells_failures
         self.line_of = line_of
+        self.watcher: Watcher | None = None
         self.input_types, self.output_types = tuple(input_types), tuple(output_types)
         self.lock = threading.RLock()
         self._publishing = threading.RLock()
