@@ -36,7 +36,7 @@ BASICS = {
 }
 CODEGEN = {"codegen.kernel", "codegen.kernel.lower", "codegen.llvm", "codegen.triton"}
 RUNTIME = {"runtime", "runtime.cpu", "runtime.gpu", "runtime.launcher", "runtime.plan"}
-TF_BELOW = {"tf.compiler_port", "tf.devices", "tf.graph", "tf.native_op", "tf.rewrites"}
+TF_BELOW = {"tf.compiler_port", "tf.devices", "tf.graph", "tf.native_op", "tf.rewrites", "tf.watch"}
 # Room -> the rooms it may import besides the basics. A room is a package, or a module of one that stands apart.
 # "runtime.plan": the launch plan as data, which the dump writes and launchers run.
 ALLOWED = {
@@ -67,6 +67,7 @@ ALLOWED = {
     "tf.graph": {"tf.devices"},
     "tf.native_op": {"ir", "tf.devices"},
     "tf.rewrites": {"tf.devices", "tf.graph", "tf2xla"},
+    "tf.watch": {"tf2xla", "tf.graph"},
     "tf.functions": {"ir", "tf2xla", *TF_BELOW},
     "tf.clustering": {"dump", "tf2xla", *TF_BELOW, "tf.functions"},
     "tf.must_compile": {"dump", "tf2xla", *TF_BELOW, "tf.functions"},

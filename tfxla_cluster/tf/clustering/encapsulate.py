@@ -21,7 +21,7 @@ from ..graph import host_memory, open_sizes
 from ..graph import view as graphs
 from ..graph.open_sizes import OpenSizes
 from ..graph.view import Graph, NodeDef
-from ..watch.watcher import Watcher
+from ..native_op.op import Watcher
 from .copied_constants import is_copied, waits_for
 from .given import Given, given
 from .mark_for_compilation import CLUSTERED_ATTR, Cluster, Clustering

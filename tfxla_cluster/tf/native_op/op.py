@@ -15,7 +15,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import tensorflow as tf
 from tensorflow.python import pywrap_tfe  # pylint: disable=no-name-in-module
@@ -27,7 +27,6 @@ from ...errors import InternalError, LoweringError, RankError, TuningError, Unin
 from ...ir import guard as guards
 from .. import devices
 from ..devices import device_of
-from ..watch.watcher import Watcher
 from . import gpu_context
 from .builder import HOST_DEVICE, entry_word, program_word
 from .library import CAPACITY, FAILURE, READY, RUN, InputView, Library, describe
@@ -56,6 +55,14 @@ OPS = (RUN, READY)
 MAX_ENTRIES = 64
 MAX_ASIDE = 4096  # of those for which there is no room among them, of executables that serve others
 MAX_FAILURES = 1024  # that are kept until the caller asks
+
+
+class Watcher(Protocol):
+    """What looks at executions of a program's op (tf.watch.watcher)."""
+
+    def add_to(self, function: Any, run: str, inputs: Sequence[str]) -> str:
+        """Adds its node behind node `run` of a FunctionDef, which takes `inputs`; what it calls the results."""
+        ...
 
 
 class Program:
