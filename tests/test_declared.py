@@ -56,6 +56,8 @@ for n in (4, 5, 1):
     auto(tf.ones([n, 3]))
 assigns(tf.ones([3]))
 tf.function(lambda x: tf.unique(tf.boolean_mask(x, x > 0))[0], jit_compile=True)(tf.ones([3]))
+with tfxla_cluster.config.patch(tfxla_watch_numerics=True):
+    tf.function(tf.math.log, jit_compile=True)(tf.zeros([3]))
 """
 
 
