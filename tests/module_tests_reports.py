@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 REPORTS: dict[str, str] = {
+    "tfxla_inspect.autotune_page": "inspect/test_autotune_page.py",
     "tfxla_inspect.findings": "inspect/test_findings.py inspect/test_report.py",
     "tfxla_inspect.findings_page": "inspect/test_findings.py inspect/test_report.py",
     "tfxla_inspect.fusions": "inspect/test_findings.py inspect/test_report.py",

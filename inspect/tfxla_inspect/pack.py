@@ -26,6 +26,7 @@ _SCRIPTS = (
     "graph.js",
     "beside.js",
     "kernels.js",
+    "search.js",
     "app.js",
 )
 _POLICY = (
@@ -91,9 +92,9 @@ def document(title: str, start: str, packer: Packer, site: str) -> str:
             f'<body data-site="{escape(site)}">',
             '<a class="skip" href="#start">Skip to content</a>',
             f'<nav id="nav" aria-label="Pages"><a class="home" href="#start">{escape(title)}</a>'
-            '<input id="filter" type="search" placeholder="Filter pages" aria-label="Filter pages">'
-            '<div id="pages"></div><p class="hint">Keys: <kbd>/</kbd> search, <kbd>[</kbd> <kbd>]</kbd> tabs,'
-            " <kbd>h</kbd> start</p></nav>",
+            '<input id="filter" type="search" placeholder="Search all pages" aria-label="Search all pages">'
+            '<div id="found"></div><div id="pages"></div><p class="hint">Keys: <kbd>s</kbd> search all,'
+            " <kbd>/</kbd> this page, <kbd>[</kbd> <kbd>]</kbd> tabs, <kbd>h</kbd> start</p></nav>",
             f'<main id="start" tabindex="-1">{start}</main>',
             '<main id="page" tabindex="-1" hidden></main>',
             *packer.blocks,

@@ -12,6 +12,7 @@ from tfxla_cluster import output_file
 from tfxla_cluster.errors import InputFileError
 
 from . import (
+    autotune_page,
     compile_times,
     findings,
     findings_page,
@@ -70,6 +71,8 @@ def build(directory: Path, limit: int = LIMIT, progress: Progress = lambda what:
     pages += _recompilations(dump, compiled, packer)
     workers = workers_page.build(dump, packer)
     pages += [workers] if workers else []
+    tuning = autotune_page.build(dump, packer)
+    pages += [tuning] if tuning else []
     trace = _trace(dump, packer)
     pages += [trace] if trace else []
     problems = reader.problems + [(f.name, "of no known kind") for f in found.files if f.kind == "unknown"]

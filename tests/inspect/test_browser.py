@@ -121,6 +121,16 @@ DRIVER = """
   await open("g0/nodes");
   await type(page.querySelector(".search"), "/^AsString$/");
   out.rows = [...page.querySelectorAll(".vrow:not(.head)")].map(r => r.innerText);
+  document.activeElement.blur();
+  key(document.body, "s");
+  await type(document.getElementById("filter"), "multiply");
+  await until(() => document.querySelectorAll("#found section").length > 1);
+  out.everywhere = document.getElementById("found").innerText;
+  out.routes = [...document.querySelectorAll("#found a")].map(a => a.getAttribute("href"));
+  await type(document.getElementById("filter"), "no such thing");
+  await until(() => document.getElementById("found").innerText.includes("No instruction"));
+  out.nowhere = document.getElementById("found").innerText;
+  document.activeElement.blur();
   key(document.body, "h");
   await wait(100);
   out.home = !document.getElementById("start").hidden;
@@ -235,6 +245,13 @@ def test_text(result):
     assert "multiply_reduce_fusion" in result["line"]
     assert "%x = " in result["defined"]
     assert result["next"] == "#m0/fusion"
+
+
+def test_one_search_over_all_pages(result):
+    assert "cluster_0: Graph" in result["everywhere"].replace("CLUSTER_0: GRAPH", "cluster_0: Graph")
+    assert "#m0/graph/mul" in result["routes"]
+    assert "#m0/kernels/multiply_reduce_fusion_k0" in result["routes"]
+    assert "no such thing" in result["nowhere"]
 
 
 def test_kernel_and_table(result):

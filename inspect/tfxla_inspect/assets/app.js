@@ -73,11 +73,12 @@
   }
 
   addEventListener("hashchange", show);
-  filter.addEventListener("input", drawList);
+  const search = searchEverywhere(site, document.getElementById("found"));
+  filter.addEventListener("input", () => { drawList(); search(filter.value); });
   addEventListener("keydown", event => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (/^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) { if (event.key === "Escape") event.target.blur(); return; }
-    const act = {"/": () => (viewer && viewer.input || filter).focus(), "[": () => step(-1), "]": () => step(1), h: () => report.go("start")}[event.key];
+    const act = {"/": () => (viewer && viewer.input || filter).focus(), "[": () => step(-1), "]": () => step(1), h: () => report.go("start"), s: () => { filter.focus(); filter.select(); }}[event.key];
     if (act) { event.preventDefault(); act(); }
   });
   addEventListener("beforeprint", () => document.querySelectorAll("details").forEach(d => { d.open = true; }));
