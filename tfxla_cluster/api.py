@@ -177,8 +177,35 @@ def record_run() -> None:
             argv=sys.argv,
             flags=flags.non_default(),
             versions={"tfxla_cluster": __version__, "python": platform.python_version(), **found},
-            host={"machine": platform.machine(), "system": platform.platform(), "cores": os.cpu_count()},
+            environment=_environment(),
+            host=_host(),
         )
+
+
+# What begins the names of variables that change what is compiled or how fast it runs.
+_VARIABLES = ("TF_", "TFXLA_", "XLA_", "CUDA_", "OMP_", "OPENBLAS_", "MKL_", "TRITON_", "PYTHONHASHSEED")
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in sorted(os.environ.items()) if name.startswith(_VARIABLES)}
+
+
+def _host() -> dict[str, Any]:
+    """This machine, as far as it matters; the CPU's features are those that LLVM has names for."""
+    from .runtime.cpu import host
+
+    cpu = host.target()
+    features = ",".join(feature[1:] for feature in cpu.features.split(",") if feature.startswith("+"))
+    return {
+        "machine": platform.machine(),
+        "system": platform.platform(),
+        "cores": os.cpu_count(),
+        "usable cores": cpu.cores,
+        "cpu": cpu.arch,
+        "vector bits": cpu.vector_bits,
+        "features": features,
+        "memory bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+    }
 
 
 def _before_pools_end(call: Callable[[], None]) -> None:

@@ -10,6 +10,7 @@ import contextlib
 import difflib
 import errno
 import json
+import math
 import os
 import sys
 import threading
@@ -192,7 +193,7 @@ def record(kind: str, **fields: Any) -> None:
     where = directory()
     if where:
         entry = {"kind": kind, "time": time.time(), "thread": threading.get_native_id(), **fields}
-        _writer.write(where, json.dumps(entry, default=_plain) + "\n")
+        _writer.write(where, _line(entry) + "\n")
     logged = logged_kinds()
     if kind in logged and (logged[kind] or fields.get(_DONE.get(kind, ""), True)):
         shown = " ".join(f"{k}={_short(v)}" for k, v in fields.items() if _is_shown(kind, k, v, logged[kind]))
@@ -217,6 +218,22 @@ def _is_shown(kind: str, field: str, value: Any, is_full: bool) -> bool:
         return True
     wanted = field not in _FOR_PROGRAMS[kind] if brief is None else field in brief
     return wanted and value not in (None, "", [])
+
+
+def _line(entry: dict[str, Any]) -> str:
+    """As JSON that every reader takes: it has no NaN and no infinity, which are text then."""
+    try:
+        return json.dumps(entry, default=_plain, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(json.loads(json.dumps(entry, default=_plain))), allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _plain(value: Any) -> Any:

@@ -67,6 +67,7 @@ def _facts(facts: Facts) -> list[Html]:
         ("Kernels", _kernel_counts(facts)),
         ("Compile time", milliseconds(module.milliseconds) or UNKNOWN),
         ("Why compiled", "--tfxla_gpu_target" if module.elsewhere else word(compiled, "reason") or "unknown"),
+        ("Flags then", " ".join(f"--{k}={v}" for k, v in mapping(compiled, "flags").items())),
         ("Files", f"{len(module.files.files):,}, {size(module.files.bytes)}"),
     )
     return [el(tag, value) for title, value in shown if value != "" for tag, value in (("dt", title), ("dd", value))]

@@ -311,6 +311,7 @@ def _runs(dump: Dump) -> Html:
             ("Command", " ".join(words(record, "argv")) or word(record, "argv")),
             ("Versions", ", ".join(f"{k} {v}" for k, v in versions.items())),
             ("Flags", " ".join(f"--{k}={v}" for k, v in flags.items()) or "all at their default"),
+            ("Environment", " ".join(f"{k}={v}" for k, v in mapping(record, "environment").items())),
             ("Host", _host(record)),
         ]
         parts.append(

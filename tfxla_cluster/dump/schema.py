@@ -91,7 +91,8 @@ RECORD_KINDS: Mapping[str, RecordKind] = {
             "versions": "Map package -> version (tfxla_cluster, tensorflow, llvmlite, numpy, python).",
             "flags": "Map of the flags that are not at their default.",
             "argv": "Command line, list of words.",
-            "host": "Machine, CPU name, cores.",
+            "environment": "Map of the variables of TensorFlow, XLA, CUDA and BLAS libraries.",
+            "host": "Map: machine, system, cores, usable cores, cpu (its name), vector bits, features, memory bytes.",
         },
     ),
     "function": RecordKind(
