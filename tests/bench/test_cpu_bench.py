@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from tfxla_cluster.bench import cpu_steps
+from tfxla_cluster.bench import contenders, cpu_steps, measure, torch_process
 from tfxla_cluster.bench.gpu_suite import Result
 from tfxla_cluster.bench.measure import summary as timing
 from tfxla_cluster.bench.rows import all_rows
@@ -75,9 +78,77 @@ def test_the_command_writes_all_families(tmp_path: Path, monkeypatch: pytest.Mon
     assert set(data["families"]) == {"contraction", "steps", "compile time"}
     assert set(data["families"]["steps"]) == {"geomean_vs_stock_jit", "geomean_vs_best_peer", "worst_vs_best_peer"}
     (product,) = [row for row in data["rows"] if row["family"] == "contraction"]
-    assert set(product["peers"]) == {"graph", "stock jit", "jax", "numpy"}
+    installed = {"torch.compile"} if torch_process.is_installed() else set()
+    assert set(product["peers"]) == {"graph", "stock jit", "jax", "numpy"} | installed
     assert product["floor_ms"] > 0
-    assert data["missing_peers"] == list(bench_cpu.MISSING_PEERS)
+    assert data["missing_peers"] == bench_cpu.missing_peers()
+
+
+def test_a_peer_that_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_process, "is_installed", lambda: False)
+    with torch_process.peer() as none:
+        assert none is None
+    without = bench_cpu.missing_peers()
+    monkeypatch.setattr(torch_process, "is_installed", lambda: True)
+    assert set(without) - set(bench_cpu.missing_peers()) == {"torch.compile"}
+
+
+def test_rows_of_pytorch_need_neither_tensorflow_nor_jax() -> None:
+    """PyTorch's process imports neither: the function of each row is found without."""
+    cases = [row.case for row in SINGLE]
+    assert len(set(cases)) == len(cases)
+    program = (
+        "import sys; from tfxla_cluster.bench.rows import torch_fn\n"
+        f"for case in {cases}: assert callable(torch_fn(case)), case\n"
+        "print([name for name in ('tensorflow', 'jax', 'triton') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+class Elsewhere:
+    """A contender with a clock of its own."""
+
+    cpu_s = 0.0
+
+    def milliseconds(self) -> float:
+        self.cpu_s += 0.001
+        return 7.0
+
+
+def test_a_contender_elsewhere_tells_its_own_time() -> None:
+    elsewhere = Elsewhere()
+    timings, _ = measure.interleave({"here": lambda: None, "there": elsewhere}, rounds=3)
+    assert timings["there"].median == 7.0
+    assert elsewhere.cpu_s > 0.004, "rounds that only warm up count too"
+
+
+def test_what_the_other_process_says_is_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    (row,) = [row for row in SINGLE if row.case == "matmul 256"]
+
+    class Peer(Elsewhere):
+        def __init__(self, reason: str) -> None:
+            self.reason = reason
+
+        def make(self, made: Any, inputs: list[Any], expected: list[Any]) -> str:
+            assert made is row
+            np.testing.assert_allclose(expected[0], inputs[0] @ inputs[1], rtol=1e-3, atol=1e-3)
+            return self.reason
+
+    for reason in ("", "TypeError: no"):
+        calls, _, failed = contenders.make(row, Peer(reason))
+        assert ("torch.compile" in calls) is (not reason)
+        assert failed == ({"torch.compile": reason} if reason else {})
+
+
+def test_pytorch_gives_what_stock_gives() -> None:
+    pytest.importorskip("torch")
+    with torch_process.peer() as torch:
+        assert torch is not None
+        for row in (row for row in SINGLE if row.case in ("matmul 256", "top-k 8", "unsorted_segment_max")):
+            calls, _, failed = contenders.make(row, torch)
+            assert not failed
+            assert measure.interleave({"torch": calls["torch.compile"]}, rounds=1)[0]["torch"].median > 0
 
 
 SINGLE = all_rows()

@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from .rows import Row
+from .measure import Contender
+from .row import Row
+from .torch_process import TORCH, Peer
 
 OURS, FLOOR = "ours", "copy"
 
 
-def make(row: Row) -> tuple[dict[str, Callable[[], object]], int]:
-    """(name -> call, bytes a call moves)."""
+def make(row: Row, torch: Peer | None) -> tuple[dict[str, Contender], int, dict[str, str]]:
+    """(name -> contender, bytes a call moves, peer -> why it has no figure); PyTorch's process, where there is one."""
     import tensorflow as tf
 
     import tfxla_cluster
@@ -23,7 +25,8 @@ def make(row: Row) -> tuple[dict[str, Callable[[], object]], int]:
     tf.get_logger().setLevel("ERROR")  # autograph cannot read two lambdas in a line, nor need it
     arrays = row.make()
     tensors = [tf.constant(a) for a in arrays]
-    calls: dict[str, Callable[[], object]] = {}
+    calls: dict[str, Contender] = {}
+    failed: dict[str, str] = {}
     ours = tfxla_cluster.jit(row.tf_fn)
     result = ours(*tensors)
     calls[OURS] = lambda: ours(*tensors)
@@ -33,10 +36,17 @@ def make(row: Row) -> tuple[dict[str, Callable[[], object]], int]:
     calls["jax"] = _jax(row, arrays)
     if row.np_fn is not None:
         calls["numpy"] = functools.partial(row.np_fn, *arrays)
-    check(row, result, jit(*tensors))
+    expected = jit(*tensors)
+    check(row, result, expected)
+    if torch is not None:
+        reason = torch.make(row, arrays, [np.asarray(t) for t in tf.nest.flatten(expected)])
+        if reason:
+            failed[TORCH] = reason
+        else:
+            calls[TORCH] = torch
     moved = sum(a.nbytes for a in arrays) + sum(np.asarray(t).nbytes for t in tf.nest.flatten(result))
     calls[FLOOR] = copier(moved)
-    return calls, moved
+    return calls, moved, failed
 
 
 def _wait(value: Any) -> Any:

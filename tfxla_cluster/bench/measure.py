@@ -6,9 +6,10 @@ import os
 import resource
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol, Union
 
 WARM_ROUNDS = 5  # Until then the C library gives large results fresh pages, whose faults cost more than the row.
 OTHERS_LIMIT = 0.1  # Cores that other processes may use in a round that counts.
@@ -24,10 +25,22 @@ class Timing:
     rounds: int
 
 
-class _Cpu:
-    """Core seconds used by this process and by the whole machine."""
+class Elsewhere(Protocol):
+    """A contender in another process, which has the clock; `cpu_s`: seconds of processors that it has taken."""
 
-    def __init__(self) -> None:
+    cpu_s: float
+
+    def milliseconds(self) -> float: ...
+
+
+Contender = Union[Callable[[], object], Elsewhere]
+
+
+class _Cpu:
+    """Core seconds used by the contenders' processes and by the whole machine."""
+
+    def __init__(self, elsewhere: Sequence[Elsewhere]) -> None:
+        self.elsewhere = elsewhere
         self.tick = os.sysconf("SC_CLK_TCK")
         self.mark = self._read()
 
@@ -35,7 +48,8 @@ class _Cpu:
         fields = [int(f) for f in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
         busy = (sum(fields) - fields[3] - fields[4]) / self.tick  # all but idle and iowait
         own = resource.getrusage(resource.RUSAGE_SELF)
-        return time.perf_counter(), busy, own.ru_utime + own.ru_stime
+        theirs = sum(contender.cpu_s for contender in self.elsewhere)
+        return time.perf_counter(), busy, own.ru_utime + own.ru_stime + theirs
 
     def others(self) -> float:
         """Cores others used since the last call; /proc/stat counts in ticks, so short spans are coarse."""
@@ -46,7 +60,7 @@ class _Cpu:
 
 
 def interleave(
-    contenders: Mapping[str, Callable[[], object]], rounds: int = 25, budget_s: float = 20.0
+    contenders: Mapping[str, Contender], rounds: int = 25, budget_s: float = 20.0
 ) -> tuple[dict[str, Timing], int]:
     """Time each contender once a round after WARM_ROUNDS untimed ones; (timings, rounds dropped).
 
@@ -55,9 +69,9 @@ def interleave(
     """
     for _ in range(WARM_ROUNDS):
         for call in contenders.values():
-            call()
+            _milliseconds(call)
     samples: list[tuple[float, dict[str, float]]] = []
-    begin, cpu = time.perf_counter(), _Cpu()
+    begin, cpu = time.perf_counter(), _Cpu([c for c in contenders.values() if not callable(c)])
     while len(samples) < rounds and (len(samples) < 5 or time.perf_counter() - begin < budget_s):
         row = {name: _milliseconds(call) for name, call in contenders.items()}
         samples.append((cpu.others(), row))
@@ -68,7 +82,9 @@ def interleave(
     return {name: summary([row[name] for row in quiet]) for name in contenders}, dropped
 
 
-def _milliseconds(call: Callable[[], object]) -> float:
+def _milliseconds(call: Contender) -> float:
+    if not callable(call):
+        return call.milliseconds()
     start = time.perf_counter()
     call()
     return (time.perf_counter() - start) * 1e3

@@ -14,8 +14,6 @@ from ..bench import plot
 from ..errors import UsageError
 
 Row = dict[str, Any]
-# Peers that the suite names and no row is written for yet; the roadmap brings them.
-MISSING_PEERS = ("torch.compile",)
 _STEP_ROUNDS = 5  # at most: a round of steps takes seconds
 
 
@@ -32,16 +30,27 @@ def run(options: argparse.Namespace) -> int:
         drawn = [(r["case"], _bars(r)) for r in rows if r["ours_ms"]]
         plot.write(options.plot, "CPU", drawn)
     if options.json:
-        data = {"rows": rows, "families": families, "missing_peers": list(MISSING_PEERS)}
+        data = {"rows": rows, "families": families, "missing_peers": missing_peers()}
         output_file.write(options.json, json.dumps(data, indent=1).encode())
     return int(any(row.get("failed") for row in rows))
+
+
+# Peers that the suite names and that are not written for these rows yet.
+_NOT_WRITTEN = ("torch.compile of steps and calls", "jax of steps")
+
+
+def missing_peers() -> list[str]:
+    """Peers that the suite names and that were not measured."""
+    from ..bench import torch_process
+
+    return [*([] if torch_process.is_installed() else [torch_process.TORCH]), *_NOT_WRITTEN]
 
 
 def run_rows(pattern: str, rounds: int) -> list[Row]:
     """Measures and prints the rows whose case or family contains `pattern`: a dict a row."""
     if importlib.util.find_spec("jax") is None:
         raise UsageError("jax, which each row is compared with, is not installed", "Install the extra 'bench'")
-    from ..bench import contenders, cpu_steps, measure
+    from ..bench import contenders, cpu_steps, measure, torch_process
     from ..bench.rows import all_rows
 
     single = [row for row in all_rows() if pattern in row.case or pattern in row.family]
@@ -49,11 +58,12 @@ def run_rows(pattern: str, rounds: int) -> list[Row]:
     if not single and not steps:
         raise UsageError(f"no row matches --filter={pattern}", "Leave --filter out to run all rows")
     results = []
-    for row in single:
-        calls, moved = contenders.make(row)
-        timings, dropped = measure.interleave(calls, rounds)
-        results.append(describe(row, timings, moved, dropped))
-        print(line(results[-1]), flush=True)
+    with torch_process.peer() as torch:
+        for row in single:
+            calls, moved, failed = contenders.make(row, torch)
+            timings, dropped = measure.interleave(calls, rounds)
+            results.append(describe(row, timings, moved, dropped) | {"failed": failed})
+            print(line(results[-1]), flush=True)
     for name in steps:
         for result in cpu_steps.rows(name, min(rounds, _STEP_ROUNDS)):
             results.append(result)
