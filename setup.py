@@ -119,6 +119,8 @@ setup(
         "scipy",  # LAPACK
         "Jinja2",
         "Pygments",
+        "graphviz",
+        'graphviz-pure==0.2.2; platform_machine == "x86_64"',  # what draws where there is no dot
         TRITON,
     ],
     extras_require={"demo": ["scikit-learn"], "test": TEST, "bench": ["jax", "jaxlib", "torch", "matplotlib"]},

@@ -1,15 +1,17 @@
-"""`tfxla-inspect diff`: what two executables hold for, side by side."""
+"""`tfxla-inspect diff`: what two executables hold for, and what two modules compute, side by side."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from tfxla_cluster.errors import InputFileError, UsageError
 
-from . import guard_sets, recompiles
+from . import guard_sets, module_choice, recompiles, showing, structure
 from .guard_sets import Difference
 from .model import Dump, Record, load
+from .parsers import buffers
 from .reading import Reader
 from .scan import scan
 
@@ -17,9 +19,60 @@ Say = Callable[[str], None]
 _LONGEST = 200  # characters of a value
 
 
-def run(one: str, other: str, say: Say) -> int:
-    """Compare two compilations, each `DIR:ID`, DIR a dump and ID the number of a module in it; `ID` alone, as the
-    second, is one of the first's dump. 1 where they differ. Raises InputFileError and UsageError."""
+def run(one: str, other: str, say: Say, stages: tuple[str, str] = ("after", "after")) -> int:
+    """Compare two modules, each `DIR:ID`, DIR a dump and ID the number of a module in it (`ID` alone, as the second, is
+    one of the first's dump), or a file of HLO text: what they hold for, where both dumps say that, and their HLO at
+    `stages` ('before', 'after', the number of a pass) by structure. 1 where they differ. Raises InputFileError and
+    UsageError."""
+    if other.isdecimal() and not Path(other).exists():
+        other = f"{module_choice.divided(one)[0]}:{other}"
+    first = _side(one, stages[0])
+    second = _side(other, stages[1]) if first is not None else None
+    if first is None or second is None:
+        return _guards(one, other, say)
+    differ = False
+    if _is_recorded(one) and _is_recorded(other):
+        differ = bool(_guards(one, other, say))
+    lines = structure.differences(structure.of_text(first.text), structure.of_text(second.text))
+    if first.memory and second.memory and first.memory != second.memory:
+        lines.append(f"memory in all: {first.memory:,} and {second.memory:,} bytes")
+    say("\n".join(lines) or "they compute the same in the same kernels")
+    return int(differ or bool(lines))
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """HLO text; `memory`: bytes of all allocations, 0 unknown."""
+
+    text: str
+    memory: int = 0
+
+
+def _side(name: str, stage: str) -> _Side | None:
+    """None where a dump has no HLO."""
+    path, which = module_choice.divided(name)
+    reader = Reader()
+    if not module_choice.is_dump(path) and path.is_file():
+        return _Side(module_choice.file_text(path))
+    if not which.isdecimal() or not scan(path).modules:
+        return None
+    chosen = module_choice.chosen(path, which)
+    text = showing.hlo_text(chosen, stage, reader)
+    held = buffers.parse(reader.text(chosen.module.one("buffers"))) if stage == "after" else []
+    return _Side(text, sum(allocation.bytes for allocation in held))
+
+
+def _is_recorded(name: str) -> bool:
+    """Whether a trace says what the module holds for."""
+    try:
+        _compilation(*_named(name))
+    except (InputFileError, UsageError):
+        return False
+    return True
+
+
+def _guards(one: str, other: str, say: Say) -> int:
+    """What two compilations hold for, side by side; 1 where they differ."""
     directory, first = _named(one)
     elsewhere, second = _named(other, directory)
     records = _compilation(directory, first), _compilation(elsewhere, second)

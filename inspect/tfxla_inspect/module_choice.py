@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import shutil
 import tempfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfxla_cluster.errors import InputFileError, UsageError
+from tfxla_cluster.errors import InputFileError, ParseError, UsageError
 
 from .places import BROKEN
 from .scan import Directory, File, ModuleFiles, scan
@@ -113,3 +115,22 @@ def module_file(text: str) -> Iterator[str]:
         return
     with written([first(chosen(path, which).module, BEFORE)]) as (name,):
         yield name
+
+
+def file_text(path: Path) -> str:
+    """The HLO text in a file of text, or of a proto: one instruction a line, as it is printed; what does not parse
+    stays as it is. InputFileError where it cannot be read."""
+    from tfxla_cluster.ir import proto, text  # need protobuf and NumPy, which dumps of text do without
+
+    try:
+        data = path.read_bytes()
+        data = gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputFileError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
+    if path.name.removesuffix(".gz").endswith(".pb"):
+        return text.render(proto.read(data), elide_literals=True)
+    shown = data.decode(errors="replace")
+    try:
+        return text.render(text.parse(shown, allow_elided=True), elide_literals=True)
+    except ParseError:
+        return shown

@@ -79,7 +79,7 @@ def test_imports_only_what_it_may():
     of_profiles = ("tfxla_cluster.profiles",)  # files of sizes that were seen
     basics = ("tfxla_cluster.errors", "tfxla_cluster.decision")
     of_stores = ("tfxla_cluster.stored", "tfxla_cluster.code_version", "tfxla_cluster.options")  # files of executables
-    allowed = ("google.protobuf", "tfxla_cluster.ir", *basics, *of_tuning, *of_profiles, *of_stores)
+    allowed = ("google.protobuf", "graphviz", "tfxla_cluster.ir", *basics, *of_tuning, *of_profiles, *of_stores)
     running = {f"commands/{name}.py" for name in ("replay", "bisect", "minimize")}
     folder = Path(tfxla_inspect.__file__).parent
     for path in folder.rglob("*.py"):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from . import autotune, bisect, bundle, cache, diff, explain, minimize, pgo, replay, report, show, top, trace
+from . import autotune, bisect, bundle, cache, diff, explain, graph, minimize, pgo, replay, report, show, top, trace
 from .command import Command
 
-_MODULES = (report, show, top, explain, diff, replay, bisect, minimize, trace, bundle, autotune, pgo, cache)
+_MODULES = (report, show, top, explain, graph, diff, replay, bisect, minimize, trace, bundle, autotune, pgo, cache)
 COMMANDS: tuple[Command, ...] = tuple(module.COMMAND for module in _MODULES)
