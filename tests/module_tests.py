@@ -367,6 +367,7 @@ TESTS: dict[str, str] = {
     "tfxla_inspect.parsers.hlo_schema": "inspect/test_hlo_proto.py",
     "tfxla_inspect.parsers.kernels": "dump/test_module_files.py inspect/test_parsers.py",
     "tfxla_inspect.parsers.lives": "inspect/test_memory.py",
+    "tfxla_inspect.parsers.options": "inspect/test_stock_dumps.py",
     "tfxla_inspect.parsers.sharding": "inspect/test_hlo_proto.py",
     "tfxla_inspect.parsers.stack_tables": "inspect/test_parsers.py",
     "tfxla_inspect.parsers.wire": "inspect/test_hlo_proto.py",
@@ -385,6 +386,7 @@ TESTS: dict[str, str] = {
     "tfxla_inspect.stacks": "inspect/test_recompiles.py inspect/test_report.py",
     "tfxla_inspect.start_page": "cli/test_output_file.py cli/test_wrong_use.py",
     "tfxla_inspect.stores": "inspect/test_stores.py",
+    "tfxla_inspect.texts_tab": "inspect/test_stock_dumps.py",
     "tfxla_inspect.workers_page": "inspect/test_workers_page.py",
 }
 

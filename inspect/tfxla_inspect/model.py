@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from .parsers import options
 from .parsers.hlo import ORIGIN
 from .reading import Reader
 from .scan import Directory, File, ModuleFiles
@@ -60,7 +61,8 @@ def _numbers(value: dict[str, Any]) -> dict[str, float]:
 @dataclass(slots=True)
 class Module:
     """A module of the dump with its records. `page`: its route in the report. `clustering`: milliseconds that finding
-    it in its function's graph took, that is its share of all clusters there; None of no cluster."""
+    it in its function's graph took, that is its share of all clusters there; None of no cluster. `options`: XLA's that
+    it was compiled with, where they are not the default."""
 
     files: ModuleFiles
     page: str
@@ -70,6 +72,7 @@ class Module:
     sources: dict[str, Any] = field(default_factory=dict)
     crossed: Record = field(default_factory=dict)
     clustering: float | None = None
+    options: dict[str, str] = field(default_factory=dict)
 
     @property
     def elsewhere(self) -> str:
@@ -205,12 +208,10 @@ def _modules(directory: Directory, records: dict[str, list[Record]], reader: Rea
     compiles, executions, crossed = (
         _by_id(records.get(kind, [])) for kind in ("compile", "execution", "cross_compile")
     )
-    modules, seen = [], set()
+    modules, numbered = [], Counter[int]()
     for files in directory.modules:
-        page = f"m{files.id}"
-        while page in seen:
-            page += "x"
-        seen.add(page)
+        page = f"m{files.id}" + (f"x{numbered[files.id]}" if numbered[files.id] else "")
+        numbered[files.id] += 1
         modules.append(
             Module(
                 files,
@@ -220,6 +221,7 @@ def _modules(directory: Directory, records: dict[str, list[Record]], reader: Rea
                 reader.json(files.one("timings"), dict),
                 reader.json(files.one("sources"), dict),
                 next(iter(crossed.get((files.folder, files.id), [])), {}),
+                options=options.parse(reader.text(files.one("options"))),
             )
         )
     return sorted(modules, key=lambda m: (-(m.milliseconds or 0), -m.files.bytes, m.files.id))

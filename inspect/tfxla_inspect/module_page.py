@@ -16,6 +16,7 @@ from .module_summary import Facts
 from .parsers import buffers, hlo, lives
 from .reading import Reader, rows
 from .site import UNKNOWN, Page, route
+from .texts_tab import texts_tab
 
 Assigned = tuple[str, list[buffers.Allocation]]  # the text of a buffer assignment, and what is in it
 
@@ -75,6 +76,7 @@ class ModulePages:
             data = hlo_graph(hlo.parse(before), self.module.sources, [("text", "before")])
             self.page.data("graph_before", "Graph before", "graph", data, n=self.before_count)
         self._passes()
+        texts_tab(self.page, self.module, self.reader)
         self._files()
 
     def _compiled(self) -> Compiled:

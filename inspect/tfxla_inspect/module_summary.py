@@ -11,6 +11,7 @@ from .graphs import short_shape
 from .markup import Html, el, join, link, milliseconds, number, plural, size, table
 from .measures import Kernel, Measures
 from .model import Dump, Module, Record, mapping, word, words
+from .parsers import options
 from .parsers.hlo import Hlo
 from .parsers.shapes import byte_size
 from .phases import phase_bar
@@ -68,6 +69,7 @@ def _facts(facts: Facts) -> list[Html]:
         ("Compile time", milliseconds(module.milliseconds) or UNKNOWN),
         ("Why compiled", "--tfxla_gpu_target" if module.elsewhere else word(compiled, "reason") or "unknown"),
         ("Flags then", " ".join(f"--{k}={v}" for k, v in mapping(compiled, "flags").items())),
+        ("Debug options", options.shown(module.options)),
         ("Files", f"{len(module.files.files):,}, {size(module.files.bytes)}"),
     )
     return [el(tag, value) for title, value in shown if value != "" for tag, value in (("dt", title), ("dd", value))]

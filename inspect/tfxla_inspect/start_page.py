@@ -12,6 +12,7 @@ from .file_kinds import TITLES
 from .graphs import PLUMBING
 from .markup import Html, el, join, link, milliseconds, number, plural, size, table
 from .model import Dump, Module, Record, mapping, word, words
+from .parsers import options
 from .phases import colour_key, phase_bar
 from .site import UNKNOWN
 
@@ -321,8 +322,19 @@ def _runs(dump: Dump) -> Html:
             )
         )
     if not parts:
-        parts.append(el("p", f"Versions, flags and command line are {UNKNOWN}.", class_="soft"))
+        parts += _options(dump)
+        lacking = "Versions and command line are" if parts else "Versions, flags and command line are"
+        parts.append(el("p", f"{lacking} {UNKNOWN}.", class_="soft"))
     return join(parts)
+
+
+def _options(dump: Dump) -> list[Html]:
+    """The debug options of XLA's modules: which sets there are, and of how many modules each is."""
+    sets = Counter(options.shown(module.options) for module in dump.modules if module.files.one("options"))
+    if not sets:
+        return []
+    rows = [(text or "all at their default, but those of the dump", number(n)) for text, n in sets.most_common(_MOST)]
+    return [table(("Debug options of XLA", "Modules"), rows, (1,))]
 
 
 def _host(record: Record) -> str:
