@@ -60,7 +60,8 @@ def _clusters(dump: Dump, op: str) -> Iterator[str]:
     left = [r for r in dump.of("unclustered") if op in (word(r, "node"), word(r, "op"))]
     for record in left:
         place = f" ({word(record, 'where')})" if word(record, "where") else ""
-        yield f"{word(record, 'node')} ({word(record, 'op')}){place}: in no cluster"
+        function = f" of {word(record, 'function')}" if word(record, "function") else ""
+        yield f"{word(record, 'node')} ({word(record, 'op')}){function}{place}: in no cluster"
         yield f"  {word(record, 'rule')}: {word(record, 'reason')}"
     for record in dump.of("fallback"):
         if op in word(record, "what"):

@@ -131,7 +131,7 @@ def test_nothing_was_timed(dump: Path, tmp_path: Path, capsys: pytest.CaptureFix
 def test_why_an_op_is_in_no_cluster(dump: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in (sample.LEFT, "AsString"):
         out = said(capsys, "explain", str(dump), "--op", name)
-        assert f"{sample.LEFT} (AsString) (train.py:9): in no cluster" in out
+        assert f"{sample.LEFT} (AsString) of __inference_step_7 (train.py:9): in no cluster" in out
         assert "no-kernel: no XLA kernel takes strings" in out
 
 
