@@ -42,12 +42,13 @@ Progress = Callable[[str], None]
 
 
 def build(directory: Path, limit: int = LIMIT, progress: Progress = lambda what: None, command: str = "") -> str:
-    """The report of `directory` as HTML of at most some `limit` bytes of embedded pages; `command`: that made it.
+    """The report of a dump (what scan takes) as HTML of at most some `limit` bytes of embedded pages; `command`: that
+    made it.
 
     Raises InputFileError when it is missing, empty or no dump; a file that cannot be read is a row
     in the report.
     """
-    found = scan(directory)
+    found = scan(directory, progress)
     if found.is_foreign:
         raise InputFileError(
             f"{directory}: holds no dump: none of its files has a name that only a dump's have",

@@ -15,7 +15,12 @@ from .numbers import megabytes
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("directory", metavar="DIR", type=Path, help="what --xla_dump_to named")
+    parser.add_argument(
+        "directory",
+        metavar="DIR",
+        type=Path,
+        help="what --xla_dump_to named, ours or XLA's; an archive of it (zip, tar), or a log with dumped files in it",
+    )
     parser.add_argument("-o", "--output", metavar="OUT.html", type=Path, required=True, help="the file to write")
     parser.add_argument(
         "--max-mb",
@@ -44,7 +49,7 @@ def _run(arguments: argparse.Namespace) -> int:
 COMMAND = Command(
     "report",
     "make one HTML file of a dump directory",
-    "Makes one self-contained HTML file of a dump directory.",
+    "Makes one self-contained HTML file of a dump directory of tfxla_cluster or of XLA.",
     """0 written; 2 wrong command line; 3 DIR is missing, empty, unreadable or no dump;
 6 the report cannot be written. Files of the dump that cannot be read are listed in the report.""",
     _configure,
