@@ -74,6 +74,7 @@ TF: dict[str, str] = {
     "tfxla_cluster.tf.rewrites.effects": "tf/test_effects.py device/test_decisions.py",
     "tfxla_cluster.tf.rewrites.forwarding": "tf/test_forwarding.py device/test_decisions.py",
     "tfxla_cluster.tf.rewrites.loop_reads": "tf/test_loop_reads.py",
+    "tfxla_cluster.tf.rewrites.nan_forms": "tf/test_op_forms.py",
     "tfxla_cluster.tf.rewrites.op_forms": "tf/test_op_forms.py tf/test_function_compiler.py",
     "tfxla_cluster.tf.rewrites.produced_forms": "tf/test_produced_ops.py",
     "tfxla_cluster.tf.rewrites.produced_taint": "tf/test_produced_ops.py",

@@ -80,6 +80,60 @@ def strided(x: tf.Tensor) -> list[tf.Tensor]:
     return [tape.gradient(part, x) for part in taken]
 
 
+def max_pools(image: tf.Tensor) -> list[tf.Tensor]:
+    """With a gradient where there is no NaN, which the kernel of the gradient takes for the maximum at the start."""
+    numbers = tf.where(tf.math.is_nan(image), 2.0, image)
+    with tf.GradientTape() as tape:
+        tape.watch(numbers)
+        pooled = tf.nn.max_pool2d(numbers, [3, 2], 2, "SAME")
+    kinds = (tf.float32, tf.float64, tf.float16, tf.bfloat16)
+    narrow = [tf.nn.max_pool2d(tf.cast(image, k), 2, 1, "VALID") for k in kinds]
+    return [tf.nn.max_pool2d(image, [3, 2], 2, "SAME"), *narrow, tape.gradient(pooled, numbers)]
+
+
+def in_top_k(predictions: tf.Tensor, targets: tf.Tensor) -> list[tf.Tensor]:
+    return [tf.math.in_top_k(targets, predictions, k) for k in (0, 1, 2, 5)]
+
+
+def resized(image: tf.Tensor) -> list[tf.Tensor]:
+    raw, forms = tf.raw_ops.ResizeBilinear, ({}, {"align_corners": True}, {"half_pixel_centers": True})
+    sizes = ([7, 5], [3, 2], [1, 1], [4, 6])
+    kinds = (tf.float32, tf.float64, tf.bfloat16)
+    return [raw(images=tf.cast(image, k), size=size, **form) for k in kinds for size in sizes for form in forms]
+
+
+def selu_grad(gradients: tf.Tensor, outputs: tf.Tensor) -> list[tf.Tensor]:
+    kinds = (tf.float32, tf.float64)
+    return [tf.raw_ops.SeluGrad(gradients=tf.cast(gradients, k), outputs=tf.cast(outputs, k)) for k in kinds]
+
+
+def gradients_of_roots(real: tf.Tensor, imag: tf.Tensor) -> list[tf.Tensor]:
+    results: list[tf.Tensor] = []
+    for kind in (tf.float32, tf.float64):
+        x = tf.complex(tf.cast(real, kind), tf.cast(imag, kind))
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch(x)
+            values = [tf.math.sqrt(x), tf.math.rsqrt(x), tf.math.reciprocal(x)]
+        parts = [tape.gradient(value, x) for value in values]
+        results += [part for gradient in parts for part in (tf.math.real(gradient), tf.math.imag(gradient))]
+    return results
+
+
+def transposed(x: tf.Tensor) -> list[tf.Tensor]:
+    kinds = (tf.float32, tf.float64, tf.bfloat16, tf.int32)
+    return [tf.transpose(tf.cast(x, k), [1, 0], conjugate=True) for k in kinds] + [
+        tf.raw_ops.ConjugateTranspose(x=tf.cast(x, k), perm=[1, 0]) for k in kinds
+    ]
+
+
+def an_image(*special: float) -> np.ndarray:
+    """Numbers, of which the first, and some others, are special."""
+    image = np.random.RandomState(0).randn(2, 5, 6, 3).astype(np.float32)
+    places = image.reshape(-1)[::11]
+    places[:] = np.resize(special, places.shape)
+    return image
+
+
 EDGES = [[-INF, -2.0, -0.0, 0.0, 0.0, 3.0, 3.0, INF], [-INF] * 8, [1.0, 1.0, 1.0, 1.0, 5.0, 6.0, 7.0, 7.0]]
 ROWS = {
     "upper_bound": Row(upper_bound, (np.float32([1, 2, 3, 4, 5]), np.float32([0, 2, 6, 3]))),
@@ -99,6 +153,19 @@ ROWS = {
     "strided": Row(strided, (np.float32([[1, 2, 3], [4, 5, 6]]),)),
     "strided_one": Row(strided, (np.float32([[1]]),)),
     "strided_empty": Row(strided, (np.zeros([0, 3], np.float32),)),
+    "max_pools": Row(max_pools, (an_image(NAN),)),
+    "in_top_k": Row(
+        in_top_k,
+        (
+            np.float32([[1, 2, 3], [1, NAN, 3], [INF, 2, 3], [3, 3, -INF], [5, 4, NAN], [1, 1, 1]]),
+            np.int32([2, 2, 0, 1, 2, 0]),
+        ),
+    ),
+    "resized": Row(resized, (an_image(NAN, INF, -INF, 1.0),), 1e-6),
+    "resized_pixel": Row(resized, (np.float32([[[[3.5]]]]),)),
+    "selu_grad": Row(selu_grad, (np.float32([1, -2, 3, 4, INF, 5]), np.float32([0, -0.0, -1, 2, -1.5, NAN])), 2e-6),
+    "gradients_of_roots": Row(gradients_of_roots, (np.float32([1, -2, 3, 0.5]), np.float32([2, 1, -4, 0])), 1e-6),
+    "transposed": Row(transposed, (np.float32([[1, 2, 3], [4, 5, 6]]),)),
     "integers": Row(integers, (np.int32([5, 77]), np.int32(-7), np.int32(1000))),
 }
 CASES = [(name, known) for name, row in ROWS.items() for known in product((True, False), repeat=len(row.args))]

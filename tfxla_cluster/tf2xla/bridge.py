@@ -22,6 +22,7 @@ from . import (
     list_checks,
     must_be_constant,
     passed_values,
+    pool_maxima,
     prefix_sums,
     refusal,
     repeated_calls,
@@ -168,9 +169,10 @@ def _lower(definition: Any, args: Sequence[Arg], needed: Sequence[int]) -> Lower
         handles = [_dummy(args[i]) for i in resources]
         proto = _call_bridge(name, definition, specs, handles)
     module, pairs = wire.aliases(proto)
+    written = pool_maxima.over_numbers(repeated_calls.written_out(proto))
     outputs = tuple(i for i, o in enumerate(definition.signature.output_arg) if o.type != tf.resource.as_datatype_enum)
     return Lowered(
-        proto=whole_windows.in_single_steps(prefix_sums.in_windows(repeated_calls.written_out(proto))),
+        proto=whole_windows.in_single_steps(prefix_sums.in_windows(written)),
         name=module,
         parameters=tuple(order),
         outputs=outputs,
@@ -211,6 +213,13 @@ def _dummy(arg: Arg) -> Any:
     kind = tf.dtypes.as_dtype(arg.dtype)
     with tf.device(DEVICE):
         handle = tf.raw_ops.VarHandleOp(dtype=kind, shape=arg.dims, shared_name=context.anonymous_name())
-        empty = tf.raw_ops.Empty(shape=tf.constant(arg.dims, tf.int32), dtype=kind, init=False)
-        tf.raw_ops.AssignVariableOp(resource=handle, value=empty)
+        tf.raw_ops.AssignVariableOp(resource=handle, value=_empty(arg.dims, kind))
     return handle
+
+
+def _empty(dims: tuple[int, ...], kind: tf.DType) -> tf.Tensor:
+    """A tensor of undefined content; of types that TensorFlow makes none of, one of zeros."""
+    try:
+        return tf.raw_ops.Empty(shape=tf.constant(dims, tf.int32), dtype=kind, init=False)
+    except (tf.errors.InvalidArgumentError, tf.errors.NotFoundError):
+        return tf.constant(np.zeros(dims, kind.as_numpy_dtype), kind)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.framework import tensor_pb2
 from tensorflow.python.eager import context
 
 _numbers = itertools.count()
@@ -118,10 +119,18 @@ def _rename(copy: Any, renamed: Mapping[str, str]) -> None:
             copy.ret[key] = renamed[source]
 
 
+def tensor_proto(value: np.ndarray, dtype: int) -> Any:
+    """A TensorProto of numbers of any type: TensorFlow's own function knows no float8_e4m3fnuz and the like."""
+    kind = tf.dtypes.as_dtype(dtype)
+    elements = np.ascontiguousarray(value, kind.as_numpy_dtype)
+    shape = tf.TensorShape(np.shape(value)).as_proto()
+    return tensor_pb2.TensorProto(dtype=dtype, tensor_shape=shape, tensor_content=elements.tobytes())
+
+
 def _const(name: str, value: np.ndarray, dtype: int) -> Any:
     node = tf.compat.v1.NodeDef(name=name, op="Const")
     node.attr["dtype"].type = dtype
-    node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value, dtype=tf.dtypes.as_dtype(dtype)))
+    node.attr["value"].tensor.CopyFrom(tensor_proto(value, dtype))
     return node
 
 

@@ -17,6 +17,8 @@ from tensorflow.python.client import pywrap_tf_session
 from tensorflow.python.eager import context
 from tensorflow.python.framework import c_api_util, function_def_to_graph, tensor_util
 
+from .function_def import tensor_proto
+
 _LARGEST = 64
 """Elements of the numbers that are kept: indices, sizes and shapes."""
 
@@ -138,7 +140,7 @@ def give(node: Any, arg: Value) -> None:
         node.op = "Const"
         node.attr.clear()
         node.attr["dtype"].type = kind.as_datatype_enum
-        node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value, kind))
+        node.attr["value"].tensor.CopyFrom(tensor_proto(value, kind.as_datatype_enum))
     elif isinstance(arg, Tensor) and arg.dims is not None:
         node.attr["shape"].shape.CopyFrom(tf.TensorShape(arg.dims).as_proto())
 

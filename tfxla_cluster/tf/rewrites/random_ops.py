@@ -13,7 +13,7 @@ ops with the Philox algorithm the same. So the others are written with these:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from tensorflow.core.framework import graph_pb2, types_pb2
@@ -37,11 +37,13 @@ _ARGUMENTS = frozenset({_KEY_COUNTER, _GET_ALG, _UNIFORM}) | INTEGER_OPS
 
 @dataclass
 class Builder:
-    """Adds nodes beside one original node. `named`: inputs in FunctionDef style (`node:output:index`)."""
+    """Adds nodes beside one original node. `named`: inputs in FunctionDef style (`node:output:index`). `moved`: outputs
+    but the first that another node has now."""
 
     original: NodeDef
     named: bool
     nodes: list[NodeDef]
+    moved: dict[str, str] = field(default_factory=dict)
 
     def add(self, suffix: str, op: str, inputs: Iterable[str], out: str = "z", **types: int | list[int]) -> str:
         """A node `original/tfxla_SUFFIX` (or, for suffix '', the original's name); the name of its first output."""
@@ -107,7 +109,7 @@ def expand(
         rewritten = (named or devices.decide(node.device)) and _rewrite(builder, chosen, floats)
         result.extend(builder.nodes if rewritten else [node])
     names = renamed(found) if named else {}
-    return [_with_inputs(node, names) for node in result] if names else result
+    return [with_inputs(node, names) for node in result] if names else result
 
 
 def renamed(nodes: Iterable[NodeDef]) -> dict[str, str]:
@@ -123,7 +125,8 @@ def renamed(nodes: Iterable[NodeDef]) -> dict[str, str]:
     return names
 
 
-def _with_inputs(node: NodeDef, renamed: Mapping[str, str]) -> NodeDef:
+def with_inputs(node: NodeDef, renamed: Mapping[str, str]) -> NodeDef:
+    """The node, or a copy of it that reads the new names."""
     if any(text in renamed for text in node.input):
         copy = NodeDef()
         copy.CopyFrom(node)

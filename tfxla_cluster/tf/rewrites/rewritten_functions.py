@@ -53,7 +53,8 @@ def _rewrite(
     given = produced_forms.expand(given, readers) or given
     nodes = random_ops.expand(given, named=True, more=NORMALS)
     given = nodes if nodes is not None else given
-    given = op_forms.expand(given) or given
+    names = {} if nodes is None else random_ops.renamed(definition.node_def)
+    given, others = op_forms.expand(given) or (given, {})
     if repeated is not None:  # in calls sizes that the run produces would be their bounds
         given = repeated.rewritten(definition, given, readers) or given
-    return given, {} if nodes is None else random_ops.renamed(definition.node_def)
+    return given, names | others
