@@ -26,7 +26,8 @@ def over_numbers(module: bytes) -> bytes:
         return module
     message = proto.decode(module)
     computations = {comp.id: comp for comp in message.computations}
-    pools, others = set(), set()
+    pools: set[int] = set()
+    others: set[int] = set()
     for comp in message.computations:
         for instr in comp.instructions:
             is_pool = instr.opcode == "reduce-window" and instr.metadata.op_type in _POOLS

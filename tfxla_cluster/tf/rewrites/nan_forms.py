@@ -119,7 +119,10 @@ def _neighbours(b: Builder, name: str, shape: str, axis: int) -> tuple[str, str,
 
 def _element(b: Builder, name: str, vector: str, index: int) -> str:
     """An element of a vector of sizes, as a scalar."""
-    start, count = b.constant(f"{name}_at", np.array([index], np.int32)), b.constant(f"{name}_count", np.int32([1]))
+    start, count = (
+        b.constant(f"{name}_at", np.array([index], np.int32)),
+        b.constant(f"{name}_count", np.array([1], np.int32)),
+    )
     part = b.add(f"{name}_slice", "Slice", [vector, start, count], "output", T=_I32, Index=_I32)
     scalar = b.constant(f"{name}_scalar", np.zeros([0], np.int32))
     return b.add(name, "Reshape", [part, scalar], "output", T=_I32, Tshape=_I32)
