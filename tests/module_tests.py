@@ -306,7 +306,7 @@ TESTS: dict[str, str] = {
     "tfxla_cluster.tf2xla.must_be_constant": "tf2xla/test_bridge.py tf2xla/test_nested_calls.py",
     "tfxla_cluster.tf2xla.part_sizes": "tf2xla/test_part_sizes.py tf2xla/test_bridge.py",
     "tfxla_cluster.tf2xla.passed_values": "tf2xla/test_passed_values.py tf2xla/test_bridge.py",
-    "tfxla_cluster.tf2xla.pool_maxima": "tf2xla/test_pool_maxima.py tf/test_op_forms.py",
+    "tfxla_cluster.tf2xla.pool_maxima": "tf2xla/test_pool_maxima.py",
     "tfxla_cluster.tf2xla.prefix_sums": "tf2xla/test_prefix_sums.py",
     "tfxla_cluster.tf2xla.refusal": "tf2xla/test_bridge.py device/test_decisions.py",
     "tfxla_cluster.tf2xla.repeated_calls": "tf2xla/test_repeated_ops.py",
