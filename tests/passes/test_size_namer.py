@@ -177,6 +177,51 @@ ENTRY e {
 """
 
 
+# Two loops of one body, in which something changes: rows that have the bound's size are cut to what stands beside them.
+SHARED = """
+HloModule m
+body {
+  state = (s32[], f32[<=4]) parameter(0)
+  i = s32[] get-tuple-element(state), index=0
+  rows = f32[<=4] get-tuple-element(state), index=1
+  unit = f32[] constant(1)
+  ones = f32[4] broadcast(unit), dimensions={}
+  more = f32[<=4] add(rows, ones)
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  ROOT r = (s32[], f32[<=4]) tuple(next, more)
+}
+condition {
+  state = (s32[], f32[<=4]) parameter(0)
+  i = s32[] get-tuple-element(state), index=0
+  three = s32[] constant(3)
+  ROOT r = pred[] compare(i, three), direction=LT
+}
+ENTRY e {
+  x = f32[4] parameter(0)
+  n = s32[] parameter(1)
+  rows = f32[<=4] set-dimension-size(x, n), dimensions={0}
+  zero = s32[] constant(0)
+  state = (s32[], f32[<=4]) tuple(zero, rows)
+  first = (s32[], f32[<=4]) while(state), condition=condition, body=body
+  so_far = f32[<=4] get-tuple-element(first), index=1
+  again = (s32[], f32[<=4]) tuple(zero, so_far)
+  ROOT r = (s32[], f32[<=4]) while(again), condition=condition, body=body
+}
+"""
+
+
+def test_a_computation_that_two_call_is_made_once() -> None:
+    module = text.parse(SHARED)
+    made = size_namer.run(module)
+    names = [comp.name for comp in made.computations()]
+    assert sorted(names) == sorted(comp.name for comp in module.computations())
+    executable = compiler.compile_module(module, cpu.this_machine()).executable
+    for size in range(5):
+        _, got = executable.run([np.arange(4, dtype=np.float32), np.int32(size)])
+        assert got.tolist() == [6, 7, 8, 9][:size]
+
+
 def test_rows_of_several_sizes_are_not_one_array() -> None:
     with pytest.raises(UnsupportedError, match="written into an array of another size"):
         size_namer.run(text.parse(ROWS))

@@ -64,17 +64,14 @@ class _Scope:
 class _Namer:
     def __init__(self, names: Names) -> None:
         self.names = names
-        self.stays: set[tuple[Computation, tuple[Shape, ...]]] = set()  # without such a size for these parameters
+        self.made: dict[tuple[Computation, tuple[Shape, ...]], Computation] = {}
 
     def computation(self, comp: Computation, params: Sequence[Shape]) -> Computation:
-        """`comp` for parameters of these shapes."""
+        """`comp` for parameters of these shapes: one, whoever calls it."""
         key = comp, tuple(params)
-        if key not in self.stays:
-            made = self._computation(comp, params)
-            if made is not comp:
-                return made
-            self.stays.add(key)
-        return comp
+        if key not in self.made:
+            self.made[key] = self._computation(comp, params)
+        return self.made[key]
 
     def _computation(self, comp: Computation, params: Sequence[Shape]) -> Computation:
         scope, users = _Scope(), comp.users()
@@ -376,4 +373,4 @@ def _names(shape: Shape) -> frozenset[str]:
     """The produced sizes in a shape."""
     if shape.is_tuple:
         return frozenset().union(*map(_names, shape.elements))
-    return frozenset().union(*(dims_.symbols(d) for d in shape.dims if has_produced(d)))
+    return frozenset(size.name for dim in shape.dims for size in dims_.leaves(dim) if dims_.is_produced(size))
