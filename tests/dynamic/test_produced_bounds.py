@@ -41,6 +41,11 @@ FUNCTIONS: dict[str, Any] = {
     "scattered": lambda x: tf.tensor_scatter_nd_update(x, tf.where(x > 0), tf.boolean_mask(x, x > 0) * 3.0),
     "loop": lambda x: tf.while_loop(lambda i, v: i < 3, lambda i, v: (i + 1, v * 2.0), [0, x[x > 0]])[1],
     "padded": lambda x: tf.pad(tf.boolean_mask(x, x > 0), [[2, 1]]),
+    "joined": lambda x: tf.concat([tf.boolean_mask(x, x[:, 0] > 0), x, tf.boolean_mask(x, x[:, 1] < 0)], 0),
+    "sums": lambda x: (
+        tf.cumsum(tf.boolean_mask(x, x[:, 0] > 0)),
+        tf.cumsum(tf.boolean_mask(x, x[:, 1] > 0), exclusive=True, reverse=True),
+    ),
 }
 
 

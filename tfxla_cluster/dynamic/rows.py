@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.dim import make
+from ..ir.dim import capacity, make
 from ..ir.literal import Literal
 from ..ir.node import CALLED_ATTRS, Computation, Instr, Module, WindowDim
 from ..ir.rewrite import keeps
@@ -135,7 +135,11 @@ def _window_form(instr: Instr) -> tuple[tuple[Any, ...], ...]:
     padding as long as that or one less, as cumulative ops have. Other padding, of strided windows, takes turns, 0 and 1
     for even and odd sizes: each has modules of its own."""
     window, dims = instr.attrs["window"], instr.operands[0].shape.dims
-    own = [w.size != dim for w, dim in zip(window, dims)] if instr.opcode != "convolution" else [True] * len(window)
+    own = (
+        [w.size != capacity(dim) for w, dim in zip(window, dims)]
+        if instr.opcode != "convolution"
+        else [True] * len(window)
+    )
     return tuple(_dim_form(w, is_own) for w, is_own in zip(window, own))
 
 
