@@ -3,6 +3,7 @@ that a dimension will vary."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -96,7 +97,8 @@ class DynamicPolicy:
         kept = KeptModules(flag_options.store_options(request.device.partition(":")[0]), name, structure)
         known = self._families.knows(name, structure)
         samples = [
-            lambda of=of: _sample(shapes, of, limits.sizes, request) for of in _sampled(rules, strict, request, known)
+            functools.partial(_sample, shapes, of, limits.sizes, request)
+            for of in _sampled(rules, strict, request, known)
         ]
         wanted = Wanted(request, name, lowered.rows, structure, limits, samples, strict <= request.open, kept)
         choice = self._ranks.choose(self._families, wanted)
@@ -199,12 +201,13 @@ def _sampled(
 
 
 def _sample(
-    shapes: Shapes, places: Collection[Place], sizes: Mapping[Place, Size], request: CompileRequest
+    shapes: Shapes, places: Collection[Place], sizes: Mapping[Place, Size], request: CompileRequest, every: int = 0
 ) -> Module | None:
-    """The same program lowered at other sizes of these dimensions; None where it cannot be, or none of them varies.
-    ConstraintError where the trace leaves sizes open that are marked dynamic, and does not lower at others."""
+    """The same program lowered at other sizes of these dimensions, `every` as `sources.samples` has it; None where it
+    cannot be, or none of them varies. ConstraintError where the trace leaves sizes open that are marked dynamic, and
+    does not lower at others."""
     dims = {(number, axis): shapes[number].dims[axis] for number, axis in places}
-    others = sources.samples({place: dim for place, dim in dims.items() if isinstance(dim, int)}, sizes)
+    others = sources.samples({place: dim for place, dim in dims.items() if isinstance(dim, int)}, sizes, every)
     if not others:
         return None
     try:

@@ -277,8 +277,8 @@ def _member(data: Mapping[str, Any]) -> _Member:
     return _Member(data["content"], data["module"], tuple(data["samples"]), tuple(data["kept"]))
 
 
-def _same(module: Module) -> Module:
-    return module
+def _same(module: Module, every: int = 0) -> Module | None:
+    return None if every else module
 
 
 def _words(request: CompileRequest) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pytest
@@ -83,19 +84,81 @@ def test_what_a_sample_leaves_earlier_modules_tell() -> None:
     found = Families()
     calls = ((5, 4), (6, 7), (8, 9), (9, 9), (9, 7), (6, 4))
     made = [
-        found.choose("f", rows.of_module(two(n, m)), samples=[lambda n=n, m=m: two(n + 16, m)]).generic
+        found.choose("f", rows.of_module(two(n, m)), samples=[lambda every=0, n=n, m=m: two(n + 16 + every, m)]).generic
         for n, m in calls
     ]
     assert made[0] is not made[1]
     assert {id(generic) for generic in made[1:]} == {id(made[1])}
     limits = Limits({(1, 0): "it is a variable's"})
     kept = [
-        found.choose("g", rows.of_module(two(n, m)), limits, [lambda n=n, m=m: two(n + 16, m)]).generic
+        found.choose("g", rows.of_module(two(n, m)), limits, [lambda every=0, n=n, m=m: two(n + 16 + every, m)]).generic
         for n, m in ((5, 4), (6, 7), (9, 4), (9, 7))
     ]
     assert kept[0] is kept[2]
     assert kept[1] is kept[3]
     assert kept[0] is not kept[1]
+
+
+def parts(size: int, least: int = 2) -> Module:
+    """All rows but the first two and the last two, of a program that is another one below `least`."""
+    b = Builder("m")
+    x = b.parameter(array(F32, (size, 3)))
+    return b.module(b.slice(x, [(2, max(size - 2, 2), 1), (0, 3, 1)]) if size >= least else b.add_op("negate", x))
+
+
+def test_what_two_modules_do_not_tell_a_further_sample_does() -> None:
+    """Two rows have none left, as min(n, 34) rows in place of n - 2 would: a third one tells."""
+    found, asked = Families(), []
+
+    def sample(every: int = 0) -> Module:
+        asked.append(every)
+        return parts(71 if every else 34)
+
+    for proofs, size in enumerate((2, 3, 5, 40, 100)):
+        assert found.choose("f", rows.of_module(parts(size)), samples=[sample]).proofs == proofs
+    assert asked == [0, 1]
+
+
+def test_what_a_further_sample_is_not_is_left_out() -> None:
+    found = Families()
+    for size in (70, 36):
+        choice = found.choose(
+            "f", rows.of_module(parts(size, 9)), samples=[lambda every=0: parts(3 if every else 34, 9)]
+        )
+        assert choice.generic is not None
+
+
+def test_what_a_sample_told_wrongly_a_further_one_tells() -> None:
+    """A literal that is the same at the sample and at the size."""
+
+    def rest(size: int) -> Module:
+        b = Builder("m")
+        x = b.parameter(array(F32, (size,)))
+        return b.module(b.add(x, b.broadcast(b.constant(np.float32(size % 8)), [size], ())))
+
+    def other(size: int, every: int = 0) -> Module:
+        return rest(size + (67 if every else 32))
+
+    found, limits = Families(), Limits(hands=True)
+    made = [
+        found.choose("f", rows.of_module(rest(size)), limits, [partial(other, size)]).generic
+        for size in (5, 8, 9, 15, 30)
+    ]
+    assert made[0] is not made[1] is made[2] is made[3] is made[4]
+
+
+def test_a_module_of_another_trace_makes_no_literal_vary() -> None:
+    def scaled(size: int, factor: float) -> Module:
+        b = Builder("m")
+        x = b.parameter(array(F32, (size,)))
+        return b.module(b.multiply(x, b.broadcast(b.constant(np.float32(factor)), [size], ())))
+
+    found, limits = Families(), Limits(hands=True)
+    for factor, size in ((6.0, 5), (5.0, 5), (2.5, 9)):
+        sample = partial(lambda factor, every=0: scaled(100 if every else 40, factor), factor)
+        generic = found.choose("f", rows.of_module(scaled(size, factor)), limits, [sample]).generic
+        assert generic is not None
+        assert generic.is_guarded
 
 
 def test_what_serves_is_told_without_making_more() -> None:

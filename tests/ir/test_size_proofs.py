@@ -77,6 +77,7 @@ EQUAL = [
     (make("min", N, M) + make("max", M, N), N + M),
     (make("min", K, 6), K),
     (K // 7, 0),
+    ((CAPPED + 29) // 10, 3),
     (make("floordiv", N, -2), make("floordiv", N * -1, 2)),
     (make("max", N * 2 - 2, 0), make("max", N - 1, 0) * 2),
     (N // 0 + N % 0, 0),
@@ -90,7 +91,15 @@ EQUAL = [
     (EVEN % 2 + THIRD % 3, 2),
     ((EVEN // 2 + ODD // 2) // 2, (EVEN + ODD - 1) // 4),
 ]
-DIFFERENT = [(N, M), (N, 5), (N * M, N), (N // 2 * 2, N), (N * M // M, N), (make("max", N - 1, 0), N - 1)]
+DIFFERENT = [
+    ((CAPPED + 22) // 10, 3),
+    (N, M),
+    (N, 5),
+    (N * M, N),
+    (N // 2 * 2, N),
+    (N * M // M, N),
+    (make("max", N - 1, 0), N - 1),
+]
 DIFFERENT += [(EVEN // 4 * 4, EVEN), (ODD // 2 * 2, ODD), (THIRD // 3, THIRD)]
 
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 
@@ -27,7 +28,15 @@ from .rows import Rows
 from .unifier import Generic
 from .unify import Limits
 
-Sample = Callable[[], Module | None]
+
+class Sample(Protocol):
+    """A trace at other sizes."""
+
+    def __call__(self, every: int = 0) -> Module | None:
+        """The module there, None where there is none. every: at sizes further away, which leave the same by it."""
+        ...
+
+
 _MOST_FAMILIES = 256  # the least recently used goes first
 _MOST_MODULES = 4  # of each structure that are kept to be unified with the next
 _MOST_STRUCTURES = 16
@@ -123,9 +132,8 @@ class Families:
         are_other_calls: bool = True,
     ) -> Choice:
         """For a module that was lowered at some sizes; `limits`: what is said about sizes.
-        Each of `samples`: the module of the same trace at other sizes, or None; asked for one after the other where no
-        generic one serves. are_other_calls: the program runs that trace at these sizes too; where it does not, earlier
-        modules tell more."""
+        `samples` are asked for one after the other where no generic one serves. are_other_calls: the program runs that
+        trace at these sizes too; where it does not, earlier modules tell more."""
         family = self._family(name)
         with family.lock:
             return _serving(family, module, limits) or _new(family, module, limits, samples, are_other_calls)
@@ -235,32 +243,52 @@ def _with_samples(
         if other is None:
             continue
         read = rows.of_module(other)
-        for modules in _read_together(family.seen.get(structure, []), read, module):
-            found = unify.unify(modules, limits)
+        if _may_vary(read, module):
+            others = _where_it_is_the_same(family.seen.get(structure, []), read, module)
+            found = unify.unify([*others, read, module], limits) if others else None
             if isinstance(found, Generic):
                 return found
+            found = _with_sample(_of_trace(family, structure, module), sample, read, module, limits)
+        if isinstance(found, Generic):
+            break
     return found
 
 
-def _read_together(earlier: Sequence[Rows], sample: Rows, module: Rows) -> Iterator[list[Rows]]:
-    """What may make one: the earlier modules first that have other sizes where the sample has the module's, such as
-    those of a variable that had another shape then."""
-    if not _may_vary(sample, module):
-        return
+def _where_it_is_the_same(earlier: Sequence[Rows], sample: Rows, module: Rows) -> list[Rows]:
+    """Earlier modules that have other sizes where the sample has the module's, such as those of a variable that had
+    another shape then."""
     same = [a == b for a, b in zip(_dims(sample), _dims(module))]
-    others = [
+    return [
         one
         for one in earlier
         if _may_vary(one, module) and any(is_same and a != b for is_same, a, b in zip(same, _dims(one), _dims(module)))
     ]
-    if others:
-        yield [*others, sample, module]
-    yield [sample, module]
 
 
 def _dims(read: Rows) -> list[Dim]:
     """Of the parameters."""
     return [dim for param in read.module.entry.params for dim in param.shape.dims]
+
+
+def _of_trace(family: _Family, structure: str, module: Rows) -> list[Rows]:
+    """Earlier modules that may be of the same trace: none where one has the same sizes and is another module."""
+    earlier = [m for m in family.seen.get(structure, ()) if _may_vary(m, module)]
+    shapes = module.module.param_shapes
+    return [] if any(m.module.param_shapes == shapes for m in earlier) else earlier
+
+
+def _with_sample(earlier: list[Rows], sample: Sample, read: Rows, module: Rows, limits: Limits) -> Generic | Misfit:
+    """With the sample; of what two modules do not tell for sure, or told wrongly before, with a further one. With all
+    earlier modules where no literal varies then that does not without them: they may be of other traces."""
+    found = unify.unify([read, module], limits)
+    if isinstance(found, Generic) and (earlier or found.is_guess):
+        further = sample(found.every)
+        surer = None if further is None else unify.unify([rows.of_module(further), read, module], limits)
+        found = surer if isinstance(surer, Generic) else found
+    joined = unify.unify([*earlier, read, module], limits) if earlier else found
+    if isinstance(joined, Misfit) or (isinstance(found, Generic) and joined.literals.keys() - found.literals.keys()):
+        return found
+    return joined
 
 
 def _with_earlier(family: _Family, structure: str, module: Rows, limits: Limits) -> Generic | Misfit | None:

@@ -14,7 +14,7 @@ from math import gcd
 from types import MappingProxyType
 
 from ..ir.dim import LEAST_GENERIC, Dim, DimExpr, evaluate, has_produced, make, product, sym
-from ..ir.polynomial import same
+from ..ir.polynomial import is_free, polynomial, same
 from ..size_spec import ANY, Size
 
 Vector = tuple[int, ...]
@@ -108,11 +108,9 @@ class Sizes:
         yield from (dim for dim, values in beside if values == vector)
         yield from self.known.get(vector, ())
         bases = [*beside, *self.symbols, *self.products()]
-        for way in (_multiple, _near_multiple, _divided, _moved, _rounded, _part, _limited, _linear):
-            for dim, values in bases:
-                made = way(dim, values, vector)
-                if made is not None:
-                    yield made
+        for way in (_multiple, _near_multiple, _divided, _moved, _cut, _rounded, _part, _limited, _linear, _at_least):
+            made = [dim for base, values in bases if (dim := way(base, values, vector)) is not None]
+            yield from sorted(made, key=_weight)
         yield from self._sums(vector)
         yield from (make("floordiv", dim, 2) for dim in self._sums(tuple(2 * number for number in vector)))
 
@@ -171,6 +169,18 @@ def weaker_assumptions(kept: Sequence[Assumed]) -> Iterator[list[Assumed]]:
             yield [*kept[:number], replace(kept[number], every=1), *kept[number + 1 :]]
 
 
+def is_guess(dim: Dim) -> bool:
+    """May other expressions have the numbers of two modules just as well? So they may where sizes are rounded or
+    limited, and where a constant is added that programs seldom write."""
+    poly = polynomial(dim)
+    return abs(poly.get((), 0)) > _MODEST or not all(is_free(atom) for monomial in poly for atom in monomial)
+
+
+def _weight(dim: Dim) -> int:
+    """The less, the likelier."""
+    return sum(map(abs, polynomial(dim).values()))
+
+
 def _multiple(dim: Dim, values: Vector, wanted: Vector) -> Dim | None:
     """c * dim"""
     if values[0] == 0:
@@ -208,11 +218,11 @@ def _slope(values: Vector, wanted: Vector) -> tuple[int, int] | None:
 
 
 def _divided(dim: Dim, values: Vector, wanted: Vector) -> Dim | None:
-    """(dim + b) // c; b is no less than 0 where it can be."""
+    """(dim + b) // c; b is as near to 0 as it can be."""
     for divisor in _DIVISORS:
         rests = [w * divisor - v for v, w in zip(values, wanted)]
         least, most = max(rests), min(rests) + divisor - 1
-        if least <= most and most >= -_MODEST and least < divisor:
+        if least <= most and most >= -_MODEST and least <= divisor * _MODEST:
             return make("floordiv", make("add", dim, max(least, 0) if most >= 0 else most), divisor)
     return None
 
@@ -232,6 +242,11 @@ def _part(dim: Dim, values: Vector, wanted: Vector) -> Dim | None:
     return None
 
 
+def _cut(dim: Dim, values: Vector, wanted: Vector) -> Dim | None:
+    """min(dim, c) where more than one module tells c."""
+    return _limited(dim, values, wanted) if wanted.count(max(wanted)) > 1 else None
+
+
 def _limited(dim: Dim, values: Vector, wanted: Vector) -> Dim | None:
     """min(dim, c), and dim without it: what is a part of a constant length at most."""
     for rest in (False, True):
@@ -241,6 +256,16 @@ def _limited(dim: Dim, values: Vector, wanted: Vector) -> Dim | None:
             beyond = make("max", make("add", dim, -most), 0)
             return beyond if rest else make("add", dim, make("mul", beyond, -1))
     return None
+
+
+def _at_least(dim: Dim, values: Vector, wanted: Vector) -> Dim | None:
+    """max(dim + b, c), both small where one module alone tells b: what trims leave, and where they end."""
+    least = min(wanted)
+    moved = [w - v for v, w in zip(values, wanted) if w > least]
+    if any(w != max(v + moved[0], least) for v, w in zip(values, wanted)):
+        return None
+    is_told = len(moved) > 1 or max(abs(moved[0]), abs(least)) <= _MODEST
+    return make("max", make("add", dim, moved[0]), least) if is_told else None
 
 
 def _rounded(dim: Dim, values: Vector, wanted: Vector) -> Dim | None:

@@ -8,8 +8,8 @@ the rest in f64, rounded once to f32 and then to a narrower type, so that both c
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -280,6 +280,18 @@ class Counted:
                 scale = write("broadcast", wide, (integer(write, step),), dimensions=())
                 total = write("add", wide, (total, write("multiply", wide, (row, scale))))
         return _converted(write, total, self.shape.element_type)
+
+
+def expressions_in(value: Any) -> Iterator[DimExpr]:
+    """Those over sizes by which a form tells its numbers; that of its shape is the instruction's."""
+    if isinstance(value, DimExpr):
+        yield value
+    elif type(value) is tuple:
+        for part in value:
+            yield from expressions_in(part)
+    elif is_dataclass(value) and not isinstance(value, (type, Shape)):
+        for part in fields(value):
+            yield from expressions_in(getattr(value, part.name))
 
 
 def integer(write: Write, dim: Dim) -> Instr:

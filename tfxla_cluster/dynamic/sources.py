@@ -32,6 +32,9 @@ VARIABLE, CONSTANT = "it is a variable's", "it is a constant's of the program"
 ASKED_STATIC = "the function is compiled with dynamic=False"
 _STEP = 16  # a multiple of what strides and blocks of programs are: a sample leaves the same rest
 _TRIES = 8  # steps from a size in which another is looked for
+# Steps, a size each: none is a number of times another, by which one size could be taken for another one.
+_NEAR = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53)
+_FAR = (67, 71, 73, 79, 83, 89, 97, 101, 103, 107, 109, 113, 127, 131, 137, 139)
 
 
 class When(Enum):
@@ -110,9 +113,12 @@ class Lists:
         return found
 
 
-def samples(dims: Mapping[Place, int], sizes: Mapping[Place, Size] = MappingProxyType({})) -> dict[Place, int]:
+def samples(
+    dims: Mapping[Place, int], sizes: Mapping[Place, Size] = MappingProxyType({}), every: int = 0
+) -> dict[Place, int]:
     """Other sizes for these dimensions, at which the same program may be lowered too, in their ranges and with the same
-    predicates true; those that are equal stay equal, but for those that have different names.
+    predicates true; those that are equal stay equal, but for those that have different names. every: others than
+    without it, which leave the same by that number and, where they can, not by a larger one.
 
     Sizes below LEAST_GENERIC have modules of their own and are left out, as are those that have no other.
     """
@@ -120,7 +126,9 @@ def samples(dims: Mapping[Place, int], sizes: Mapping[Place, Size] = MappingProx
     found: dict[Place, int] = {}
     taken = set(dims.values())
     for number, places in enumerate(groups):
-        other = _other(dims[places[0]], number + 1, [sizes.get(place, ANY) for place in places], taken)
+        factors, step = (_FAR, every) if every else (_NEAR, _STEP)
+        steps = [step * k for k in (*factors[number:], *range(1, _TRIES + 1))]
+        other = _other(dims[places[0]], steps, [sizes.get(place, ANY) for place in places], taken)
         if other is not None:
             taken.add(other)
             found |= dict.fromkeys(places, other)
@@ -138,9 +146,9 @@ def _groups(dims: Mapping[Place, int], sizes: Mapping[Place, Size]) -> list[list
     return list(groups.values())
 
 
-def _other(size: int, number: int, said: Sequence[Size], taken: Collection[int]) -> int | None:
-    """Another size that all of these allow; None where there is none near."""
-    near = (size + _STEP * k * sign for k in range(number, number + _TRIES) for sign in (1, -1))
+def _other(size: int, steps: Sequence[int], said: Sequence[Size], taken: Collection[int]) -> int | None:
+    """Another size that all of these allow, by one of the steps; None where there is none near."""
+    near = (size + step * sign for step in steps for sign in (1, -1))
     any_near = (size + k * sign for k in range(1, _STEP * _TRIES) for sign in (1, -1))
     fits = (
         other

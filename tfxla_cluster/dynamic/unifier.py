@@ -7,9 +7,11 @@ compute it (`literals`).
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import lcm
 from typing import Any
 
 from ..errors import VerifierError
@@ -22,6 +24,7 @@ from ..ir.dim import (
     has_produced,
     instantiate,
     is_produced,
+    leaves,
     product,
     with_bound,
 )
@@ -31,9 +34,9 @@ from ..ir.node import Computation, Instr, Module, WindowDim
 from ..ir.polynomial import as_dim, polynomial
 from ..ir.rewrite import Names, relinked
 from ..ir.shape import Shape
-from ..ir.size_values import SIZED, replaced, window_sizes, with_window_sizes
+from ..ir.size_values import SIZED, expressions, replaced, window_sizes, with_window_sizes
 from . import forms, handing, literals
-from .fit import Sizes
+from .fit import Sizes, is_guess
 from .forms import Form, Handed
 from .misfit import Misfit, short
 from .rows import Body, Row, Rows
@@ -69,13 +72,27 @@ class Generic:
         unknown = any(isinstance(form, (forms.Corner, Handed)) for form in self.literals.values())
         return not unknown and all(isinstance(d, int) or d.is_size for d in dims)
 
+    @functools.cached_property
+    def is_guess(self) -> bool:
+        """Has it numbers that others may be at sizes besides those of the modules that it was made from?"""
+        shapes = {id(row.instr.shape): row.instr.shape for body in self.template.bodies for row in body.rows}
+        held = [_sized(row.instr) for body in self.template.bodies for row in body.rows]
+        in_literals = (dim for form in self.literals.values() for dim in forms.expressions_in(form))
+        return any(map(is_guess, {*expressions((*shapes.values(), *held)), *in_literals}))
+
+    @property
+    def every(self) -> int:
+        """Sizes that leave the same by this number are of one residue class to it."""
+        return lcm(*(size.every for p in self.module.entry.params for d in p.shape.dims for size in leaves(d)))
+
 
 class Parted(Exception):
-    """Modules part at an instruction; `for_some_sizes`: a rule is broken that may hold for fewer sizes."""
+    """Modules part at an instruction; `for_some_sizes`: a rule is broken that may hold for fewer sizes; `skipped`:
+    expressions that are less sure were left out."""
 
-    def __init__(self, misfit: Misfit, for_some_sizes: bool = False) -> None:
+    def __init__(self, misfit: Misfit, for_some_sizes: bool = False, skipped: bool = False) -> None:
         super().__init__(str(misfit))
-        self.misfit, self.for_some_sizes = misfit, for_some_sizes
+        self.misfit, self.for_some_sizes, self.skipped = misfit, for_some_sizes, skipped
 
 
 @dataclass
@@ -105,10 +122,11 @@ class _Scope:
 
 class Unifier:
     """Of modules of one structure. Bodies are made when something first calls them, for the shapes that it hands over;
-    where another hands over others, the verifier says so. hands: literals that follow no size may be parameters."""
+    where another hands over others, the verifier says so. hands: literals that follow no size may be parameters.
+    guesses: expressions that are less sure stand for one that breaks a rule at some sizes."""
 
-    def __init__(self, modules: Sequence[Rows], sizes: Sizes, hands: bool = False) -> None:
-        self.modules, self.sizes = modules, sizes
+    def __init__(self, modules: Sequence[Rows], sizes: Sizes, hands: bool = False, guesses: bool = True) -> None:
+        self.modules, self.sizes, self.guesses = modules, sizes, guesses
         self.room = literals.MOST_HANDED if hands else 0
         self.numbers = {body.comp: number for number, body in enumerate(modules[-1].bodies)}
         self.templates: dict[Computation, Computation] = {}
@@ -215,10 +233,13 @@ class Unifier:
 
     def _fitted(self, instr: Instr, peers: tuple[Instr, ...]) -> Instr:
         """With the first choice of its numbers that inference takes and that gives the shapes that there are."""
-        refusal, breaks_rule = "no expression fits", False
+        refusal, breaks_rule, skipped = "no expression fits", False, False
         # Not itertools.product, which finds all claims before it gives the first: nearly always that is right.
         choices = ((a, c) for a in self._attributes(instr, peers) for c in self._claims(instr, peers))
         for attrs, claimed in itertools.islice(choices, _MOST_CHOICES):
+            if breaks_rule and not self.guesses and _has_guess(instr, attrs):
+                skipped = True
+                continue
             try:
                 shape = infer(instr.opcode, [o.shape for o in instr.operands], attrs, claimed)
             except VerifierError as error:
@@ -233,7 +254,7 @@ class Unifier:
             refusal = f"it would be {shape}"
         shapes = tuple(str(peer.shape) for peer in peers)
         misfit = Misfit(instr, f"its sizes follow from those of the arguments in no way ({refusal})", shapes)
-        raise Parted(misfit, breaks_rule)
+        raise Parted(misfit, breaks_rule, skipped)
 
     def _attributes(self, instr: Instr, peers: tuple[Instr, ...]) -> Iterator[Mapping[str, Any]]:
         """The attributes with each choice of the sizes among them."""
@@ -337,6 +358,12 @@ def _produced_as(shape: Shape, like: Shape) -> Shape:
 
 def _dims(operands: Sequence[Instr]) -> list[Dim]:
     return [dim for operand in operands for dim in operand.shape.dims]
+
+
+def _has_guess(instr: Instr, attrs: Mapping[str, Any]) -> bool:
+    """Has an attribute of sizes expressions that are less sure, and not those of the operands?"""
+    near = _dims(instr.operands)
+    return any(is_guess(found) for found in expressions(attrs.get(SIZED.get(instr.opcode, ""))) if found not in near)
 
 
 def _sized(instr: Instr) -> Any:

@@ -121,15 +121,21 @@ def _fewer_and_fewer(vectors: list[Vector]) -> Iterator[list[Vector]]:
 def _unified(
     modules: Sequence[Rows], vectors: Sequence[Vector], said: Mapping[Vector, Size], hands: bool
 ) -> Generic | Misfit:
-    """Verified; where that needs it for no sizes below those that the modules have, or for those of a residue class."""
+    """Verified; where that needs it for no sizes below those that the modules have, or for those of a residue class;
+    and only where that does not help either by expressions that are less sure."""
     refusal: Misfit | None = None
-    attempts = ((assumed, of) for assumed in assumptions(vectors) for of in _bounded(modules, vectors, said))
-    for assumed, of in itertools.islice(attempts, _attempts(modules)):
-        made = _verified(modules, Sizes(vectors, assumed, of), hands)
-        if isinstance(made, Generic):
-            return _loosened(modules, vectors, assumed, of, hands) or made
-        refusal = refusal or made.misfit
-        if not made.for_some_sizes:
+    skipped = False
+    for guesses in (False, True):
+        attempts = ((assumed, of) for assumed in assumptions(vectors) for of in _bounded(modules, vectors, said))
+        for assumed, of in itertools.islice(attempts, _attempts(modules)):
+            made = _verified(modules, Sizes(vectors, assumed, of), hands, guesses)
+            if isinstance(made, Generic):
+                return _loosened(modules, vectors, assumed, of, hands, guesses) or made
+            refusal = refusal or made.misfit
+            skipped = skipped or made.skipped
+            if not made.for_some_sizes:
+                return refusal
+        if not skipped:
             break
     assert refusal is not None
     return refusal
@@ -139,11 +145,18 @@ def _bounded(
     modules: Sequence[Rows], vectors: Sequence[Vector], said: Mapping[Vector, Size]
 ) -> Iterator[Mapping[Vector, Size]]:
     """What is said, and then that sizes are at most as large as something that does not vary, the largest of a few
-    first: a table of which as many rows are taken."""
+    first: a table of which as many rows are taken, the steps of a slice that takes as many rows of all."""
     yield said
-    rows = (row.instr for body in modules[-1].bodies for row in body.rows)
+    rows = [row.instr for body in modules[-1].bodies for row in body.rows]
     fixed = {dim for i in rows if i.opcode in ("parameter", "constant") for dim in i.shape.dims if isinstance(dim, int)}
     fixed -= {vector[-1] for vector in vectors}
+    fixed |= {
+        dim * stride
+        for i in rows
+        if i.opcode == "slice"
+        for dim, (_, _, stride) in zip(i.shape.dims, i.attrs["slice"])
+        if isinstance(dim, int) and stride > 1
+    }
     bounds = {vector: sorted(n for n in fixed if n >= max(vector))[:_MOST_BOUNDS][::-1] for vector in vectors}
     for number in range(max(map(len, bounds.values()))):
         most = {vector: Size(max=of[min(number, len(of) - 1)]) for vector, of in bounds.items() if of}
@@ -155,10 +168,10 @@ def _attempts(modules: Sequence[Rows]) -> int:
     return max(_LEAST_ATTEMPTS, _MOST_ROWS // sum(len(body.rows) for body in modules[-1].bodies))
 
 
-def _verified(modules: Sequence[Rows], sizes: Sizes, hands: bool) -> Generic | Parted:
+def _verified(modules: Sequence[Rows], sizes: Sizes, hands: bool, guesses: bool) -> Generic | Parted:
     """Or where they part."""
     try:
-        made = Unifier(modules, sizes, hands).generic()
+        made = Unifier(modules, sizes, hands, guesses).generic()
         verifier.verify(made.module)
     except Parted as parted:
         return parted
@@ -173,11 +186,12 @@ def _loosened(
     assumed: Sequence[Assumed],
     said: Mapping[Vector, Size],
     hands: bool,
+    guesses: bool,
 ) -> Generic | None:
     """With less assumed: from smaller sizes on, each size of no residue class. None where all has to be."""
     found, kept = None, list(assumed)
     for weaker in itertools.islice(weaker_assumptions(kept), _attempts(modules)):  # follows what becomes of `kept`
-        made = _verified(modules, Sizes(vectors, weaker, said), hands)
+        made = _verified(modules, Sizes(vectors, weaker, said), hands, guesses)
         if isinstance(made, Generic):
             found, kept[:] = made, weaker
     return found

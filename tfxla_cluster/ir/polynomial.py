@@ -149,9 +149,9 @@ def _floordiv(a: Polynomial, b: Polynomial) -> Polynomial:
 
 def _fraction(a: Polynomial, divisor: int) -> Polynomial:
     """a // divisor, for coefficients of `a` from 1 to below `divisor`."""
-    low, high = bounds(a)
-    if low >= 0 and high < divisor:
-        return {}
+    low, high = (_floor(end, divisor) for end in bounds(a))
+    if low == high:
+        return {(): int(low)} if low else {}
     for monomial, coefficient in a.items():
         inner = monomial[0] if len(monomial) == 1 else None
         if coefficient == 1 and inner is not None and _is_fraction(inner):
