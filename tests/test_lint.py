@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -42,6 +43,18 @@ def test_the_version_stands_in_one_place() -> None:
     tracked = subprocess.run(["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     places = [n for n in tracked.split() if not n.startswith("tests/") and said.search((ROOT / n).read_text())]
     assert places == ["tfxla_cluster/__init__.py"]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "tests").rglob("test_*.py")), ids=lambda p: str(p.relative_to(ROOT)))
+def test_no_test_leaves_flags_set(path: Path) -> None:
+    """`with enable(flag=...)` leaves it set for the tests that follow: config.patch sets it for the block."""
+    calls = (i.context_expr for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.With) for i in n.items)
+    left = [c.lineno for c in calls if isinstance(c, ast.Call) and _called(c) == "enable" and c.keywords]
+    assert not left
+
+
+def _called(call: ast.Call) -> str:
+    return getattr(call.func, "attr", getattr(call.func, "id", ""))
 
 
 def test_files_are_short():

@@ -85,7 +85,7 @@ def test_raises_as_tensorflow_does(name: str) -> None:
     compiled = tf.function(fn, autograph=False, jit_compile=True)
     want = said(fn, *bad)
     expected = outcome(fn, good)[1]
-    with tfxla_cluster.enable(tfxla_must_compile_fallback="raise"):
+    with tfxla_cluster.config.patch(tfxla_must_compile_fallback="raise"), tfxla_cluster.enable():
         for _ in range(2):  # an execution that failed leaves nothing behind
             got = said(compiled, *bad)
             kept = outcome(compiled, good)
@@ -98,7 +98,7 @@ def test_raises_as_tensorflow_does(name: str) -> None:
 def test_integer_division_by_zero(op: Callable[..., Any]) -> None:
     """Of every type, wherever the zero stands."""
     compiled = tf.function(op, autograph=False, jit_compile=True)
-    with tfxla_cluster.enable(tfxla_must_compile_fallback="raise"):
+    with tfxla_cluster.config.patch(tfxla_must_compile_fallback="raise"), tfxla_cluster.enable():
         for kind in INTEGERS:
             for at, size in ((0, 1), (40, 67), (66, 67), (3, 32)):
                 divisor = np.full(size, 3)
@@ -148,7 +148,7 @@ def test_inside_loops_and_branches(fn: Callable[..., Any]) -> None:
     plain, compiled = tf.function(fn), tf.function(fn, jit_compile=True)
     for x, i in ((RAMP, ints(0, 1)), (RAMP, ints(1, 5)), (-RAMP, ints(0, 1)), (-RAMP, ints(0, 4))):
         want = outcome(plain, [x, i])
-        with tfxla_cluster.enable(tfxla_must_compile_fallback="raise"):
+        with tfxla_cluster.config.patch(tfxla_must_compile_fallback="raise"), tfxla_cluster.enable():
             got = outcome(compiled, [x, i])
         assert got[0] == want[0]
         if not got[0]:
@@ -157,7 +157,7 @@ def test_inside_loops_and_branches(fn: Callable[..., Any]) -> None:
 
 def test_one_executable_for_many_sizes() -> None:
     compiled = tf.function(tf.gather, autograph=False, jit_compile=True)
-    with tfxla_cluster.enable(tfxla_must_compile_fallback="raise"):
+    with tfxla_cluster.config.patch(tfxla_must_compile_fallback="raise"), tfxla_cluster.enable():
         for n in (3, 5, 7, 11):
             x = tf.range(float(n))
             np.testing.assert_array_equal(compiled(x, tf.range(n)), np.arange(n))
@@ -172,7 +172,7 @@ def test_sizes_that_the_run_produces() -> None:
         return tf.gather(x, tf.where(x > 0)[:, 0] + 1)
 
     plain, compiled = tf.function(f), tf.function(f, jit_compile=True)
-    with tfxla_cluster.enable(tfxla_must_compile_fallback="raise"):
+    with tfxla_cluster.config.patch(tfxla_must_compile_fallback="raise"), tfxla_cluster.enable():
         np.testing.assert_array_equal(compiled(tf.constant([1.0, 0.0, 2.0, 0.0])), [0.0, 0.0])
         bad = tf.constant([0.0, 0.0, 2.0, 1.0])
         assert said(compiled, bad) == said(plain, bad)
@@ -209,7 +209,10 @@ def test_in_automatic_clusters() -> None:
     fn, good, bad = ROWS["gather"]
     plain = tf.function(lambda x, i: tf.tanh(fn(x * 2.0, i)) + 1.0)
     want = said(plain, *bad)
-    with tfxla_cluster.enable(tf_xla_auto_jit="2", tf_xla_cpu_global_jit=True, tf_xla_min_cluster_size=1):
+    with (
+        tfxla_cluster.config.patch(tf_xla_auto_jit="2", tf_xla_cpu_global_jit=True, tf_xla_min_cluster_size=1),
+        tfxla_cluster.enable(),
+    ):
         clustered = tf.function(lambda x, i: tf.tanh(fn(x * 2.0, i)) + 1.0)
         before = tfxla_cluster.stats()["compilations"]
         clustered(*map(tf.constant, good))
