@@ -39,6 +39,15 @@ KINDS: Mapping[str, Kind] = {
     kind.name: kind
     for kind in (
         Kind("bug", "Internal error of tfxla_cluster", "unknown", "Report it: tfxla-inspect bundle DIR -o report.zip"),
+        Kind(
+            "parts",
+            "Compiled value that is not eager TensorFlow's",
+            "unknown",
+            "Find the pass or kernel: tfxla-inspect bisect DIR. Then report it",
+        ),
+        Kind(
+            "nonfinite", "NaN or an infinity appears", "unknown", "In eager TensorFlow too: look at what the op takes"
+        ),
         Kind("fallback", "Not compiled as asked", "unknown", "See the reason: another op, or less in the function"),
         Kind(
             "recompiled",
@@ -106,7 +115,7 @@ class Finding:
 
 def ranked(found: Iterable[Finding]) -> list[Finding]:
     """Bugs and what was not compiled first, then by what they save; last what can only be known."""
-    first = ("bug", "fallback")
+    first = ("bug", "parts", "nonfinite", "fallback")
     place = {name: first.index(name) if name in first else len(first) for name in KINDS}
     return sorted(found, key=lambda f: (not f.is_open, place[f.kind], -(f.saved or 0)))
 
@@ -115,6 +124,7 @@ def ranked(found: Iterable[Finding]) -> list[Finding]:
 def of_dump(dump: Dump, compiled: Sequence[recompiles.Function]) -> Iterator[Finding]:
     """What the trace's records tell."""
     yield from _failures(dump)
+    yield from _numbers(dump)
     yield from _recompiled(compiled)
     yield from _not_kept(dump)
 
@@ -127,6 +137,15 @@ def _failures(dump: Dump) -> Iterator[Finding]:
         )
         for (what, reason, where), times in counted.items():
             yield Finding(name, what, f"{reason} ({plural(times, 'time')})", where=where)
+
+
+def _numbers(dump: Dump) -> Iterator[Finding]:
+    """What --tfxla_watch_numerics found."""
+    for record in dump.of("numerics"):
+        event, op = word(record, "event"), word(record, "op")
+        if event in KINDS:
+            what = f"{op} in {word(record, 'function')}" if op else word(record, "function")
+            yield Finding(event, what, word(record, "message"), where=word(record, "where"))
 
 
 def _recompiled(compiled: Sequence[recompiles.Function]) -> Iterator[Finding]:

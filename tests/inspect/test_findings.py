@@ -210,6 +210,30 @@ def test_compilations_that_no_store_keeps_are_named(tmp_path: Path) -> None:
         assert ("Executables were not kept" in start(report.build(tmp_path))) is wanted
 
 
+def test_what_watching_numerics_found_comes_first(tmp_path: Path) -> None:
+    said = {
+        "kind": "numerics",
+        "function": "step",
+        "op": "Tanh",
+        "node": "t",
+        "where": "train.py:31",
+        "message": "is 2",
+    }
+    records = [
+        {"kind": "fallback", "what": "cluster_0", "reason": "Unique"},
+        {**said, "event": "nonfinite", "op": "Log", "message": "NaN appears"},
+        {**said, "event": "unwatched", "op": "", "message": "cannot be run"},
+        {**said, "event": "parts"},
+    ]
+    (tmp_path / "trace.7.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+    (tmp_path / "module_0000.m.before_optimizations.txt").write_text(sample.BEFORE)
+    text = html.unescape(start(report.build(tmp_path)))
+    order = [text.index(words) for words in ("Tanh in step", "Log in step", "Not compiled as asked")]
+    assert order == sorted(order)
+    assert "train.py:31" in text
+    assert "cannot be run" not in text
+
+
 def test_where_time_went_names_kernels_with_module_and_share(tmp_path: Path) -> None:
     text = html.unescape(start(report.build(sample.write(tmp_path / "d"))))
     assert "4.0 ms in the steps of 12 executions of 1 module" in text
