@@ -17,7 +17,7 @@ from tfxla_cluster.tf.must_compile.nested import NestedCalls
 class CallProgram:
     """Always ready; `run` calls the cluster's original function."""
 
-    executions, is_gone = 0, False
+    executions, is_gone, watcher = 0, False, None
 
     def __init__(self, function: encapsulate.ClusterFunction, ready: bool) -> None:
         self.function, self.ready = function, ready
