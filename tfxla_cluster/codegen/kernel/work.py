@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from ...ir.opcode import element_cost
@@ -308,7 +309,8 @@ def _spread(many: int, most: int) -> Iterable[int]:
     """All numbers below `many`, or `most` of them, one at no regular place in each of equal parts."""
     if many <= most:
         return range(many)
-    return (int((n + n * _GOLDEN % 1) * many / most) for n in range(most))
+    starts = [-(-n * many // most) for n in range(most + 1)]
+    return (low + int(n * _GOLDEN % 1 * (high - low)) for n, (low, high) in enumerate(pairwise(starts)))
 
 
 def _number(stmt: Op, numbers: Sequence[Any]) -> int | None:
