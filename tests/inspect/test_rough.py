@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.inspect import sample
+from tests.inspect.pages import blocks
 from tfxla_cluster import __version__
 from tfxla_inspect import cli
+from tfxla_inspect.report import build
 
 BINARY = random.Random(5).randbytes(3000)
 AUTO = {"tf_xla_auto_jit": "2", "tf_xla_cpu_global_jit": True}
@@ -142,3 +144,16 @@ def test_a_dump_without_modules_says_why(
     assert (code, error) == (0, "")
     assert "No module was compiled" in page
     assert said in page
+
+
+def test_numbers_that_are_no_json_are_unknown(tmp_path: Path) -> None:
+    """A page's script reads what is embedded as JSON, which has no NaN; an integer beyond all floats is none either."""
+    directory = sample.write(tmp_path / "d")
+    odd = '[{"symbol": "multiply_reduce_fusion_k0", "bytes": NaN, "flops": 1e999, "tasks": -Infinity, "n": 1%s}]'
+    (directory / "module_0000.cluster_0.kernels.json").write_text(odd % ("0" * 400))
+    (directory / "trace.9.jsonl").write_text(
+        '{"kind": "compile", "id": 0, "ms": NaN, "phases": {"passes": Infinity}}\n'
+    )
+    made = blocks(build(directory))
+    parsed = [json.loads(text, parse_constant=pytest.fail) for text in made.values() if text[:1] in "[{"]
+    assert any("multiply_reduce_fusion_k0" in json.dumps(value) for value in parsed)
