@@ -35,7 +35,7 @@ def as_images(x: Any) -> Any:
 
 ROWS: dict[str, tuple[Callable[[Any], Any], tuple[int, ...], int]] = {
     "resized to twice": (lambda x: tf.image.resize(as_images(x), tf.shape(as_images(x))[1:3] * 2), SIZES, 1),
-    "resized to 20 by 24": (lambda x: tf.image.resize(as_images(x), (20, 24)), SIZES, 1),
+    "resized to 20 by 24": (lambda x: tf.image.resize(as_images(x), (20, 24)), SIZES, 2),
     "nearest": (lambda x: tf.image.resize(as_images(x), (20, 24), method="nearest"), SIZES, 1),
     "bits": (lambda x: tf.bitwise.bitwise_xor(tf.bitcast(x, tf.int32), tf.size(x)), SIZES, 1),
     "bits of the size": (lambda x: x + tf.cast(tf.bitwise.bitwise_and(length(x), 7), tf.float32), SIZES, 2),
