@@ -32,6 +32,7 @@ ENTRY e {
 }
 """
 SECRETS = (b"alice", b"sesame", b"abracadabra", b"secret_sauce")
+ROOT = b"/root"  # a home directory without a user's name
 
 
 @pytest.fixture
@@ -120,12 +121,12 @@ def test_bytes_keep_their_length() -> None:
         b'"/home/bob.smith/a"',
         b"C:\\Users\\carol\\x",
         b"~bob.smith/x bob.smith@host",
-        b"/root/.cache/x /root",
+        b"%s/notes.txt %s" % (ROOT, ROOT),
     ):
         hidden, count = scrub.anonymous(data, names)
         assert len(hidden) == len(data)
         assert count
-        assert not {b"bob", b"carol", b"/root"} & {w for w in (b"bob", b"carol", b"/root") if w in hidden}
+        assert not [word for word in (b"bob", b"carol", ROOT) if word in hidden]
     kept = b"%root = f32[] tuple(bob.smithy), /rooted/x"
     assert scrub.anonymous(kept, names) == (kept, 0)
 
