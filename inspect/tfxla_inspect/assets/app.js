@@ -6,7 +6,7 @@
   const list = document.getElementById("pages"), filter = document.getElementById("filter");
   const site = await report.json(document.body.dataset.site);
   const pages = new Map(site.map(page => [page.id, page]));
-  const graphs = site.flatMap(page => page.tabs.filter(t => t.k === "graph" && t.b).map(t => ({t: `${page.title}: ${t.t}`, page: page.id, tab: t.id, b: t.b})));
+  const graphs = site.flatMap(page => page.tabs.filter(t => t.k === "graph" && t.b).map(t => ({t: `${page.title}: ${t.t}`, page: page.id, b: t.b})));
   let shown = {page: "", tab: ""}, viewer = null;
 
   const kinds = {

@@ -1,6 +1,6 @@
 "use strict";
 // A graph, and another one of the report beside it: what is chosen in one is looked for in the other.
-// others: [{t, page, tab, b}]: all graphs of the report.
+// others: [{t, page, b}]: all graphs of the report.
 function showGraphs(box, data, options) {
   const {el} = report;
   const left = el("div", {class: "half"}), right = el("div", {class: "half", hidden: ""});
@@ -17,7 +17,7 @@ function showGraphs(box, data, options) {
     right.hidden = !other;
     if (!other) return;
     const own = await report.json(other.b);
-    second = showGraph(right, own, {page: other.page, tab: other.tab, title: other.t, chosen: id => follow(first, own, id)});
+    second = showGraph(right, own, {page: other.page, title: other.t, chosen: id => follow(first, own, id)});
   }
 
   // The node of the other graph with that name, else of the same TensorFlow node.

@@ -1,5 +1,5 @@
 "use strict";
-// Layered layout of a small graph (a neighbourhood, a fusion's body): layout.py in little, without
+// Layered layout of a small graph (a neighbourhood, a fusion's body): graph_layout.py in little, without
 // dummies. widths, heights: pixels; edges: [[a, b], ...] of node numbers in schedule order.
 function layered(widths, edges, heights) {
   const count = widths.length, GAP = 46, SPACE = 18, tall = n => heights ? heights[n] : 34;

@@ -16,8 +16,6 @@ const LANGUAGES = (() => {
       /\b(?:pred|[sufbc]+\d+)\b/),
     python: make(/#.*/, /\bv\d+\b|(?<=def )\w+/, /\b(?:def|for|in|if|else|while|return|import|from|as|and|or|not|is|None|True|False)\b|@[\w.]+/, /\btl\.\w+/),
     mlir: make(/\/\/.*|loc\(.*\)$/, /[%#@][\w.$:]+/, /(?<== )"?[a-z]\w*\.[\w.]+"?|\b(?:module|attributes|func|scf|arith|tt|return|yield)\b/, /\b[suifb]+\d+\b|\btensor<[^>]*>+/),
-    pbtxt: make(/#.*/, /\b\w+(?=: )/, /\b\w+(?= \{)/, /\bDT_\w+\b/),
-    json: make(/(?!)/, /"(?:[^"\\]|\\.)*"(?=:)/, /\b(?:true|false|null)\b/, /(?!)/),
     diff: make(/^@.*/, /^\+.*/, /^-.*/, /(?!)/),
     none: null,
   };
@@ -58,7 +56,7 @@ function showText(box, text, options = {}) {
   box.replaceChildren(el("div", {class: "bar"}, input,
     el("button", {onclick: () => next(-1), title: "Previous (Shift+Enter)"}, "↑"),
     el("button", {onclick: () => next(1), title: "Next (Enter)"}, "↓"),
-    el("label", {}, only, " only matching lines"), count, options.extra || null), scroller);
+    el("label", {}, only, " only matching lines"), count), scroller);
   const widest = Math.min(lines.reduce((m, l) => Math.max(m, l.length), 0), 3002);
   body.style.minWidth = `calc(${widest}ch + 5em)`;
 
