@@ -292,15 +292,15 @@ def _of_step(
     return Finding(kind, title, evidence, saved, route, "", compiled.places.get(instr, ""), is_open)
 
 
-def launches(dump: Dump, measured: Mapping[int, Measures]) -> Iterator[Finding]:
-    """Modules on a GPU that are no CUDA graph."""
+def launches(dump: Dump, measured: Mapping[str, Measures]) -> Iterator[Finding]:
+    """Modules on a GPU that are no CUDA graph; `measured`: by their pages, as numbers may be in several folders."""
     refused = {word(r, "module"): r for r in dump.of("graph") if not r.get("ok")}
     for module in dump.modules:
         record = next((refused[n] for n in (module.files.name, word(module.compiled, "module")) if n in refused), None)
         kernels = amount(module.compiled, "kernels")
         if record is None or not kernels or not word(module.compiled, "device").startswith("GPU"):
             continue
-        runs = measured[module.files.id].executions if module.files.id in measured else 0
+        runs = measured[module.page].executions if module.page in measured else 0
         reason = ": ".join(filter(None, (word(record, "rule"), word(record, "reason"))))
         text = f"{int(kernels):,} kernels an execution, {plural(runs, 'execution')}. {reason}"
         saved = kernels * runs * LAUNCH_MS if runs else None

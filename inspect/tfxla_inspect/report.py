@@ -65,7 +65,7 @@ def build(directory: Path, limit: int = LIMIT, progress: Progress = lambda what:
             *findings.of_dump(dump, compiled),
             *splits,
             *(finding for pages in built for finding in pages.findings),
-            *findings.launches(dump, {pages.files.id: pages.measures for pages in built}),
+            *findings.launches(dump, {pages.module.page: pages.measures for pages in built}),
         ]
     )
     pages = _findings(advice, packer) + [pages.page for pages in built] + graph_pages

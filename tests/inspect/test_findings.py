@@ -16,7 +16,7 @@ from tfxla_cluster.ir.dtype import DTYPES
 from tfxla_inspect import findings, measures, model, report
 from tfxla_inspect.parsers import graphdef, hlo
 from tfxla_inspect.parsers.shapes import byte_size
-from tfxla_inspect.scan import ModuleFiles
+from tfxla_inspect.scan import Directory, ModuleFiles
 
 CHAIN = """\
 HloModule chain
@@ -121,6 +121,16 @@ def test_kernels_of_one_instruction_do_not_each_have_its_bytes_as_rate() -> None
     rows = [{"symbol": "a", "instr": "fusion", "bytes": 8}, {"symbol": "b", "instr": "fusion", "bytes": 8}]
     both = measures.kernels(rows, {"a": ["fusion"], "b": ["fusion"]}, taken)
     assert [(k.shares, k.rate, k.each) for k in both] == [(2, None, None)] * 2
+
+
+def test_modules_of_one_number_in_two_folders_have_their_own_executions() -> None:
+    compiled = {"device": "GPU:0", "kernels": 3, "module": "chain"}
+    modules = [model.Module(ModuleFiles(0, "chain"), page, [compiled]) for page in ("m0", "m0x1")]
+    dump = model.Dump(Directory(Path("d"), [], [], []), modules, {"graph": [{"module": "chain", "ok": False}]}, [])
+    measured = {"m0": measures.Measures(10), "m0x1": measures.Measures(20)}
+    assert [f.saved for f in findings.launches(dump, measured)] == [
+        pytest.approx(3 * runs * findings.LAUNCH_MS) for runs in (10, 20)
+    ]
 
 
 def graph(text: str) -> graphdef.Graph:
