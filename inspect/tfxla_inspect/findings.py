@@ -240,7 +240,7 @@ def _known(opcodes: Iterable[str]) -> bool:
 def _unfused(compiled: Compiled) -> Iterator[Finding]:
     """Values that a kernel writes for others, with the reason why they are not one."""
     rate = max((k.rate or 0 for k in compiled.kernels), default=0)
-    steps = {name for kernel in compiled.kernels for name in (kernel.steps or [kernel.instr])}
+    steps = {name for kernel in compiled.kernels for name in kernel.homes}
     reasons = _reasons(compiled)
     for block in compiled.hlo.stepped():
         for value, maker, readers in _between(block, steps):

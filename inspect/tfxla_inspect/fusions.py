@@ -27,7 +27,7 @@ def homes(hlo: Hlo) -> dict[str, str]:
 def decided(hlo: Hlo, kernels: Sequence[Kernel], decisions: Sequence[Record]) -> Iterator[Cells]:
     """(kernel, producer, consumer, fused, bytes saved, rule, reason) by kernel, the one that saves most first. Saved is
     the producer's value, not written and not read again, where it stays in a kernel."""
-    symbols = {step: k.symbol for k in kernels for step in (k.steps or [k.instr])}
+    symbols = {step: k.symbol for k in kernels for step in k.homes}
     home = homes(hlo)
     sizes = {row.name: byte_size(row.shape) for block in hlo.blocks for row in block.rows}
     groups: dict[str, list[Cells]] = {}

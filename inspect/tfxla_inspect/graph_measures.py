@@ -18,7 +18,7 @@ _FREE = frozenset(
 def columns(hlo: Hlo, measures: Measures, kernels: Sequence[Kernel]) -> list[dict[str, Any]]:
     """A column a measure, values in the order of `hlo`'s instructions, None where one has none; those without any
     value are left out."""
-    excess = {step: k.excess for k in kernels for step in (k.steps or [k.instr])}
+    excess = {step: k.excess for k in kernels for step in k.homes}
     stepped = {block.name for block in hlo.stepped()}
     names = [row.name if block.name in stepped else "" for block in hlo.blocks for row in block.rows]
     timed = max(measures.timed, 1)

@@ -3,6 +3,7 @@ machine."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from .kernel_times import rate
@@ -11,7 +12,7 @@ from .measures import Kernel
 from .model import Module, amount, frames, mapping, place, word, words
 from .occupancy import occupancy
 from .parsers import cubin
-from .parsers.hlo import Hlo, named
+from .parsers.hlo import Row, named
 from .reading import Reader
 from .site import route
 
@@ -26,11 +27,13 @@ Fact = list[Any]
 
 
 class Facts:
-    """Of the kernels of one module, for the page `page`; `plan`: steps of its launch plan by symbol."""
+    """Of the kernels of one module, for the page `page`; `rows`: its instructions by name, `plan`: steps of its launch
+    plan by symbol."""
 
-    def __init__(self, page: str, module: Module, after: Hlo, plan: dict[str, dict[str, Any]], reader: Reader) -> None:
-        self.page, self.module, self.plan, self.reader = page, module, plan, reader
-        self.rows = {row.name: row for block in after.blocks for row in block.rows}
+    def __init__(
+        self, page: str, module: Module, rows: Mapping[str, Row], plan: dict[str, dict[str, Any]], reader: Reader
+    ) -> None:
+        self.page, self.module, self.rows, self.plan, self.reader = page, module, rows, plan, reader
         self.objects = {f.groups.get("kernel", ""): f for f in module.files.all("cubin")}
 
     def of(self, kernel: Kernel) -> list[Fact]:

@@ -3,14 +3,14 @@ user's lines."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from . import kernel_facts
 from .graphs import short_shape
 from .measures import Kernel
-from .model import Module, where, word, words
+from .model import Module, word, words
 from .parsers import kernels
 from .parsers.hlo import Hlo
 from .reading import Reader
@@ -47,13 +47,14 @@ _COLUMNS = (
 @dataclass(frozen=True, slots=True)
 class Made:
     """A module with its kernels: those of kernels.json, `plan`: the launch plan's steps by symbol, `launches`:
-    symbol -> instructions whose step runs it."""
+    symbol -> instructions whose step runs it, `places`: instruction -> the user's line, where it is known."""
 
     module: Module
     after: Hlo
     kernels: Sequence[Kernel]
     launches: dict[str, list[str]]
     plan: dict[str, dict[str, Any]]
+    places: Mapping[str, str]
 
 
 def kernel_tab(page: Page, made: Made, reader: Reader) -> None:
@@ -65,11 +66,10 @@ def kernel_tab(page: Page, made: Made, reader: Reader) -> None:
     known = {k.symbol: k for k in made.kernels}
     shown = [known.get(symbol) or _unlisted(symbol, made) for symbol in symbols]
     shown.sort(key=lambda k: -(k.ms or 0))
-    facts = kernel_facts.Facts(page.page, made.module, made.after, made.plan, reader)
     rows = {row.name: row for block in made.after.blocks for row in block.rows}
+    facts = kernel_facts.Facts(page.page, made.module, rows, made.plan, reader)
     cells = [_cells(k, rows.get(k.instr)) for k in shown]
     filled = [n for n in range(len(_COLUMNS)) if any(row[n] not in ("", None) for row in cells)]
-    lines = {name: text for name, row in rows.items() if (text := where(made.module.sources, row.origin))}
     page.data(
         "kernels",
         "Kernels",
@@ -79,7 +79,7 @@ def kernel_tab(page: Page, made: Made, reader: Reader) -> None:
             "texts": texts,
             "facts": {k.symbol: facts.of(k) for k in shown},
             "of": dict(_homes(made, shown)),
-            "lines": lines,
+            "lines": dict(made.places),
             "page": page.page,
         },
         n=len(cells),

@@ -111,6 +111,11 @@ class Kernel:
         """How many times its floor a run takes."""
         return self.each / self.floor if self.each is not None and self.floor else None
 
+    @property
+    def homes(self) -> Sequence[str]:
+        """The instructions whose time is its own: those of its steps, without a plan its own."""
+        return self.steps or [self.instr]
+
 
 def by_symbol(steps: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     """(symbol, step) of the steps that run a kernel, nested ones too."""

@@ -28,7 +28,6 @@ class ModulePages:
         self.dump, self.module, self.reader, self.page = dump, module, reader, page
         self.files = module.files
         self.before_count = self.after_count = 0
-        self.launches: dict[str, list[str]] = {}
         self.measures = measures.of_module(module)
         self.kernels: list[measures.Kernel] = []
         self.findings: list[Finding] = []
@@ -41,10 +40,9 @@ class ModulePages:
         self.before_count, self.after_count = self.before.count, self.after.count
         self.module.sources = self.before.sources | self.after.sources | self.module.sources
         plan = self.reader.json(self.files.one("plan"), dict)
-        for symbol, step in measures.by_symbol(plan.get("steps")):
-            self.launches.setdefault(symbol, []).append(word(step, "instr"))
+        launches = measures.launches(plan.get("steps"))
         records = rows(self.reader.json(self.files.one("kernels"), list))
-        self.kernels = measures.kernels(records, self.launches, self.measures)
+        self.kernels = measures.kernels(records, launches, self.measures)
         self.decided = self._decided()
         facts = Facts(self.dump, self.module, self.before, self.after, self.measures, self.kernels, self.decided)
         self.page.html("summary", "Summary", module_summary.build(facts))
@@ -54,7 +52,8 @@ class ModulePages:
         self._plan(plan)
         compiled = self._compiled()
         self._memory(self._buffers(), compiled.places)
-        made = Made(self.module, self.after, self.kernels, self.launches, dict(measures.by_symbol(plan.get("steps"))))
+        steps = dict(measures.by_symbol(plan.get("steps")))
+        made = Made(self.module, self.after, self.kernels, launches, steps, compiled.places)
         kernel_tab(self.page, made, self.reader)
         self._lines()
         self.findings = list(findings.of_module(compiled))
@@ -80,8 +79,8 @@ class ModulePages:
         self._files()
 
     def _compiled(self) -> Compiled:
-        rows_ = (row for block in self.after.stepped() for row in block.rows)
-        places = {row.name: where(self.module.sources, row.origin) for row in rows_ if row.origin}
+        rows_ = (row for block in self.after.blocks for row in block.rows)
+        places = {row.name: line for row in rows_ if (line := where(self.module.sources, row.origin))}
         return Compiled(self.module, self.after, self.kernels, self.measures, self.decided, places)
 
     def _graph(self) -> None:

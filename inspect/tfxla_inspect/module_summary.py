@@ -100,7 +100,7 @@ def _executions(facts: Facts) -> list[object]:
     found = facts.measures
     if not found.ms:
         return []
-    floors = {step: k.floor for k in facts.kernels for step in (k.steps or [k.instr])}
+    floors = {step: k.floor for k in facts.kernels for step in k.homes}
     shown = [
         (
             link(f"{facts.module.page}/kernels/{name}", name),
