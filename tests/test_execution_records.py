@@ -86,3 +86,15 @@ def test_a_thread_writes_while_the_program_runs(tmp_path: Path, monkeypatch: pyt
             time.sleep(0.01)
         monkeypatch.setattr(execution_records, "PERIOD", 3600)
     assert [record["count"] for record in written(tmp_path)] == [1]
+
+
+def test_an_executable_that_is_dropped_is_told_and_forgotten(tmp_path: Path) -> None:
+    memory = Memory(5)
+    memory.run(0, 3)
+    memory.records.write_dropped(memory.loaded[0])  # no dump
+    with flags.patch(xla_dump_to=str(tmp_path)):
+        memory.records.write_grown()
+        memory.run(0, 1)
+        memory.records.write_dropped(memory.loaded[0])
+    assert [record["count"] for record in written(tmp_path)] == [3, 4]
+    assert memory.records._written == {}

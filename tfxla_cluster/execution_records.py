@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -39,30 +40,37 @@ class ExecutionRecords:
 
     def _look(self) -> None:
         while True:
-            threading.Event().wait(PERIOD)
+            time.sleep(PERIOD)
             self.write_grown()
 
     def write_grown(self) -> None:
         """Of each that ran twice as often as when it was last written: so few that the trace stays short."""
         usage = self._usage()
         for one in self._loaded():
+            count = usage.get(id(one), 0)
             with self._lock:
-                grown = usage.get(id(one), 0) >= max(2 * self._written.get(one.record, 0), 1)
+                grown = count >= max(2 * self._written.get(one.record, 0), 1)
             if grown:
-                self.write(one)
+                self._write(one, count)
 
     def write_all(self) -> None:
         """Of each that ran, as it is now."""
+        usage = self._usage()
         for one in self._loaded():
-            self.write(one)
+            self._write(one, usage.get(id(one), 0))
 
-    def write(self, one: Loaded) -> None:
-        """Of one that ran, or is dropped."""
+    def write_dropped(self, one: Loaded) -> None:
+        """The last one of an executable that leaves memory."""
+        if trace.wants("execution"):  # else no program is asked how often it ran
+            self._write(one, self._usage().get(id(one), 0))
+        with self._lock:
+            self._written.pop(one.record, None)
+
+    def _write(self, one: Loaded, count: int) -> None:
         times = one.executable.times() if trace.wants("execution") else None
         steps = [] if times is None else times.read()
         if times is None or not steps:
             return
-        count = self._usage().get(id(one), 0)
         with self._lock:
             self._written[one.record] = count
         trace.record(
@@ -76,12 +84,12 @@ class ExecutionRecords:
         )
 
 
-def _row(time: StepTime) -> dict[str, Any]:
+def _row(spent: StepTime) -> dict[str, Any]:
     return {
-        "instr": time.step.instr,
-        "symbol": time.step.symbol,
-        "count": time.calls,
-        "ms": time.total / 1e6,
-        "min_ms": time.least / 1e6,
-        "median_ms": time.median / 1e6,
+        "instr": spent.step.instr,
+        "symbol": spent.step.symbol,
+        "count": spent.calls,
+        "ms": spent.total / 1e6,
+        "min_ms": spent.least / 1e6,
+        "median_ms": spent.median / 1e6,
     }

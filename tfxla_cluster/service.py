@@ -317,7 +317,7 @@ class Service:
         self._executions.write_all()
 
     def _evicted(self, key: cache.Key, loaded: Loaded) -> None:
-        self._executions.write(loaded)
+        self._executions.write_dropped(loaded)
         self._on_evict(loaded)
 
     def clear(self) -> int:
