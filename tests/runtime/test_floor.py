@@ -50,6 +50,9 @@ def test_gpus_as_their_driver_says(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.milliseconds(0, 10**12) == pytest.approx(1 / 1.0706, rel=1e-3)
     monkeypatch.setattr(type(device), "arch", "sm_75")
     assert gpu_floor.floor(device).operations is None
+    monkeypatch.setattr(type(device), "memory_khz", 0)
+    assert gpu_floor.floor(device) is None
+    monkeypatch.undo()
     monkeypatch.setattr(drivers, "driver", lambda: device.driver)
     assert gpu.described().floor() is None
     assert dataclasses.replace(gpu.described(), device=0).floor() == gpu_floor.floor(device)
