@@ -64,7 +64,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     CountedSide.order = []
     monkeypatch.setattr(gpu_tensorflow, "TensorFlowSide", CountedSide)
     monkeypatch.setattr(gpu_peer_process, "TorchSide", CountedSide)
-    monkeypatch.setattr(gpu_peers, "loaded", as_numpy)
+    monkeypatch.setattr(handed_arrays, "tensor", as_numpy)
     monkeypatch.setattr(gpu_peers, "tensors_of", lambda found: found)
     monkeypatch.setattr(gpu_peers, "makers", lambda row, tensors: {"torch": lambda: lambda: [formula(tensors)]})
     monkeypatch.setattr(gpu_peers, "xla", lambda module, tensors: lambda: [formula(tensors)])
@@ -74,7 +74,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return CountedSide.order
 
 
-def as_numpy(array: handed_arrays.Array) -> np.ndarray:
+def as_numpy(array: handed_arrays.Array, device: str) -> np.ndarray:
     dtype = {"f32": np.float32, "bf16": ml_dtypes.bfloat16, "s32": np.int32}[array.dtype]
     return array.data.view(dtype).reshape(array.shape)
 
@@ -199,4 +199,4 @@ def test_arrays_are_handed_over_as_they_are(tmp_path: Path) -> None:
     assert handed_arrays.module(tmp_path) == b"module"
     for kind, found in zip(("inputs", "expected"), read, strict=True):
         for want, got in zip(arrays[kind], found, strict=True):
-            np.testing.assert_array_equal(as_numpy(got), want)
+            np.testing.assert_array_equal(as_numpy(got, "cpu"), want)

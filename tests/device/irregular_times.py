@@ -21,7 +21,7 @@ from tests.device.product_times import choice
 from tests.hlo_case import combiner, module
 from tfxla_cluster import compiler
 from tfxla_cluster.backends import gpu
-from tfxla_cluster.bench import gpu_peers
+from tfxla_cluster.bench import gpu_peers, handed_arrays
 from tfxla_cluster.bench.gpu_ours import Ours
 from tfxla_cluster.bench.gpu_timing import TorchSide, burst
 from tfxla_cluster.codegen.kernel.choice import UNTUNED, Choices, Given
@@ -149,7 +149,7 @@ def _depthwise(dtype: str, images: int, size: int, channels: int) -> Row:
     source = convolution(lhs, rhs, window, labels, out_shape(lhs, rhs, window, labels, dtype, groups), dtype, groups)
 
     def draw(torch: Any) -> list[Any]:
-        kind = getattr(torch, gpu_peers.TORCH_DTYPES[dtype])
+        kind = getattr(torch, handed_arrays.TORCH_DTYPES[dtype])
         return [torch.randn(lhs, device="cuda").to(kind), torch.randn(rhs, device="cuda").to(kind)]
 
     def peer(torch: Any, x: Any, w: Any) -> Any:

@@ -20,7 +20,7 @@ from typing import Any
 from tfxla_cluster import compiler
 from tfxla_cluster.backends import gpu
 from tfxla_cluster.bench.gpu_ours import Ours
-from tfxla_cluster.bench.gpu_peers import TORCH_DTYPES
+from tfxla_cluster.bench.handed_arrays import TORCH_DTYPES
 from tfxla_cluster.codegen.kernel.choice import UNTUNED, Choice, Choices, Given
 from tfxla_cluster.errors import TfxlaError
 from tfxla_cluster.ir import text

@@ -103,7 +103,7 @@ def _row(case: dict[str, Any], size: int, own: Executable, generic: Executable) 
     import torch
 
     from tfxla_cluster.bench.gpu_ours import Ours
-    from tfxla_cluster.bench.gpu_peers import TORCH_DTYPES
+    from tfxla_cluster.bench.handed_arrays import TORCH_DTYPES
 
     def tensor(draw: Draw) -> Any:
         kind = getattr(torch, TORCH_DTYPES[draw.dtype])

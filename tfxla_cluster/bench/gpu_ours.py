@@ -11,7 +11,7 @@ from ..ir.dim import evaluate
 from ..runtime.gpu import native
 from ..runtime.gpu.executable import Executable
 from ..runtime.gpu.record_layout import LAUNCH, WORKSPACE
-from .gpu_peers import TORCH_DTYPES
+from .handed_arrays import TORCH_DTYPES
 
 _REQUESTS = 64  # of memory in one execution
 _POISON = 0x5A

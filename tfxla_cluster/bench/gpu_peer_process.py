@@ -36,7 +36,7 @@ class Served:
         case, inputs, expected = handed_arrays.read(self._directory)
         (row,) = [row for row in gpu_suite.all_rows() if row.case == case]
         result = gpu_suite.Result(row.case, row.family, flops=row.flops)
-        tensors, wanted = ([gpu_peers.loaded(array) for array in arrays] for arrays in (inputs, expected))
+        tensors, wanted = ([handed_arrays.tensor(array, "cuda") for array in arrays] for arrays in (inputs, expected))
         module = proto.read(handed_arrays.module(self._directory))
         makers = gpu_peers.makers(row, tensors)
         makers[gpu_suite.XLA] = lambda: gpu_peers.xla(module, tensors)

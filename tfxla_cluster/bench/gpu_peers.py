@@ -14,18 +14,9 @@ from ..ir import proto
 from ..ir.node import Module
 from ..replay import xla as replay_xla
 from .gpu_rows import Draw, GpuRow
-from .handed_arrays import Array
+from .handed_arrays import TORCH_DTYPES
 
 Call = Callable[[], Any]
-TORCH_DTYPES = {
-    "f32": "float32",
-    "f64": "float64",
-    "f16": "float16",
-    "bf16": "bfloat16",
-    "s32": "int32",
-    "s64": "int64",
-    "pred": "bool",
-}
 
 
 def drawn(inputs: Sequence[Draw]) -> list[Any]:
@@ -42,14 +33,6 @@ def drawn(inputs: Sequence[Draw]) -> list[Any]:
             values = torch.randn(draw.shape, generator=generator, device="cuda") * draw.scale
         found.append(values.to(dtype))
     return found
-
-
-def loaded(array: Array) -> Any:
-    """The array as a tensor on the GPU."""
-    import torch
-
-    dtype = getattr(torch, TORCH_DTYPES[array.dtype])
-    return torch.from_numpy(array.data).cuda().view(dtype).reshape(array.shape)
 
 
 def makers(row: GpuRow, tensors: Sequence[Any]) -> dict[str, Callable[[], Call]]:

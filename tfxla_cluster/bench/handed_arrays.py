@@ -11,10 +11,20 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 KINDS = ("inputs", "expected")
+TORCH_DTYPES = {
+    "f32": "float32",
+    "f64": "float64",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "s32": "int32",
+    "s64": "int64",
+    "pred": "bool",
+}
 
 
 @dataclass(frozen=True)
@@ -48,6 +58,14 @@ def read(directory: Path) -> tuple[str, list[Array], list[Array]]:
         for kind in KINDS
     )
     return said["case"], inputs, expected
+
+
+def tensor(array: Array, device: str) -> Any:
+    """The array as PyTorch's tensor on `device`."""
+    import torch
+
+    dtype = getattr(torch, TORCH_DTYPES[array.dtype])
+    return torch.from_numpy(array.data).to(device).view(dtype).reshape(array.shape)
 
 
 def module(directory: Path) -> bytes:

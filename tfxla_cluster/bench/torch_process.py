@@ -19,13 +19,12 @@ from typing import Any
 import numpy as np
 
 from ..child_process import Child, serve
+from ..ir.dtype import from_numpy
 from . import handed_arrays
 from .row import Row
 from .rows import torch_fn
 
 TORCH = "torch.compile"
-_DTYPES = {"float32": "f32", "float64": "f64", "bfloat16": "bf16", "int32": "s32", "int64": "s64"}
-_TORCH_DTYPES = {"f32": "float32", "f64": "float64", "bf16": "bfloat16", "s32": "int32", "s64": "int64"}
 _REST_S = 0.01  # after a call its threads spin on for a while, which the next contender is not to feel
 
 
@@ -67,7 +66,7 @@ def peer() -> Iterator[Peer | None]:
 
 
 def _named(arrays: Sequence[np.ndarray]) -> list[tuple[str, np.ndarray]]:
-    return [(_DTYPES[array.dtype.name], array) for array in arrays]
+    return [(from_numpy(array.dtype).name, array) for array in arrays]
 
 
 class Served:
@@ -90,7 +89,7 @@ class Served:
 
         case, inputs, expected = handed_arrays.read(self._directory)
         form = torch_fn(case)
-        tensors, wanted = ([_loaded(array) for array in arrays] for arrays in (inputs, expected))
+        tensors, wanted = ([handed_arrays.tensor(array, "cpu") for array in arrays] for arrays in (inputs, expected))
         torch.compiler.reset()  # of the rows before: it stops compiling one form again and again
         fn = torch.compile(lambda *args: form(torch, *args), dynamic=False)
         self._run = lambda: fn(*tensors)
@@ -111,12 +110,6 @@ class Served:
 
 def _nothing() -> None:
     raise RuntimeError("no row was made")
-
-
-def _loaded(array: handed_arrays.Array) -> Any:
-    import torch
-
-    return torch.from_numpy(array.data).view(getattr(torch, _TORCH_DTYPES[array.dtype])).reshape(array.shape)
 
 
 if __name__ == "__main__":
