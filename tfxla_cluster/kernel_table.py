@@ -92,17 +92,17 @@ def _launches(shared: Shared, instr: Instr, unit: Unit) -> Iterator[tuple[str, d
     for step in unit.steps:
         if isinstance(step, UnitKernel):
             kernel, tasks = step.kernel, sample(step.kernel.tasks)
-            found = work(kernel, list(map(sample, kernel.sizes)), tasks, *_extents(step, instr, unit))
+            found = work(kernel, list(map(sample, kernel.sizes)), tasks, *extents(step, instr, unit))
             does = {"tasks": tasks, "bytes": found.bytes, "flops": found.operations}
             yield shared.symbols[kernel], {"instr": instr.name, **does}
         elif isinstance(step, UnitLibrary):
             flops = flops_of(instr) if calls == [step] else None
-            moved = sum(map(sum, _extents(step, instr, unit)))
+            moved = sum(map(sum, extents(step, instr, unit)))
             does = {"tasks": sample(step.tasks), "bytes": moved, "flops": flops}
             yield call_name(step, instr), {"instr": instr.name, **does}
 
 
-def _extents(step: Union[UnitKernel, UnitLibrary], instr: Instr, unit: Unit) -> tuple[list[int], list[int]]:
+def extents(step: Union[UnitKernel, UnitLibrary], instr: Instr, unit: Unit) -> tuple[list[int], list[int]]:
     """Bytes of what a step reads from and of what it writes to."""
     sizes = {
         "operand": [shape_bytes(leaf) for operand in instr.operands for leaf in leaves(operand.shape)],

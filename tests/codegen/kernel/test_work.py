@@ -17,15 +17,15 @@ from tfxla_cluster.codegen.kernel.checked_memory import CheckedMemory
 from tfxla_cluster.codegen.kernel.ir import Buffer, Kernel, TritonCall, Var
 from tfxla_cluster.codegen.kernel.unit import UnitKernel
 from tfxla_cluster.codegen.kernel.work import Work, _spread, work
-from tfxla_cluster.dump.cost import flops_of, shape_bytes
+from tfxla_cluster.dump.cost import flops_of
 from tfxla_cluster.errors import UnsupportedError
 from tfxla_cluster.fusion.planner import fuse
 from tfxla_cluster.ir import text
 from tfxla_cluster.ir.dim import sample
 from tfxla_cluster.ir.dtype import F32, S64
 from tfxla_cluster.ir.node import Instr, Module
+from tfxla_cluster.kernel_table import extents
 from tfxla_cluster.runtime import plan_builder
-from tfxla_cluster.runtime.schedule import leaves
 
 
 def ignore(decision: Any) -> None:
@@ -54,15 +54,7 @@ def kernels_of(module: Module, machine: Any) -> list[tuple[Instr, Kernel, list[i
             unit = machine.lower(instr)
         except UnsupportedError:
             continue
-        sizes = {
-            "operand": [shape_bytes(leaf) for o in instr.operands for leaf in leaves(o.shape)],
-            "result": [shape_bytes(leaf) for leaf in leaves(instr.shape)],
-            "temp": [sample(size) for size in unit.temps],
-        }
-        for step in unit.steps:
-            if isinstance(step, UnitKernel):
-                ins, outs = ([sizes[r.kind][r.index] for r in refs] for refs in (step.inputs, step.outputs))
-                found.append((instr, step.kernel, ins, outs))
+        found += [(instr, s.kernel, *extents(s, instr, unit)) for s in unit.steps if isinstance(s, UnitKernel)]
     return found
 
 
