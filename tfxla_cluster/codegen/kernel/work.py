@@ -8,6 +8,7 @@ outer one of many iterations (the last block of a row, a triangle), some spread 
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -91,27 +92,27 @@ class _Value:
 
 _UNKNOWN = _Value(loaded=True)
 _NUMBERS: Mapping[str, Callable[..., int]] = {
-    "add": lambda a, b: a + b,
-    "subtract": lambda a, b: a - b,
-    "multiply": lambda a, b: a * b,
+    "add": operator.add,
+    "subtract": operator.sub,
+    "multiply": operator.mul,
     "divide": lambda a, b: a // b if b else a,
     "remainder": lambda a, b: a % b if b else 0,
     "minimum": min,
     "maximum": max,
-    "and": lambda a, b: a & b,
-    "or": lambda a, b: a | b,
+    "and": operator.and_,
+    "or": operator.or_,
     "select": lambda a, b, c: b if a else c,
     "clamp": lambda low, x, high: min(max(low, x), high),
-    "negate": lambda a: -a,
+    "negate": operator.neg,
     "convert": lambda a: a,
 }
 _COMPARED: Mapping[str, Callable[[int, int], bool]] = {
-    "LT": lambda a, b: a < b,
-    "LE": lambda a, b: a <= b,
-    "GT": lambda a, b: a > b,
-    "GE": lambda a, b: a >= b,
-    "EQ": lambda a, b: a == b,
-    "NE": lambda a, b: a != b,
+    "LT": operator.lt,
+    "LE": operator.le,
+    "GT": operator.gt,
+    "GE": operator.ge,
+    "EQ": operator.eq,
+    "NE": operator.ne,
 }
 
 
