@@ -11,7 +11,6 @@ from .row import Row, normal
 
 
 def rows(tf: Any, jax: Any) -> list[Row]:
-    jnp = jax.numpy
     import ml_dtypes
 
     def product(n: int, dtype: Any = np.float32) -> Callable[[], list[Any]]:
@@ -57,7 +56,7 @@ def rows(tf: Any, jax: Any) -> list[Row]:
             4.0 * 512 * 768 * 3072,
         ),
     ]
-    return products + _convolutions(tf, jax) + [_attention(tf, jax, jnp)]
+    return products + _convolutions(tf, jax) + [_attention(tf, jax)]
 
 
 def _convolutions(tf: Any, jax: Any) -> list[Row]:
@@ -156,7 +155,9 @@ def _convolutions(tf: Any, jax: Any) -> list[Row]:
     ]
 
 
-def _attention(tf: Any, jax: Any, jnp: Any) -> Row:
+def _attention(tf: Any, jax: Any) -> Row:
+    jnp = jax.numpy
+
     def tf_attention(q: Any, k: Any, v: Any) -> Any:
         return tf.nn.softmax(tf.matmul(q, k, transpose_b=True) * 0.125) @ v
 
